@@ -1,0 +1,120 @@
+"""Where the time goes: the record behind ``diagnosis.json``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from uncork.core.machine import Machine
+from uncork.core.measurement import Measurement
+from uncork.core.record import Record
+from uncork.core.stage import Stage
+from uncork.core.workload import Workload
+
+SCHEMA: Final = 1
+
+Severity = Literal["speed", "correctness", "environment"]
+
+Cause = Literal[
+    # machine
+    "no_accelerator", "missing_gpu_library", "cpu_quota", "slow_start",
+    # input
+    "serial_map", "stateful_serial_map", "python_loader", "py_function", "no_prefetch",
+    "per_element_work", "shuffle_of_decoded", "cache_missing", "cache_misplaced",
+    "random_under_cache", "storage_bound", "autotune_memory", "array_copies", "wide_dtype",
+    "one_hot_labels", "wasted_work", "padding", "transfer",
+    # host
+    "eager_step", "retracing", "recompiling", "small_steps", "metrics_every_step", "callbacks",
+    "validation_setup", "fit_in_loop", "growing_state", "sync_every_step",
+    # device
+    "augmentation_in_model", "per_example_loop", "rnn_slow_kernel", "dense_embedding_update",
+    "optimizer_kernels", "low_precision_unused", "low_precision_harmful", "slow_kernel",
+    "compute_bound",
+    # scale
+    "replica_too_small", "unsharded_input", "idle_devices",
+    # any
+    "keras_defect", "healthy",
+]  # fmt: skip
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """A named cause with its evidence.
+
+    Attributes:
+        cause: From the fixed vocabulary.
+        severity: Whether it costs speed, spoils the training, or lies in the environment.
+        share: Part of the step time it accounts for, 0 to 1.
+        upper_bound: How many times faster training could at most be without it, at least 1.
+        at: ``file.py:line`` to look at, None when no line is to blame.
+        evidence: The figures that say so.
+        remedy: What to do, or what ``uncork tune`` would try.
+    """
+
+    cause: Cause
+    severity: Severity = "speed"
+    share: float
+    upper_bound: float
+    at: str | None
+    evidence: str
+    remedy: str
+
+
+class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
+    """Everything measured about one training call.
+
+    Attributes:
+        workload: Which call.
+        measurement: Steady state, as the user's script would run, its callbacks left out.
+        ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
+            pipeline alone), ``host`` (cores over CPU seconds a step).
+        headroom: The consumer's ceiling over the measured speed, at least 1.
+        breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, ``unknown``.
+        stages: The input pipeline, source first.
+        findings: Correctness traps first, then by upper bound.
+        notes: Things to know that are no finding, e.g. why a probe was left out.
+        memory_available_bytes: What a cache could have been given from, when this was measured.
+        bfloat16: The device computes bfloat16 natively; None when that is unknown.
+    """
+
+    workload: Workload
+    measurement: Measurement
+    ceilings: dict[str, float]
+    headroom: float
+    breakdown: dict[str, float]
+    stages: tuple[Stage, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    memory_available_bytes: int = 0
+    bfloat16: bool | None = None
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step."""
+        return self.measurement.step_s.median
+
+
+class Overhead(Record, frozen=True, kw_only=True):
+    """What looking cost.
+
+    Attributes:
+        measured_share: Part of a measured step spent in Uncork's own code, 0 to 1.
+        total_s: Seconds the whole diagnosis took.
+    """
+
+    measured_share: float
+    total_s: float
+
+
+class Diagnosis(Record, frozen=True, kw_only=True):
+    """The content of ``diagnosis.json``. ``schema`` changes when a field changes its meaning.
+
+    Attributes:
+        script: As the user typed it.
+        reached: All training calls met before the script was stopped, the diagnosed ones included.
+    """
+
+    schema: int = SCHEMA
+    script: str
+    machine: Machine
+    workloads: tuple[WorkloadDiagnosis, ...]
+    reached: tuple[Workload, ...] = ()
+    overhead: Overhead

@@ -1,0 +1,74 @@
+"""What to change, as data: a plan holds edits, never code.
+
+Every edit says what it expects to find. Where that is not there, it is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from uncork.core.record import Record
+
+Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
+
+# From the strictest to the loosest; a plan promises the loosest of its steps.
+GUARANTEES: tuple[Guarantee, ...] = ("exact", "rounding", "resampled", "precision", "training")
+
+
+def loosest(*guarantees: Guarantee) -> Guarantee:
+    """The weakest of some promises; ``exact`` when there are none.
+
+    Example:
+        >>> loosest("exact", "precision", "rounding")
+        'precision'
+    """
+    return GUARANTEES[max((GUARANTEES.index(g) for g in guarantees), default=0)]
+
+
+class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):
+    """Cut the map at ``stage`` into a parallel deterministic prefix and its random rest."""
+
+    stage: int
+    expects: str
+
+
+class Cache(Record, tag="cache", frozen=True, kw_only=True):
+    """Keep the elements after ``stage`` in memory; placed below any shuffle or repeat above it."""
+
+    stage: int
+    expects: str
+
+
+class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
+    """Let the runtime run the serial map at ``stage`` on several elements at once, order kept."""
+
+    stage: int
+    expects: str
+
+
+class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
+    """Prepare batches while the device works on the one before."""
+
+    expects: str
+
+
+class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
+    """Run ``steps`` training steps for each call from Python."""
+
+    steps: int
+
+
+class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
+    """Compile the training step with XLA."""
+
+
+class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
+    """Compute in another dtype; ``keep`` names layers that stay as they are."""
+
+    policy: Literal["mixed_bfloat16"]
+    keep: tuple[str, ...] = ()
+
+
+PipelineEdit = SplitMap | Cache | ParallelMap | Prefetch
+StepEdit = StepsPerExecution | JitCompile | DtypePolicy
+Edit = SplitMap | Cache | ParallelMap | Prefetch | StepsPerExecution | JitCompile | DtypePolicy

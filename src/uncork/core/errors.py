@@ -1,0 +1,69 @@
+"""One exception tree: what was received, what was expected, what to type next."""
+
+from __future__ import annotations
+
+from uncork.core import exits
+
+
+class UncorkError(Exception):
+    r"""A failure that the user can do something about.
+
+    Args:
+        received: What Uncork found, with the value itself.
+        expected: What it needs instead.
+        remedy: What to type or change next.
+
+    Example:
+        >>> str(WrongUse("no script 'trian.py'", "a Python file", "check the path"))
+        "no script 'trian.py'\n  expected: a Python file\n  try: check the path"
+    """
+
+    exit_code: int = exits.WRONG_USE
+
+    def __init__(self, received: str, expected: str = "", remedy: str = "") -> None:
+        super().__init__(received, expected, remedy)
+        self.received = received
+        self.expected = expected
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        lines = [self.received]
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.remedy:
+            lines.append(f"  try: {self.remedy}")
+        return "\n".join(lines)
+
+
+class WrongUse(UncorkError):
+    """The command, the call or the input cannot be used as given."""
+
+
+class MissingTensorFlow(WrongUse):
+    """No TensorFlow build is installed in the environment that runs the script."""
+
+
+class PlanRefused(WrongUse):
+    """A plan is corrupt, hand-edited, too new, or made for another workload."""
+
+
+class EditRefused(UncorkError):
+    """One edit's precondition does not hold: the thing it would change is not what it expects."""
+
+
+class NothingToMeasure(UncorkError):
+    """The script ended, or its training was too short, before anything could be measured."""
+
+    exit_code = exits.NOTHING_TO_MEASURE
+
+
+class ScriptFailed(UncorkError):
+    """The user's script raised; its own traceback has been printed already."""
+
+    exit_code = exits.SCRIPT_FAILED
+
+
+class RegressionFound(UncorkError):
+    """``uncork check`` found a training slower than its plan promises."""
+
+    exit_code = exits.REGRESSION

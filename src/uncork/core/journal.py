@@ -1,0 +1,78 @@
+"""The journal: events as JSON lines, written by the child and followed by the parent.
+
+It is the live progress and the recovery point: each line stands alone, so a killed child loses at
+most the line it was writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+from uncork.core.record import Record
+
+EventKind = Literal["phase", "measured", "step", "note", "error", "done"]
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """One line: what happened, in words, with an optional figure.
+
+    Attributes:
+        kind: ``phase`` opens a part of the work, ``step`` closes one optimization.
+        text: One sentence for the terminal.
+        samples_per_s: Speed just measured, if any.
+        payload: A record as JSON, for recovery (the finished :class:`~uncork.core.plan.Step`).
+    """
+
+    kind: EventKind
+    text: str
+    samples_per_s: float | None = None
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Journal:
+    """Append events to a file, or to nowhere.
+
+    Example:
+        >>> Journal(None).write("phase", "measuring")
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._file: IO[bytes] | None = path.open("ab", buffering=0) if path else None
+
+    def write(
+        self,
+        kind: EventKind,
+        text: str,
+        *,
+        samples_per_s: float | None = None,
+        payload: Record | None = None,
+    ) -> None:
+        """Append one event; unbuffered, so that the parent sees it at once."""
+        if self._file is None:
+            return
+        raw = msgspec.Raw(msgspec.json.encode(payload))
+        event = Event(kind=kind, text=text, samples_per_s=samples_per_s, payload=raw)
+        self._file.write(msgspec.json.encode(event) + b"\n")
+
+    def close(self) -> None:
+        """Close the file; later writes go nowhere."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+    """Whole events from ``offset`` on, each with the offset after it; a torn last line is left."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            yield msgspec.json.decode(line, type=Event), offset

@@ -1,0 +1,117 @@
+"""Measurements and their comparison: immutable, with an interval, doubtful by default."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from uncork.core.record import Record
+
+Verdict = Literal["faster", "slower", "not_proven"]
+
+# Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom (any statistics table);
+# beyond 30 the normal quantile is within 4 %.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+def t95(degrees_of_freedom: int) -> float:
+    """Two-sided 95 % quantile of Student's t."""
+    if degrees_of_freedom < 1:
+        return math.inf
+    return _T95[degrees_of_freedom - 1] if degrees_of_freedom <= len(_T95) else 1.96
+
+
+class Spread(Record, frozen=True, kw_only=True):
+    """A figure with its 95 % interval and the number of values behind it."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median with a 95 % t-interval of the mean around it; an infinite one from a single value.
+
+    Example:
+        >>> spread([1.0, 1.0, 1.0])
+        Spread(median=1.0, low=1.0, high=1.0, n=3)
+    """
+    middle = statistics.median(values)
+    if len(values) < 2:
+        return Spread(median=middle, low=0.0, high=math.inf, n=len(values))
+    half = t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return Spread(median=middle, low=middle - half, high=middle + half, n=len(values))
+
+
+class Measurement(Record, frozen=True, kw_only=True):
+    """Steady-state speed of one version of a training.
+
+    Attributes:
+        samples_per_s: Median over blocks.
+        step_s: Seconds of one training step, start-up and compilation excluded.
+        cpu_s_per_step: CPU seconds of the whole process, all threads.
+        warmup_s: Seconds before the first measured step: tracing, buffers, caches.
+        blocks: samples/s of each measured block, in the order they ran.
+    """
+
+    samples_per_s: float
+    step_s: Spread
+    cpu_s_per_step: float
+    warmup_s: float
+    blocks: tuple[float, ...]
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Candidate over base: a ratio of speeds above 1 means that the candidate is faster."""
+
+    ratio: float
+    low: float
+    high: float
+    n: int
+    verdict: Verdict
+
+
+def compare(
+    base: Sequence[float], candidate: Sequence[float], *, at_least: float = 1.0
+) -> Comparison:
+    """Compare paired speeds by the mean of their log ratios, with a 95 % t-interval.
+
+    Pairs must have run next to each other (A B, then B A): drift of a noisy machine then falls on
+    both and cancels. The verdict is ``not_proven`` unless the whole interval lies on one side.
+
+    Args:
+        base: Speeds of the base, one per pair, e.g. samples/s.
+        candidate: Speeds of the candidate, same length and order.
+        at_least: Smallest ratio that counts as faster; the interval must lie above it.
+
+    Raises:
+        ValueError: If the lengths differ or a speed is not positive.
+
+    Example:
+        >>> compare([100, 101, 99], [200, 203, 197]).verdict
+        'faster'
+        >>> compare([100], [200]).verdict
+        'not_proven'
+    """
+    if len(base) != len(candidate) or not base or min(*base, *candidate) <= 0:
+        raise ValueError(f"need paired positive speeds, got {list(base)} and {list(candidate)}")
+    logs = [math.log(c / b) for b, c in zip(base, candidate, strict=True)]
+    middle = statistics.fmean(logs)
+    if len(logs) == 1:
+        return Comparison(ratio=math.exp(middle), low=0.0, high=math.inf, n=1, verdict="not_proven")
+    half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    # exp overflows past 709; a ratio of e**700 is as good as unbounded.
+    low, high = math.exp(max(middle - half, -700.0)), math.exp(min(middle + half, 700.0))
+    verdict: Verdict = "not_proven"
+    if low > at_least:
+        verdict = "faster"
+    elif high < 1.0:
+        verdict = "slower"
+    return Comparison(ratio=math.exp(middle), low=low, high=high, n=len(logs), verdict=verdict)

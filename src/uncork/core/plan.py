@@ -1,0 +1,209 @@
+"""The plan: what was tried, what was kept, what proves it. The record behind ``plan.json``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Edit, Guarantee, PipelineEdit, StepEdit, loosest
+from uncork.core.errors import PlanRefused
+from uncork.core.machine import Machine
+from uncork.core.measurement import Measurement, Verdict
+from uncork.core.record import Record, digest, from_json, replace, to_json
+
+# History of the format: 1, the first.
+SCHEMA: Final = 1
+
+StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
+OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
+
+
+class Ratio(Record, frozen=True, kw_only=True):
+    """A speed-up with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class Proof(Record, frozen=True, kw_only=True):
+    """What was checked, whether it held, and the figures.
+
+    Attributes:
+        kind: The guarantee that was put to the test.
+        passed: Never true by default.
+        detail: How many elements or steps were compared, and what came out.
+    """
+
+    kind: Guarantee
+    passed: bool
+    detail: str
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """One optimization of the road and what became of it.
+
+    Attributes:
+        name: Of the optimization: its file, its documentation page.
+        stage: Where on the road it stands.
+        outcome: ``kept``, ``skipped`` (not tried), ``rejected`` (tried, not kept) or ``failed``.
+        reason: One sentence.
+        guarantee: What it promises; None when it was skipped before that mattered.
+        predicted: Speed-up expected before trying.
+        measured: Speed-up against the state before this step, interleaved.
+        proof: None when it was never tried.
+        edits: Empty unless kept.
+        samples_per_s: Training speed with this step in force; None when it was not kept.
+        at: ``file.py:line`` it concerns.
+        source_edit: The same in the user's code, as a sentence or snippet; ``""`` where none is.
+    """
+
+    name: str
+    stage: StageName
+    outcome: OutcomeName
+    reason: str
+    guarantee: Guarantee | None = None
+    predicted: float | None = None
+    measured: Ratio | None = None
+    proof: Proof | None = None
+    edits: tuple[Edit, ...] = ()
+    samples_per_s: float | None = None
+    at: str | None = None
+    source_edit: str = ""
+
+
+class Speedup(Record, frozen=True, kw_only=True):
+    """Plan over baseline, each measured in fresh processes, in turn."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+    n_processes: int
+
+
+class TimeToFinish(Record, frozen=True, kw_only=True):
+    """Seconds of the whole training call: start-up, first epoch, later epochs.
+
+    The first epoch fills caches, so it is counted apart; the rest is extrapolated from the steady
+    speed when the training is longer than what was run (``extrapolated``).
+    """
+
+    baseline_s: float
+    tuned_s: float
+    extrapolated: bool
+
+
+class Policy(Record, frozen=True, kw_only=True):
+    """What ``tune`` was allowed to do."""
+
+    loosest: Guarantee = "precision"
+    memory_share: float = 0.5
+    budget_s: float = 280.0
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """The content of ``plan.json``.
+
+    ``digest`` covers everything else, so that a hand-edited plan is noticed: what was proved is
+    what is run.
+    """
+
+    schema: int = SCHEMA
+    script: str
+    script_digest: str
+    machine: Machine
+    policy: Policy
+    before: WorkloadDiagnosis
+    after: WorkloadDiagnosis | None = None
+    baseline: Measurement
+    tuned: Measurement
+    speedup: Speedup
+    time_to_finish: TimeToFinish | None = None
+    tuning_cost_s: float
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def kept(self) -> tuple[Step, ...]:
+        """Steps in force."""
+        return tuple(step for step in self.steps if step.outcome == "kept")
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits in force, in the order they must be applied."""
+        return tuple(edit for step in self.kept for edit in step.edits)
+
+    @property
+    def pipeline_edits(self) -> tuple[PipelineEdit, ...]:
+        """Edits of the input pipeline."""
+        return tuple(e for e in self.edits if isinstance(e, PipelineEdit))
+
+    @property
+    def step_edits(self) -> tuple[StepEdit, ...]:
+        """Edits of the training step."""
+        return tuple(e for e in self.edits if isinstance(e, StepEdit))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The loosest promise among the kept steps."""
+        return loosest(*(step.guarantee for step in self.kept if step.guarantee))
+
+    @property
+    def target(self) -> float:
+        """samples/s that the tuned training cannot exceed: the consumer's ceiling, after tuning."""
+        return (self.after or self.before).ceilings.get("consumer", 0.0)
+
+
+def seal(plan: Plan) -> Plan:
+    """Stamp a plan with the digest of its content."""
+    blank = replace(plan, digest="")
+    return replace(plan, digest=digest(msgspec.json.encode(blank)))
+
+
+def dump(plan: Plan) -> bytes:
+    """The text of ``plan.json``, sealed."""
+    return to_json(seal(plan))
+
+
+def load(text: bytes, origin: str = "the plan") -> Plan:
+    """Read a plan, or say exactly why it is refused.
+
+    Args:
+        text: Content of the file.
+        origin: Its name, for messages.
+
+    Raises:
+        PlanRefused: It is not JSON, of a newer schema, misses or misnames a field, or its content
+            is not what was sealed.
+    """
+    again = "run 'uncork tune SCRIPT' to make a new one"
+    try:
+        schema = msgspec.json.decode(text, type=_OnlySchema).schema
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise PlanRefused(
+            f"{origin} is not a plan: {error}", "JSON with a 'schema'", again
+        ) from None
+    if schema != SCHEMA:
+        newer = "upgrade Uncork: pip install -U uncork" if schema > SCHEMA else again
+        raise PlanRefused(f"{origin} has schema {schema}", f"schema {SCHEMA}", newer)
+    try:
+        plan = from_json(text, Plan)
+    except msgspec.MsgspecError as error:
+        raise PlanRefused(
+            f"{origin} is damaged: {error}", "an unchanged plan.json", again
+        ) from None
+    if seal(plan).digest != plan.digest:
+        raise PlanRefused(
+            f"{origin} was changed after it was proved (digest {plan.digest or 'missing'})",
+            "the plan exactly as 'uncork tune' wrote it",
+            again,
+        )
+    return plan
+
+
+class _OnlySchema(msgspec.Struct):
+    schema: int

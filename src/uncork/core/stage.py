@@ -1,0 +1,83 @@
+"""Stages of an input pipeline, with what they cost."""
+
+from __future__ import annotations
+
+from uncork.core.record import Record
+
+AUTOTUNE = -1
+
+
+class Prefix(Record, frozen=True, kw_only=True):
+    """The deterministic part of a map function that also draws random numbers.
+
+    Attributes:
+        ops: TensorFlow ops in it.
+        bytes_per_element: Of the tensors at the cut.
+        cpu_s_per_element: Of the prefix alone.
+    """
+
+    ops: int
+    bytes_per_element: int
+    cpu_s_per_element: float
+
+
+class CachePoint(Record, frozen=True, kw_only=True):
+    """A place where a cache is legal: everything above repeats itself exactly every epoch.
+
+    Attributes:
+        elements: How many would be held.
+        memory_bytes: What they would take.
+        saved_cpu_s_per_step: CPU seconds that every later step is spared.
+        below: Kinds of the stages that it must be placed below (``shuffle``, ``repeat``), whose
+            order stays as it is because a deterministic 1:1 map commutes with them.
+    """
+
+    elements: int
+    memory_bytes: int
+    saved_cpu_s_per_step: float
+    below: tuple[str, ...] = ()
+
+
+class Stage(Record, frozen=True, kw_only=True):
+    """One node of an input pipeline, source first.
+
+    Attributes:
+        index: Position along the main chain; edits name stages by it.
+        kind: ``map``, ``batch``, ``shuffle``, ``cache``, ``prefetch``, ``from_tensor_slices``, ...
+        at: ``file.py:line`` in the user's source, None when it was made elsewhere.
+        name: Function or class name where there is one.
+        cpu_s_per_element: CPU seconds of this stage alone for one of *its* elements.
+        wall_s_per_element: Elapsed seconds of this stage alone, run serially.
+        bytes_per_element: Of its output.
+        ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
+        elements_per_step: How many of its elements one training step consumes.
+        parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: no such thing.
+        random: Draws random numbers or keeps state: two passes may differ.
+        python: Runs Python code (generator, ``py_function``).
+        prefix: Set on a random map whose function starts with deterministic work.
+        cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
+        opaque: A class that Uncork does not know: nothing above it is rewritten.
+    """
+
+    index: int
+    kind: str
+    at: str | None = None
+    name: str = ""
+    cpu_s_per_element: float | None = None
+    wall_s_per_element: float | None = None
+    bytes_per_element: int | None = None
+    ratio: float | None = None
+    elements_per_step: float | None = None
+    parallelism: int | None = None
+    random: bool = False
+    python: bool = False
+    prefix: Prefix | None = None
+    cache_point: CachePoint | None = None
+    opaque: bool = False
+
+    @property
+    def cpu_s_per_step(self) -> float | None:
+        """CPU seconds that this stage alone costs one training step."""
+        if self.cpu_s_per_element is None or self.elements_per_step is None:
+            return None
+        return self.cpu_s_per_element * self.elements_per_step

@@ -1,0 +1,70 @@
+"""What one training call trains."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from uncork.core.record import Record
+
+LoopKind = Literal["fit", "custom_loop"]
+DataKind = Literal["tf.data", "numpy", "pydataset", "generator", "other"]
+
+
+class ModelSignature(Record, frozen=True, kw_only=True):
+    """What a plan expects of a model; trained values are no part of it.
+
+    Attributes:
+        name: Class of the model, e.g. ``Sequential``.
+        parameters: Count of trainable and other weights.
+        variables: Digest of shapes and dtypes of all weights, in order.
+        optimizer: Class and configuration of the optimizer, without the learning rate's value.
+        loss: As given to ``compile``.
+        dtype_policy: Names in use, e.g. ``("float32",)``.
+        train_step: Digest of an own ``train_step``, ``""`` for Keras's.
+    """
+
+    name: str
+    parameters: int
+    variables: str
+    optimizer: str
+    loss: str
+    dtype_policy: tuple[str, ...]
+    train_step: str = ""
+
+
+class Workload(Record, frozen=True, kw_only=True):
+    """One training call of a script.
+
+    Attributes:
+        index: Its number in order of reaching, from 0; ``--training N`` chooses it.
+        at: ``file.py:line`` of the call or of the ``for`` statement.
+        kind: ``fit`` or ``custom_loop``.
+        data: What feeds it.
+        model: None in a custom loop, where the model is the user's own business.
+        element_spec: Structure, shapes and dtypes of one batch, as text.
+        batch_size: Samples a step; None when it cannot be known.
+        steps_per_epoch: None when the length is unknown or infinite.
+        epochs: As the user asked.
+        pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
+        eager_step: The step runs op by op from Python.
+        batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
+        jit_compile: XLA is on already.
+        steps_per_execution: Of the compiled model; 1 in a custom loop.
+        distributed: Runs under a tf.distribute strategy.
+    """
+
+    index: int
+    at: str
+    kind: LoopKind
+    data: DataKind
+    model: ModelSignature | None
+    element_spec: str
+    batch_size: int | None
+    steps_per_epoch: int | None
+    epochs: int
+    pipeline: str = ""
+    eager_step: bool = False
+    batch_hooks: tuple[str, ...] = ()
+    jit_compile: bool = False
+    steps_per_execution: int = 1
+    distributed: bool = False
