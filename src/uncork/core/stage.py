@@ -51,7 +51,7 @@ class Stage(Record, frozen=True, kw_only=True):
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
-        parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: no such thing.
+        parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
         prefix: Set on a random map whose function starts with deterministic work.

@@ -51,6 +51,7 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         distributed: Runs under a tf.distribute strategy.
+        default_rewrites: tf.data's own graph rewrites are on (parallel maps, injected prefetch).
     """
 
     index: int
@@ -68,3 +69,4 @@ class Workload(Record, frozen=True, kw_only=True):
     jit_compile: bool = False
     steps_per_execution: int = 1
     distributed: bool = False
+    default_rewrites: bool = True

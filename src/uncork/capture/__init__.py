@@ -1,0 +1,24 @@
+"""Run a user's unmodified script and reach its training calls.
+
+Nothing here imports TensorFlow or Keras: hooks wait for the script to do so, and the environment
+that it sets first stays in force.
+"""
+
+from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough
+from uncork.capture.hooks import listening
+from uncork.capture.quiet import HeldSaves, hold_saves
+from uncork.capture.script import run_script
+from uncork.capture.stop import StopScript
+
+__all__ = [
+    "FitCall",
+    "HeldSaves",
+    "Listener",
+    "LoopCall",
+    "LoopEvidence",
+    "PassThrough",
+    "StopScript",
+    "hold_saves",
+    "listening",
+    "run_script",
+]

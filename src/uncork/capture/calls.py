@@ -1,0 +1,120 @@
+"""What the hooks tell a listener: which training call was reached, and how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class FitCall:
+    """The script called ``model.fit``.
+
+    Attributes:
+        index: Number of the call site, in order of reaching; the same line keeps its number.
+        at: ``file.py:line`` of the user's statement, relative to the working directory when below.
+        model: The user's model.
+        arguments: All arguments of ``fit`` by name, defaults filled in.
+        original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
+    """
+
+    index: int
+    at: str
+    model: Any
+    arguments: dict[str, Any]
+    original: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class LoopEvidence:
+    """What showed that a loop trains.
+
+    Attributes:
+        eager_step: Gradients were computed op by op from Python, not in a traced function.
+        steps_seen: Elements the loop had taken when it was recognised.
+        tape_calls_per_step: Calls of ``GradientTape.gradient`` during the last step. While a
+            function is traced this counts calls in the trace (TensorFlow traces a function that
+            creates variables twice); 0 when an optimizer's counter gave the loop away.
+    """
+
+    eager_step: bool
+    steps_seen: int
+    tape_calls_per_step: int
+
+
+@dataclass(frozen=True)
+class LoopCall:
+    """The script trains in a loop of its own over a dataset.
+
+    Attributes:
+        index: Number of the call site, shared with :class:`FitCall`.
+        at: ``file.py:line`` of the ``for`` statement or the ``iter`` call.
+        dataset: What the loop iterates over.
+        original: A fresh iterator over it, not watched.
+        evidence: Why it is taken for training.
+    """
+
+    index: int
+    at: str
+    dataset: Any
+    original: Callable[[], Iterator[Any]]
+    evidence: LoopEvidence
+
+
+class Listener(Protocol):
+    """Decides what happens at each training call.
+
+    Raise :class:`~uncork.capture.stop.StopScript` to end the script, an
+    :class:`~uncork.core.errors.UncorkError` to end it with that error.
+
+    Attributes:
+        wants_source_lines: Datasets shall remember the line that made them.
+        wants_loops: Custom loops shall be watched. Where this is False, they cost nothing.
+    """
+
+    wants_source_lines: bool
+    wants_loops: bool
+
+    def fit(self, call: FitCall) -> Any:
+        """A ``fit`` was reached; what this returns is handed to the user's code."""
+
+    def dataset(self, dataset: Any, at: str) -> Any:
+        """The user's code starts to iterate; returns the dataset to iterate over instead.
+
+        Whether the loop trains is not known yet.
+        """
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """A custom loop was recognised; returns the iterator that feeds the rest of it.
+
+        Args:
+            call: The loop.
+            first: The iterator in use, ``call.evidence.steps_seen`` elements in.
+        """
+
+
+class PassThrough:
+    """Lets every training happen as the script wants it: the base of other listeners.
+
+    Example:
+        >>> PassThrough().dataset("a dataset", "train.py:3")
+        'a dataset'
+    """
+
+    wants_source_lines: bool = False
+    wants_loops: bool = True
+
+    def fit(self, call: FitCall) -> Any:
+        """Keras's own ``fit``."""
+        return call.original(**call.arguments)
+
+    def dataset(self, dataset: Any, at: str) -> Any:
+        """The same."""
+        del at
+        return dataset
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """The same iterator goes on, and is no longer watched."""
+        del call
+        return first

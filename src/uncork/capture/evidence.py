@@ -1,0 +1,79 @@
+"""Signs that something is being trained, counted as the script runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+
+class Counts(NamedTuple):
+    """How often something happened so far.
+
+    Attributes:
+        eager_gradients: Calls of ``GradientTape.gradient`` that computed something.
+        traced_gradients: The same while a function was being traced.
+        batches: Calls of ``train_on_batch``.
+        fits: Calls of ``fit``, which are training calls of their own.
+        updates: Updates made by all of Keras's optimizers that are alive.
+    """
+
+    eager_gradients: int
+    traced_gradients: int
+    batches: int
+    fits: int
+    updates: int
+
+    def since(self, before: Counts) -> Counts:
+        """What happened in between."""
+        return Counts(*(now - then for now, then in zip(self, before, strict=True)))
+
+    @property
+    def gradients(self) -> int:
+        """All calls of ``GradientTape.gradient``."""
+        return self.eager_gradients + self.traced_gradients
+
+
+def trained(before: Counts, now: Counts) -> bool:
+    """Whether a training step was made between two moments.
+
+    Gradients alone do not make a training: saliency maps and adversarial examples need them too.
+    They count as long as no optimizer has ever moved (the script updates its weights by hand, or
+    accumulates first). An optimizer that has moved before, and rests now, says no.
+
+    Example:
+        >>> idle, step = Counts(0, 0, 0, 0, updates=5), Counts(0, 0, 0, 0, updates=6)
+        >>> trained(idle, step), trained(step, step._replace(eager_gradients=1))
+        (True, False)
+    """
+    new = now.since(before)
+    if new.fits:
+        return False
+    return bool(new.updates > 0 or new.batches or (new.gradients and before.updates == 0))
+
+
+class Evidence:
+    """The counters, and the optimizers that are asked for theirs.
+
+    A step inside a traced function calls no Python that could be counted, except while it is
+    traced; the optimizer's ``iterations`` variable moves nevertheless.
+    """
+
+    def __init__(self) -> None:
+        self.eager_gradients = 0
+        self.traced_gradients = 0
+        self.batches = 0
+        self.fits = 0
+        self.optimizers: WeakSet[Any] = WeakSet()
+
+    def counts(self) -> Counts:
+        """As of now; reading the optimizers takes some microseconds and waits for the device."""
+        updates = sum(_updates(optimizer) for optimizer in self.optimizers)
+        return Counts(self.eager_gradients, self.traced_gradients, self.batches, self.fits, updates)
+
+
+def _updates(optimizer: Any) -> int:
+    # The property divides by the accumulation steps, and a half-built optimizer has no counter.
+    with suppress(Exception):
+        return int(optimizer._iterations.numpy())
+    return 0

@@ -1,0 +1,206 @@
+"""Hooks on TensorFlow and Keras that report training calls to a listener.
+
+Classes are patched, never names in modules: ``from keras import Model`` cannot escape.
+``tf.function`` is left alone. All waits for the script's own imports and is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from uncork.capture.calls import FitCall, Listener
+from uncork.capture.evidence import Evidence
+from uncork.capture.frames import iterating_line, user_line
+from uncork.capture.loop import Loops
+from uncork.capture.patches import Patches
+from uncork.capture.sites import Sites
+from uncork.capture.stop import Stops
+from uncork.core.errors import WrongUse
+
+# Trainers whose training Uncork knows nothing about: module, class, what to call it.
+_FOREIGN: Final = (
+    ("keras.src.backend.jax.trainer", "JAXTrainer", "Keras's jax backend"),
+    ("keras.src.backend.torch.trainer", "TorchTrainer", "Keras's torch backend"),
+    ("tf_keras.src.engine.training", "Model", "Keras 2 (tf_keras)"),
+)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Report training calls to ``listener`` while the block runs.
+
+    A stop raised by the listener ends the block without an error, and so does whatever the script
+    makes of it; only Ctrl-C and Uncork's own errors come through.
+
+    Example:
+        >>> from uncork.capture.calls import PassThrough
+        >>> with listening(PassThrough()):
+        ...     pass  # the user's code
+    """
+    hooks = _Hooks(listener)
+    try:
+        hooks.install()
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or not hooks.stops.pending:
+            raise
+    finally:
+        hooks.patches.undo()
+    if hooks.stops.cause is not None:
+        raise hooks.stops.cause
+
+
+class _Hooks:
+    def __init__(self, listener: Listener) -> None:
+        self.patches = Patches()
+        self.stops = Stops()
+        self._listener = listener
+        self._sites = Sites()
+        self._evidence = Evidence()
+        self._loops = Loops(listener, self.stops, self._sites, self._evidence)
+        self._process = os.getpid()
+        self._inside = threading.local()
+
+    def install(self) -> None:
+        """Patch what is imported already, and the rest as it comes."""
+        when_imported = self.patches.when_imported
+        when_imported("tensorflow.python.data.ops.dataset_ops", self._on_datasets)
+        when_imported("tensorflow.python.eager.backprop", self._on_tapes)
+        when_imported("keras.src.backend.tensorflow.trainer", self._on_trainer)
+        when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
+        for module, name, what in _FOREIGN:
+            when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
+        if self._listener.wants_source_lines:
+            # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
+            when_imported("tensorflow", _record_source_lines)
+
+    def _on_datasets(self, module: Any) -> None:
+        eager = module.context.executing_eagerly
+
+        def make(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            @functools.wraps(original)
+            def iterate(dataset: Any) -> Any:
+                at = None
+                if self._is_ours() and eager():
+                    at = iterating_line(sys._getframe(1))
+                if at is None:
+                    return original(dataset)
+                return self._loops.start(dataset, at, original, eager)
+
+            return iterate
+
+        self.patches.replace(module.DatasetV2, "__iter__", make)
+
+    def _on_tapes(self, module: Any) -> None:
+        eager, evidence = module.context.executing_eagerly, self._evidence
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def gradient(*args: Any, **kwargs: Any) -> Any:
+                if eager():
+                    evidence.eager_gradients += 1
+                else:
+                    evidence.traced_gradients += 1
+                return original(*args, **kwargs)
+
+            return gradient
+
+        self.patches.replace(module.GradientTape, "gradient", make)
+
+    def _on_optimizers(self, module: Any) -> None:
+        def make(original: Callable[..., None]) -> Callable[..., None]:
+            @functools.wraps(original)
+            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+                original(optimizer, *args, **kwargs)
+                self._evidence.optimizers.add(optimizer)
+
+            return init
+
+        self.patches.replace(module.BaseOptimizer, "__init__", make)
+
+    def _on_trainer(self, module: Any) -> None:
+        self.patches.replace(module.TensorFlowTrainer, "fit", self._make_fit)
+        self.patches.replace(module.TensorFlowTrainer, "train_on_batch", self._make_train_on_batch)
+
+    def _on_foreign(self, module: Any, *, name: str, what: str) -> None:
+        self.patches.replace(
+            getattr(module, name), "fit", functools.partial(self._make_refusal, what=what)
+        )
+
+    def _make_fit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = signature.bind(model, *args, **kwargs)
+            except TypeError:
+                bound = None  # Keras says it better
+            if bound is None or not self._is_ours():
+                return original(model, *args, **kwargs)
+            bound.apply_defaults()
+            _, *arguments = bound.arguments.items()
+            at = user_line(sys._getframe(1))
+            return self._fit(
+                FitCall(
+                    index=self._sites.index(at),
+                    at=at,
+                    model=model,
+                    arguments=dict(arguments),
+                    original=functools.partial(original, model),
+                )
+            )
+
+        return fit
+
+    def _fit(self, call: FitCall) -> Any:
+        """Hand a ``fit`` to the listener; what happens inside it is no training of its own."""
+        self._evidence.fits += 1
+        self._inside.fit = True
+        try:
+            return self.stops.guarded(lambda: self._listener.fit(call))
+        finally:
+            self._inside.fit = False
+
+    def _make_train_on_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def train_on_batch(*args: Any, **kwargs: Any) -> Any:
+            self._evidence.batches += 1
+            return original(*args, **kwargs)
+
+        return train_on_batch
+
+    def _make_refusal(self, original: Callable[..., Any], *, what: str) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def fit(*args: Any, **kwargs: Any) -> Any:
+            del args, kwargs
+            at = user_line(sys._getframe(1))
+            return self.stops.guarded(lambda: _refuse(at, what))
+
+        return fit
+
+    def _is_ours(self) -> bool:
+        """Not in a forked worker, and not inside a ``fit`` that a listener already has."""
+        return os.getpid() == self._process and not getattr(self._inside, "fit", False)
+
+
+def _refuse(at: str, what: str) -> None:
+    raise WrongUse(
+        f"the training at {at} runs on {what}",
+        "Keras 3 on the TensorFlow backend",
+        "unset KERAS_BACKEND and TF_USE_LEGACY_KERAS, and import keras or tf.keras",
+    )
+
+
+def _record_source_lines(module: Any) -> None:
+    from uncork.pipeline.source_lines import record_source_lines  # noqa: PLC0415 - needs TensorFlow
+
+    del module
+    record_source_lines()

@@ -1,0 +1,178 @@
+"""Custom training loops: ``for x, y in dataset:`` around a step that the user wrote.
+
+The loop's iterator is handed out as a twin that shares the iterator's resource and looks, between
+two elements, whether a training step was made. Once that is settled the twin changes its class
+back and costs nothing, or is fed by the listener.
+
+Steps that take their elements inside a ``tf.function`` (the iterator as its argument), whole epochs
+inside one, and ``strategy.experimental_distribute_dataset`` are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from weakref import WeakSet
+
+from uncork.capture.calls import Listener, LoopCall, LoopEvidence
+from uncork.capture.evidence import Counts, Evidence, trained
+from uncork.capture.sites import Sites
+from uncork.capture.stop import Stops
+
+# Elements after which a loop that has not trained is taken for an evaluation. Leaves room for
+# gradient accumulation, where only every n-th step moves the optimizer.
+_PATIENCE: Final = 64
+
+
+class Loops:
+    """All loops of the user's over datasets."""
+
+    def __init__(self, listener: Listener, stops: Stops, sites: Sites, evidence: Evidence) -> None:
+        self.listener = listener
+        self.stops = stops
+        self.evidence = evidence
+        self._sites = sites
+        self._open: WeakSet[Watch] = WeakSet()
+
+    def start(
+        self, dataset: Any, at: str, iterate: Callable[[Any], Any], eager: Callable[[], bool]
+    ) -> Any:
+        """What ``iter(dataset)`` gives to the user's code.
+
+        Args:
+            dataset: The user's.
+            at: Where its loop is.
+            iterate: TensorFlow's own ``DatasetV2.__iter__``.
+            eager: Tells whether Python runs op by op; False while a function is traced.
+        """
+        dataset = self.stops.guarded(lambda: self.listener.dataset(dataset, at))
+        first = iterate(dataset)
+        if not self.listener.wants_loops:
+            return first
+        watch = Watch(self, first, dataset, at, lambda: iterate(dataset), eager)
+        self._open.add(watch)
+        return _twin(first, watch)
+
+    def recognised(self, watch: Watch, evidence: LoopEvidence) -> Iterator[Any]:
+        """A watched loop trains: hand it to the listener."""
+        # Loops around this one (over tasks, domains, epochs) saw the same step, and others advance
+        # beside it (a second iterator in the same step). The first to notice is the training loop.
+        for other in list(self._open):
+            other.settle()
+        call = LoopCall(
+            self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence
+        )
+        return self.listener.loop(call, watch.first)
+
+    def closed(self, watch: Watch) -> None:
+        """Whether this loop trains is settled."""
+        self._open.discard(watch)
+
+
+class Watch:
+    """What is known about one loop.
+
+    Attributes:
+        first: The iterator that TensorFlow made.
+        dataset: What it iterates over.
+        at: Where the loop is.
+        original: Makes another such iterator.
+    """
+
+    def __init__(
+        self,
+        loops: Loops,
+        first: Iterator[Any],
+        dataset: Any,
+        at: str,
+        original: Callable[[], Iterator[Any]],
+        eager: Callable[[], bool],
+    ) -> None:
+        self.first = first
+        self.dataset = dataset
+        self.at = at
+        self.original = original
+        self._loops = loops
+        self._stops = loops.stops
+        self._eager = eager
+        self._feed = first
+        self._open = True
+        self._taken = 0
+        self._before: Counts | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is left to watch or to feed."""
+        return not self._open and self._feed is self.first
+
+    def advance(self) -> Any:
+        """The next element, after a look at what happened since the one before."""
+        if self._open:
+            self._look()
+        element = self._stops.guarded(self._feed.__next__)
+        self._taken += 1
+        return element
+
+    def settle(self) -> None:
+        """Stop watching."""
+        self._open = False
+        self._loops.closed(self)
+
+    def _look(self) -> None:
+        if not self._eager():
+            self.settle()
+            return
+        before, self._before = self._before, self._loops.evidence.counts()
+        if before is None:
+            return  # before the first element nothing of this loop's can have happened
+        if trained(before, self._before):
+            self._hand_over(self._before.since(before))
+        elif self._taken >= _PATIENCE:
+            self.settle()
+
+    def _hand_over(self, new: Counts) -> None:
+        self.settle()
+        evidence = LoopEvidence(
+            eager_step=new.eager_gradients > 0,
+            steps_seen=self._taken,
+            tape_calls_per_step=new.gradients,
+        )
+        self._feed = self._stops.guarded(lambda: self._loops.recognised(self, evidence))
+
+
+def _twin(iterator: Any, watch: Watch) -> Any:
+    """Another iterator over the same resource that asks ``watch`` for its elements.
+
+    It passes for TensorFlow's own everywhere: ``element_spec``, tracing types and checkpoints go
+    through the shared resource.
+    """
+    kind = type(iterator)
+    if kind not in _watched:
+        # One base and no fields: only so can the class be changed back.
+        fields = {"__next__": _next, "get_next": _get_next, "__module__": kind.__module__}
+        _watched[kind] = type(kind.__name__, (kind,), fields)
+    twin: Any = object.__new__(_watched[kind])
+    vars(twin).update(vars(iterator), _uncork_watch=watch)
+    return twin
+
+
+_watched: dict[type, type] = {}
+
+
+def _next(twin: Any) -> Any:
+    watch = twin._uncork_watch
+    if watch.idle:
+        # From here on the twin is what TensorFlow made, to the last bit.
+        twin.__class__ = type(watch.first)
+        return next(watch.first)
+    return watch.advance()
+
+
+def _get_next(twin: Any) -> Any:
+    """As TensorFlow's, which ends with an OutOfRangeError."""
+    from tensorflow.errors import OutOfRangeError  # noqa: PLC0415 - long imported by now
+
+    try:
+        return next(twin)
+    except StopIteration:
+        raise OutOfRangeError(None, None, "End of sequence") from None

@@ -1,0 +1,66 @@
+"""Attributes replaced on classes and modules as these get imported, and put back at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import wrapt
+
+from uncork.core.errors import WrongUse
+
+
+class Patches:
+    """A set of replacements that is undone as a whole.
+
+    Example:
+        >>> import json
+        >>> patches = Patches()
+        >>> patches.when_imported(
+        ...     "json", lambda module: patches.replace(module, "dumps", lambda dumps: str)
+        ... )
+        >>> json.dumps(None)
+        'None'
+        >>> patches.undo()
+        >>> json.dumps(None)
+        'null'
+    """
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._active = True
+
+    def when_imported(self, module: str, hook: Callable[[Any], None]) -> None:
+        """Call ``hook`` with a module: now if it is imported, else right after it will be."""
+
+        def once(module: Any) -> None:
+            # wrapt keeps its hooks for ever; those of a finished set must stay silent.
+            if self._active:
+                hook(module)
+
+        wrapt.register_post_import_hook(once, module)
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Put ``make(original)`` in the place of an attribute.
+
+        Raises:
+            WrongUse: The installed TensorFlow or Keras has no such attribute.
+        """
+        original = getattr(owner, name, None)
+        if original is None:
+            raise WrongUse(
+                f"{owner.__name__} has no '{name}': this version of its package is unknown",
+                "TensorFlow 2.18 to 2.21 with Keras 3",
+                "pip install 'uncork[cpu]'",
+            )
+        inherited = name not in vars(owner)
+        setattr(owner, name, make(original))
+        self._undo.append(
+            lambda: delattr(owner, name) if inherited else setattr(owner, name, original)
+        )
+
+    def undo(self) -> None:
+        """Put everything back, last first. Modules imported later are left alone."""
+        self._active = False
+        while self._undo:
+            self._undo.pop()()

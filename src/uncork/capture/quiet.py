@@ -1,0 +1,139 @@
+"""Hold back what a script would save, in a run that is thrown away.
+
+While a script is diagnosed or tuned it must not overwrite a checkpoint with the weights of a trial.
+Held are Keras's and TensorFlow's own savers: models, weights, exports, checkpoints, SavedModels and
+summaries. Everything else that the script writes (``open``, ``numpy.save``, ``CSVLogger``, W&B) is
+written.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from uncork.capture.patches import Patches
+
+
+class HeldSaves:
+    """What was held back so far.
+
+    Attributes:
+        held: How often, by name, e.g. ``{"Model.save": 3}``.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = Counter()
+
+
+@contextmanager
+def hold_saves() -> Iterator[HeldSaves]:
+    """Nothing is saved while the block runs.
+
+    Every held call returns what it would have returned, a checkpoint's path for one.
+
+    Example:
+        >>> with hold_saves() as saves:
+        ...     pass  # the user's code
+        >>> dict(saves.held)
+        {}
+    """
+    saves, patches = HeldSaves(), Patches()
+    hold = _Hold(saves, patches)
+    for module, names in _SAVERS.items():
+        patches.when_imported(module, functools.partial(hold.savers, names=names))
+    patches.when_imported("tensorflow.python.ops.summary_ops_v2", hold.summaries)
+    try:
+        yield saves
+    finally:
+        patches.undo()
+
+
+class _Hold:
+    def __init__(self, saves: HeldSaves, patches: Patches) -> None:
+        self._held = saves.held
+        self._patches = patches
+
+    def savers(self, module: Any, *, names: dict[str, tuple[str, Callable[..., Any]]]) -> None:
+        """Put a counter in the place of each saver in a module."""
+        for path, (name, answer) in names.items():
+            *owners, attribute = path.split(".")
+            owner = functools.reduce(getattr, owners, module)
+            self._patches.replace(
+                owner, attribute, functools.partial(self._counter, name=name, answer=answer)
+            )
+
+    def summaries(self, module: Any) -> None:
+        """Hand out writers that write nothing."""
+        for writer in ("_ResourceSummaryWriter", "_TrackableResourceSummaryWriter"):
+            self._patches.replace(
+                module,
+                writer,
+                functools.partial(
+                    self._counter,
+                    name="tf.summary.create_file_writer",
+                    answer=lambda **_: module._NoopSummaryWriter(),
+                ),
+            )
+
+    def _counter(
+        self, original: Callable[..., Any], *, name: str, answer: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def held(*args: Any, **kwargs: Any) -> Any:
+            self._held[name] += 1
+            return answer(*args, **kwargs)
+
+        return held
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def _written(checkpoint: Any, file_prefix: Any, *_args: Any, **_kwargs: Any) -> str:
+    del checkpoint
+    return str(os.fspath(file_prefix))
+
+
+def _numbered(checkpoint: Any, file_prefix: Any, *_args: Any, **_kwargs: Any) -> str:
+    """The path of the next checkpoint; the counter moves on as if it had been written."""
+    number = int(checkpoint.save_counter.assign_add(1))
+    return f"{os.fspath(file_prefix)}-{number}"
+
+
+def _managed(manager: Any, checkpoint_number: Any = None, *_args: Any, **_kwargs: Any) -> str:
+    number = int(manager.checkpoint.save_counter.assign_add(1))
+    return f"{manager._prefix}-{number if checkpoint_number is None else int(checkpoint_number)}"
+
+
+# By module: what is replaced, what it is called in the notice, what the script gets instead.
+# Module functions are replaced where others look them up at call time, because the public names
+# (``keras.saving.save_model``, ``tf.saved_model.save``) are copies made at import.
+_SAVERS: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
+    "keras.src.models.model": {
+        "Model.save": ("Model.save", _nothing),
+        "Model.save_weights": ("Model.save_weights", _nothing),
+        "Model.export": ("Model.export", _nothing),
+    },
+    "keras.src.saving.saving_lib": {
+        "save_model": ("keras.saving.save_model", _nothing),
+        "save_weights_only": ("keras.saving.save_weights", _nothing),
+    },
+    "keras.src.legacy.saving.legacy_h5_format": {
+        "save_model_to_hdf5": ("keras.saving.save_model", _nothing),
+    },
+    "tensorflow.python.saved_model.save": {
+        "save_and_return_nodes": ("tf.saved_model.save", _nothing),
+    },
+    "tensorflow.python.checkpoint.checkpoint": {
+        "Checkpoint.write": ("Checkpoint.write", _written),
+        "Checkpoint.save": ("Checkpoint.save", _numbered),
+    },
+    "tensorflow.python.checkpoint.checkpoint_management": {
+        "CheckpointManager.save": ("CheckpointManager.save", _managed),
+    },
+}

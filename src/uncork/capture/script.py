@@ -1,0 +1,109 @@
+"""Run a script as ``python SCRIPT ARGS`` would, with a listener at its training calls."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from uncork.capture.calls import Listener
+from uncork.capture.frames import strip
+from uncork.capture.hooks import listening
+from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
+
+
+def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
+    """Run a script to its end, or until the listener stops it.
+
+    From here on the process belongs to the script: ``sys.argv``, ``sys.path[0]`` and ``__main__``
+    stay as it had them, because its threads, exit handlers and pickles outlive this call.
+
+    Args:
+        script: As the user typed it.
+        args: What follows it on the command line.
+        listener: Is told about training calls, and may raise
+            :class:`~uncork.capture.stop.StopScript`.
+
+    Raises:
+        WrongUse: There is no such script, or it cannot be read.
+        ScriptFailed: The script raised. Its traceback has been printed, without Uncork's frames.
+        SystemExit: The script called ``sys.exit``.
+        KeyboardInterrupt: Ctrl-C.
+        UncorkError: The listener's.
+    """
+    source = _read(script)
+    path = os.path.abspath(script)  # noqa: PTH100 - as Python does: symbolic links stay
+    _take_over(script, path, args)
+    try:
+        with listening(listener):
+            # Inherited, this file's own __future__ imports would change the script's meaning.
+            code = compile(source, path, "exec", dont_inherit=True)
+            exec(code, vars(sys.modules["__main__"]))
+    except UncorkError:
+        raise
+    except (SystemExit, KeyboardInterrupt) as error:
+        strip(error)
+        raise
+    except BaseException as error:
+        _show(error)
+        raise ScriptFailed(_summary(error)) from error
+
+
+def _read(script: Path) -> bytes:
+    try:
+        return script.read_bytes()
+    except FileNotFoundError:
+        raise WrongUse(f"no script '{script}'", "a Python file", _suggestion(script)) from None
+    except IsADirectoryError:
+        raise WrongUse(
+            f"'{script}' is a directory", "a Python file", f"name the script: {script}/train.py"
+        ) from None
+    except OSError as error:
+        raise WrongUse(
+            f"cannot read '{script}': {error.strerror}", "a readable file", f"chmod u+r {script}"
+        ) from None
+
+
+def _suggestion(script: Path) -> str:
+    try:
+        names = [p.name for p in script.parent.iterdir() if p.suffix == ".py"]
+    except OSError:
+        return f"check the folder: {script.parent} cannot be listed"
+    close = difflib.get_close_matches(script.name, names, n=1)
+    return f"did you mean {script.with_name(close[0])}?" if close else "check the path"
+
+
+def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
+    """Make the process look as it does to a script that Python itself has started."""
+    main = ModuleType("__main__")
+    vars(main).update(
+        __builtins__=builtins,
+        __annotations__={},
+        __cached__=None,
+        __file__=path,
+        __loader__=SourceFileLoader("__main__", path),
+    )
+    # A real module without a spec: pickle finds the script's classes in it, and spawned processes
+    # import the script anew from __file__, as under plain Python.
+    sys.modules["__main__"] = main
+    sys.argv = [str(script), *args]
+    if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
+        sys.path[0] = str(Path(path).resolve().parent)
+
+
+def _show(error: BaseException) -> None:
+    """Print a traceback through the hook that the script may have installed."""
+    strip(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+
+
+def _summary(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    name = type(error).__name__
+    return f"the script raised {name}: {lines[0]}" if lines else f"the script raised {name}"

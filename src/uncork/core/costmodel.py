@@ -1,0 +1,131 @@
+"""How long a training step must take, from what its parts cost: a closed form, no solver.
+
+One step cannot be shorter than the consumer alone, than all CPU work spread over all cores, or
+than the work of the busiest thread. Stages between two asynchronous borders (a parallel map, a
+prefetch) run in one thread, one after the other, so their times add up.
+
+The model follows Plumber (Kuchnik et al., MLSys 2022), whose linear program has this solution when
+no stage is capped, with serial stages grouped by the thread that runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.record import Record, replace
+from uncork.core.stage import AUTOTUNE, Stage
+
+_ASYNCHRONOUS = ("prefetch",)
+
+
+class StepCosts(Record, frozen=True, kw_only=True):
+    """What one training step costs.
+
+    Attributes:
+        consumer_s: Elapsed seconds of the step on a resident batch.
+        consumer_cpu_s: CPU seconds of the same.
+        stages: The input pipeline, source first.
+        cpus: Cores this process may keep busy.
+    """
+
+    consumer_s: float
+    consumer_cpu_s: float
+    stages: tuple[Stage, ...]
+    cpus: float
+
+    def step_s(self) -> float:
+        """Seconds a step takes at least.
+
+        Example:
+            >>> StepCosts(consumer_s=0.01, consumer_cpu_s=0.02, stages=(), cpus=2).step_s()
+            0.01
+        """
+        busiest = max(self._threads(), default=0.0)
+        return max(self.consumer_s, busiest, self.cpu_s() / self.cpus)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of a step, input and training together."""
+        return self.consumer_cpu_s + sum(s.cpu_s_per_step or 0.0 for s in self.stages)
+
+    def without(self, stages: Iterable[int]) -> StepCosts:
+        """The same with some stages free of cost: what caching their result would leave."""
+        gone = set(stages)
+        return self._with(lambda s: _free(s) if s.index in gone else s)
+
+    def parallel(self, stage: int) -> StepCosts:
+        """The same with one stage run on as many elements at once as there are cores."""
+        return self._with(lambda s: replace(s, parallelism=AUTOTUNE) if s.index == stage else s)
+
+    def split(self, stage: int) -> StepCosts:
+        """The same with the deterministic prefix of one map run in parallel, its rest serially."""
+        return self._with_split(stage, cached=False)
+
+    def split_and_cached(self, stage: int) -> StepCosts:
+        """The same with everything up to the prefix of one map already in memory."""
+        return self._with_split(stage, cached=True)
+
+    def _with_split(self, index: int, *, cached: bool) -> StepCosts:
+        stages: list[Stage] = []
+        for stage in self.stages:
+            if stage.index != index or stage.prefix is None:
+                stages.append(_free(stage) if cached and stage.index < index else stage)
+                continue
+            cpu = min(stage.prefix.cpu_s_per_element, stage.cpu_s_per_element or 0.0)
+            share = cpu / stage.cpu_s_per_element if stage.cpu_s_per_element else 0.0
+            prefix = _scaled(replace(stage, parallelism=AUTOTUNE, random=False), share)
+            stages += [_free(prefix) if cached else prefix, _scaled(stage, 1.0 - share)]
+        return replace(self, stages=tuple(stages))
+
+    def _with(self, change: Callable[[Stage], Stage]) -> StepCosts:
+        return replace(self, stages=tuple(change(s) for s in self.stages))
+
+    def _threads(self) -> list[float]:
+        """Elapsed seconds a step costs each thread that runs serial stages."""
+        threads = [0.0]
+        for stage in self.stages:
+            wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+            if stage.parallelism not in (None, 1):
+                threads.append(0.0)  # its own work is shared out; what follows is another thread
+                if stage.parallelism != AUTOTUNE:
+                    threads.insert(0, wall_s / min(stage.parallelism or 1, self.cpus))
+            else:
+                threads[-1] += wall_s
+            if stage.kind in _ASYNCHRONOUS:
+                threads.append(0.0)
+        return threads
+
+
+def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
+    """The costs behind a diagnosis. The consumer's come from its ceiling."""
+    batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
+    consumer = diagnosis.ceilings.get("consumer", 0.0)
+    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    return StepCosts(
+        consumer_s=batch / consumer if consumer else diagnosis.step_s,
+        consumer_cpu_s=max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu),
+        stages=diagnosis.stages,
+        cpus=cpus,
+    )
+
+
+def gain(before: StepCosts, after: StepCosts) -> float:
+    """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain."""
+    return max(1.0, before.step_s() / after.step_s()) if after.step_s() > 0 else 1.0
+
+
+def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
+    """Indices of the stages a cache after ``upto`` spares in later epochs."""
+    return tuple(s.index for s in stages if s.index <= upto)
+
+
+def _free(stage: Stage) -> Stage:
+    return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def _scaled(stage: Stage, share: float) -> Stage:
+    return replace(
+        stage,
+        cpu_s_per_element=(stage.cpu_s_per_element or 0.0) * share,
+        wall_s_per_element=(stage.wall_s_per_element or 0.0) * share,
+    )

@@ -1,0 +1,70 @@
+"""What the parent asks of a child process: one JSON file, no code."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.measurement import Measurement
+from uncork.core.plan import Policy, Step
+from uncork.core.record import Record
+from uncork.core.workload import Workload
+
+Mode = Literal["diagnose", "tune", "confirm", "run", "list"]
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """One child's task.
+
+    Attributes:
+        mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
+            version in a fresh process; ``run`` lets the script run whole; ``list`` cuts every
+            training call short and names it.
+        training: Index of the training call to act on; None for the first that does real work.
+        plan: Path of a plan to put in force, None for the script as it is.
+        strict: A plan that does not fit ends the script.
+        policy: What ``tune`` may do.
+        journal: Path for live events, None for silence.
+        result: Path of the :class:`Result` to write; None in ``run``.
+    """
+
+    mode: Mode
+    training: int | None = None
+    plan: str | None = None
+    strict: bool = False
+    policy: Policy = Policy()
+    journal: str | None = None
+    result: str | None = None
+
+
+class Confirmation(Record, frozen=True, kw_only=True):
+    """One version in one fresh process.
+
+    Attributes:
+        measurement: Steady state, from the second epoch on where there is one.
+        first_epoch_s: Compilation and filling of caches included; None when it was not run whole.
+    """
+
+    measurement: Measurement
+    first_epoch_s: float | None
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """What a child hands back. Which fields are set depends on the job's mode.
+
+    Attributes:
+        overhead_share: Part of the measured time spent in Uncork's own code.
+        held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
+    """
+
+    machine: Machine
+    reached: tuple[Workload, ...] = ()
+    before: WorkloadDiagnosis | None = None
+    after: WorkloadDiagnosis | None = None
+    steps: tuple[Step, ...] = ()
+    confirmation: Confirmation | None = None
+    overhead_share: float = 0.0
+    held_back: tuple[str, ...] = ()
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,139 @@
+"""The child process: runs the user's script under hooks, as one job asks.
+
+Started by the parent as ``python -m uncork.engine.child JOB -- SCRIPT ARGS``. Nothing here imports
+TensorFlow before the script does: the script may set environment variables first.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uncork.capture import PassThrough, hold_saves, run_script
+from uncork.core import exits
+from uncork.core.errors import PlanRefused, ScriptFailed, UncorkError
+from uncork.core.job import Job
+from uncork.core.journal import Journal
+from uncork.core.plan import Plan, load
+from uncork.core.record import from_json, replace, to_json, write_atomically
+from uncork.engine.deferred import Deferred
+from uncork.engine.reached import nothing_reached
+
+if TYPE_CHECKING:  # their modules import TensorFlow
+    from uncork.engine.running import Running
+    from uncork.engine.trials import Trial
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one job; returns the exit code."""
+    path = Path(argv[0])
+    job = from_json(path.read_bytes(), Job)
+    script, args = Path(argv[2]), argv[3:]
+    try:
+        if job.mode == "run":
+            path.unlink(missing_ok=True)
+            return _run(job, script, args)
+        return _trial(job, script, args)
+    except UncorkError as error:
+        sys.stdout.flush()
+        if error.exit_code != exits.SCRIPT_FAILED:  # the script's own traceback stands already
+            sys.stderr.write(f"uncork: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+
+
+def _run(job: Job, script: Path, args: Sequence[str]) -> int:
+    """The whole script; without edits it runs under no hooks that cost anything."""
+    plan = _plan(job)
+    if plan is None or not plan.edits:
+        idle = PassThrough()
+        idle.wants_loops = False
+        run_script(script, args, idle)
+        return exits.DONE
+    loops = plan.before.workload.kind == "custom_loop"
+    running = Deferred(lambda: _running(plan, job), source_lines=False, loops=loops)
+    run_script(script, args, running)
+    if running.made is None or not running.made.met:
+        _not_met(plan, strict=job.strict)
+    return exits.DONE
+
+
+def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
+    """Work on one training call, hand back what was found, end the script."""
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, hold_saves() as saves:
+        lines = job.mode in ("diagnose", "tune")
+        trial = Deferred(lambda: _make(job, scratch), source_lines=lines, loops=True)
+        try:
+            run_script(script, args, trial)
+        except SystemExit as ending:
+            _judge(ending, trial.made)
+        made = trial.made
+        if made is not None:
+            made.finish()
+        if made is None or made.result is None:
+            raise nothing_reached(made.reached if made else (), job.training)
+        held = tuple(f"{name} x{count}" for name, count in sorted(saves.held.items()))
+        result = replace(made.result, held_back=held)
+        write_atomically(Path(job.result or "result.json"), to_json(result))
+        return exits.INTERRUPTED if result.interrupted else exits.DONE
+
+
+def _make(job: Job, scratch: str) -> Trial:
+    """The listener of a mode. TensorFlow is loaded by now."""
+    from uncork.engine import trials  # noqa: PLC0415 - imports TensorFlow
+
+    journal = Journal(Path(job.journal) if job.journal else None)
+    if job.mode == "confirm":
+        return trials.Confirming(job, journal, scratch, _plan(job))
+    kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {
+        "diagnose": trials.Diagnosing,
+        "tune": trials.Tuning,
+        "list": trials.Listing,
+    }
+    return kinds[job.mode](job, journal, scratch)
+
+
+def _running(plan: Plan, job: Job) -> Running:
+    from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
+
+    return Running(plan, strict=job.strict)
+
+
+def _plan(job: Job) -> Plan | None:
+    if job.plan is None:
+        return None
+    path = Path(job.plan)
+    try:
+        return load(path.read_bytes(), str(path))
+    except OSError as error:
+        raise PlanRefused(
+            f"cannot read the plan {path}: {error.strerror}",
+            "a plan.json made by 'uncork tune'",
+            "uncork tune SCRIPT",
+        ) from error
+
+
+def _judge(ending: SystemExit, made: Trial | None) -> None:
+    """A script may end itself after the work, and before it with code 0: neither is a failure."""
+    if ending.code not in (0, None) and (made is None or made.result is None):
+        sys.stderr.write(f"uncork: the script ended itself with {ending.code!r} before training\n")
+        raise ScriptFailed(f"the script ended itself with {ending.code!r}") from ending
+
+
+def _not_met(plan: Plan, *, strict: bool) -> None:
+    refusal = PlanRefused(
+        f"the plan was not used: its training at {plan.before.workload.at} was not reached",
+        "the script that the plan was made for",
+        "run 'uncork tune' again if the script changed",
+    )
+    if strict:
+        raise refusal
+    sys.stderr.write(f"uncork: {refusal}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

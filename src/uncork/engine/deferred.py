@@ -1,0 +1,47 @@
+"""A listener that is made at the first training call, because making it imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from uncork.capture import FitCall, LoopCall, PassThrough
+
+L = TypeVar("L", bound=PassThrough)
+
+
+class Deferred(PassThrough, Generic[L]):
+    """Stands in for a listener until the script has imported TensorFlow itself.
+
+    Args:
+        make: Imports what it needs and gives the listener.
+        source_lines: Datasets shall remember the line that made them.
+        loops: Custom loops shall be watched.
+
+    Attributes:
+        made: The listener, None while no training call was reached.
+    """
+
+    def __init__(self, make: Callable[[], L], *, source_lines: bool, loops: bool) -> None:
+        self.made: L | None = None
+        self._make = make
+        self.wants_source_lines = source_lines
+        self.wants_loops = loops
+
+    @property
+    def _listener(self) -> L:
+        if self.made is None:
+            self.made = self._make()
+        return self.made
+
+    def fit(self, call: FitCall) -> Any:
+        """The real listener's answer."""
+        return self._listener.fit(call)
+
+    def dataset(self, dataset: Any, at: str) -> Any:
+        """The real listener's answer."""
+        return self._listener.dataset(dataset, at)
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """The real listener's answer."""
+        return self._listener.loop(call, first)

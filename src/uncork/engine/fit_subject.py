@@ -1,0 +1,187 @@
+"""A ``Model.fit`` call under examination."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
+from uncork.core.errors import NothingToMeasure, WrongUse
+from uncork.core.plan import Proof
+from uncork.core.stage import Stage
+from uncork.core.workload import Workload
+from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
+from uncork.engine.step_proofs import StepProver
+from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.measure.interleave import Block
+from uncork.measure.python_time import op_time
+from uncork.pipeline import Pipeline
+from uncork.step import (
+    Feed,
+    FitRunner,
+    Recording,
+    Snapshot,
+    StepSettings,
+    batch_hooks,
+    batch_samples,
+    build,
+    loader_stages,
+    signature,
+)
+
+# Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
+_RECORDED_BYTES: Final = 256 << 20
+_RECORDED_BATCHES: Final = 64
+# Resident steps longer than this are not grouped to find the time between them: compiling the group
+# would take longer than the time between such steps could be worth.
+_LONG_STEP_S: Final = 0.05
+_GROUP: Final = 16
+
+
+@dataclass
+class _PrimedRunner(VersionRunner):
+    """A :class:`FitRunner` whose caches are filled before it is compiled."""
+
+    runner: FitRunner
+    pipeline: Pipeline | None
+
+    def prime(self) -> float:
+        begin = time.perf_counter()
+        if self.pipeline is not None:
+            fill_caches(self.pipeline)
+        self.runner.prime()
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        return self.runner.first_epoch(limit_s)
+
+    def block(self, seconds: float) -> Block:
+        return self.runner.block(seconds)
+
+
+class FitSubject(Subject):
+    """Measures and compares versions of one ``fit`` call, without its callbacks and validation.
+
+    Args:
+        model: The user's, compiled; built here if it is not.
+        arguments: Of the ``fit`` call, bound, with defaults.
+        index: Of the training call in its script.
+        at: ``file.py:line`` of the call.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+    """
+
+    def __init__(
+        self, model: Any, arguments: Mapping[str, Any], index: int, at: str, scratch: str
+    ) -> None:
+        self.model = model
+        self.notes = []
+        self.feed = Feed.of(arguments)
+        if self.feed.kind == "generator":
+            raise WrongUse(
+                "the training is fed by a Python generator, which can be read only once",
+                "data that can be read again: tf.data, arrays or a PyDataset",
+                "wrap it: tf.data.Dataset.from_generator(function, output_signature=...)",
+            )
+        pipeline = readable(self.feed.dataset, scratch)
+        if pipeline is not None:
+            self.feed = self.feed.with_dataset(pipeline.dataset)
+        self.original = Version(pipeline)
+        self._batch = self._first_batch()
+        build(model, self._batch)
+        self.snapshot = Snapshot(model)
+        self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
+        self._prover: StepProver | None = None
+        self.workload = self._describe(arguments, index, at)
+
+    def runner(self, version: Version) -> VersionRunner:
+        """A version's step on its own input, as ``fit`` runs it."""
+        feed = self.feed
+        if version.pipeline is not None:
+            feed = feed.with_dataset(version.pipeline.dataset)
+        return _PrimedRunner(self._fit_runner(version.step, feed), version.pipeline)
+
+    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+        """A version's step on the first batch, over and over."""
+        step = version.step
+        if steps_per_execution > 1:
+            step = (*step, StepsPerExecution(steps=steps_per_execution))
+        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
+
+    def host_s(self, resident_s: float) -> float | None:
+        """What grouping resident steps saves; for an eager model, the Python between its ops."""
+        if self.workload.eager_step:
+            return self._python_s(resident_s)
+        if resident_s > _LONG_STEP_S or self.workload.steps_per_execution != 1:
+            self.notes.append("time between steps is counted as part of the step")
+            return None
+        grouped = self.resident(self.original, _GROUP)
+        grouped.prime()
+        block = grouped.block(0.6)
+        return max(0.0, resident_s - block.wall_s / block.steps)
+
+    def loader_stages(self) -> tuple[Stage, ...]:
+        """The user's ``PyDataset``, timed on a few of its batches."""
+        return loader_stages(self.feed)
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Train both from the same snapshot over the same recorded batches."""
+        if self._prover is None:
+            recording = Recording.of(
+                self.feed, self.model, most=_RECORDED_BATCHES, max_bytes=_RECORDED_BYTES
+            )
+            self._prover = StepProver(self._with(()), self.snapshot, recording)
+        return self._prover.prove(self._with(version.step), kind, budget_s)
+
+    def restore(self) -> None:
+        """Give weights, optimizer, settings and random states back."""
+        self.snapshot.restore()
+
+    def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
+        """Settings are kept, and with them the compiled function."""
+        if step not in self._settings:
+            self._settings[step] = StepSettings(self.model, step)
+        return self._settings[step]
+
+    def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
+        samples = float(self.workload.batch_size or 1)
+        return FitRunner(self._with(step), feed, self.snapshot, samples)
+
+    def _python_s(self, resident_s: float) -> float:
+        runner = self.resident(self.original)
+        runner.prime()
+        with op_time() as ops:
+            block = runner.block(3 * resident_s)
+        return max(0.0, resident_s - ops.seconds / max(block.steps, 1))
+
+    def _first_batch(self) -> Any:
+        for batch in self.feed.batches(self.model):
+            return batch
+        raise NothingToMeasure(
+            "the training data is empty: it gave no batch",
+            "at least one batch",
+            "check the dataset",
+        )
+
+    def _describe(self, arguments: Mapping[str, Any], index: int, at: str) -> Workload:
+        model, pipeline = self.model, self.original.pipeline
+        epochs = int(arguments.get("epochs") or 1) - int(arguments.get("initial_epoch") or 0)
+        return Workload(
+            index=index,
+            at=at,
+            kind="fit",
+            data=self.feed.kind,
+            model=signature(model),
+            element_spec=self.feed.spec,
+            batch_size=batch_samples(self._batch),
+            steps_per_epoch=self.feed.epochs(model).num_batches or self.feed.steps_per_epoch,
+            epochs=max(epochs, 2) if repeats(pipeline) else epochs,
+            pipeline=pipeline.digest if pipeline else "",
+            eager_step=bool(model.run_eagerly),
+            batch_hooks=batch_hooks(arguments.get("callbacks")),
+            jit_compile=model.jit_compile is True,
+            steps_per_execution=model.steps_per_execution,
+            distributed=model._distribute_strategy is not None,
+            default_rewrites=default_rewrites(pipeline),
+        )

@@ -1,0 +1,54 @@
+"""Does a plan still fit the training that was reached? If not, what differs?"""
+
+from __future__ import annotations
+
+from uncork.core.plan import Plan
+from uncork.core.workload import ModelSignature, Workload
+
+_MODEL_WORDS = {
+    "name": "class of the model",
+    "parameters": "number of weights",
+    "variables": "shapes of the weights",
+    "optimizer": "optimizer",
+    "loss": "loss",
+    "dtype_policy": "dtype policy",
+    "train_step": "code of train_step",
+}
+
+
+def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
+    """What keeps the plan from being used here; empty when it fits.
+
+    Lines that moved, another number of epochs or other data of the same form are no obstacle: each
+    edit's legality depends on the pipeline's structure and the model, and those are compared.
+    """
+    expected = plan.before.workload
+    pairs: list[tuple[str, object, object]] = [
+        ("kind of loop", expected.kind, found.kind),
+        ("data", expected.data, found.data),
+        ("batch", expected.element_spec, found.element_spec),
+    ]
+    if plan.pipeline_edits:
+        pairs.append(
+            ("input pipeline (its structure and functions)", expected.pipeline, found.pipeline)
+        )
+    if any(edit.__struct_config__.tag == "steps_per_execution" for edit in plan.step_edits):
+        pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
+    changed = [_told(what, was, now) for what, was, now in pairs if was != now]
+    if plan.step_edits and expected.model and found.model:
+        changed += _model_differences(expected.model, found.model)
+    return tuple(changed)
+
+
+def _model_differences(expected: ModelSignature, found: ModelSignature) -> list[str]:
+    unbuilt = found.parameters == 0
+    names = [n for n in _MODEL_WORDS if not (unbuilt and n in ("parameters", "variables"))]
+    return [
+        _told(_MODEL_WORDS[name], getattr(expected, name), getattr(found, name))
+        for name in names
+        if getattr(expected, name) != getattr(found, name)
+    ]
+
+
+def _told(what: str, was: object, now: object) -> str:
+    return f"{what}: the plan was made for {was or 'none'}, here it is {now or 'none'}"

@@ -1,0 +1,111 @@
+"""A custom training loop under examination: the user's code drives, we choose what feeds it.
+
+Its step is the user's own and cannot be replayed, so only the input pipeline is edited. The run is
+thrown away: the loop's weights after the trials are those of a training on mixed-up batches.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from uncork.capture import LoopCall
+from uncork.core.edit import Guarantee
+from uncork.core.plan import Proof
+from uncork.core.workload import Workload
+from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
+from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.switchboard import Switchboard
+from uncork.measure.interleave import Block
+from uncork.pipeline import Pipeline
+from uncork.step import batch_samples, spec_text
+
+
+class _LoopRunner(VersionRunner):
+    def __init__(
+        self, board: Switchboard, epoch: Callable[[], Iterator[Any]], pipeline: Pipeline | None
+    ) -> None:
+        self._board = board
+        self._epoch = epoch
+        self._pipeline = pipeline
+
+    def prime(self) -> float:
+        begin = time.perf_counter()
+        if self._pipeline is not None:
+            fill_caches(self._pipeline)
+        self._board.block(self._epoch, 0.0)
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        return None  # the loop's own epochs are not ours to count
+
+    def block(self, seconds: float) -> Block:
+        block, _ = self._board.block(self._epoch, seconds)
+        return block
+
+
+class LoopSubject(Subject):
+    """Measures and compares input pipelines under a loop of the user's own.
+
+    Args:
+        call: The loop, recognised by the capture layer.
+        repeated: The loop itself stands in a loop: there is more than one epoch.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+    """
+
+    def __init__(self, call: LoopCall, *, repeated: bool, scratch: str) -> None:
+        self.notes = ["epochs of a custom loop are not known: later epochs are assumed"]
+        self._pipeline = readable(call.dataset, scratch)
+        assert self._pipeline is not None
+        self.original = Version(self._pipeline)
+        self._batch = next(iter(self._pipeline.dataset))
+        self.workload = Workload(
+            index=call.index,
+            at=call.at,
+            kind="custom_loop",
+            data="tf.data",
+            model=None,
+            element_spec=spec_text(self._pipeline.element_spec),
+            batch_size=batch_samples(self._batch),
+            steps_per_epoch=_length(self._pipeline),
+            epochs=2 if repeated or repeats(self._pipeline) else 1,
+            pipeline=self._pipeline.digest,
+            eager_step=call.evidence.eager_step,
+            default_rewrites=default_rewrites(self._pipeline),
+        )
+        self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
+
+    def runner(self, version: Version) -> VersionRunner:
+        """The user's loop, fed by this version's pipeline."""
+        assert version.pipeline is not None
+        dataset = version.pipeline.dataset
+        return _LoopRunner(self.board, lambda: iter(dataset), version.pipeline)
+
+    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+        """The user's loop, fed with one batch over and over."""
+        del version, steps_per_execution  # the step is the user's own
+        return _LoopRunner(self.board, self._resident_epoch, None)
+
+    def host_s(self, resident_s: float) -> float | None:
+        """What of a resident step passes outside TensorFlow's ops."""
+        block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
+        if ops is None or not block.steps:
+            return None
+        return max(0.0, resident_s - ops.seconds / block.steps)
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Never asked: the road skips edits of a step that is the user's own."""
+        raise NotImplementedError("a custom loop's step is not edited")
+
+    def restore(self) -> None:
+        """Nothing: weights moved by the user's own loop, in a run that is thrown away."""
+
+    def _resident_epoch(self) -> Iterator[Any]:
+        while True:
+            yield self._batch
+
+
+def _length(pipeline: Pipeline) -> int | None:
+    return pipeline.cardinality if pipeline.cardinality >= 0 else None

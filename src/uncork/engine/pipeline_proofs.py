@@ -1,0 +1,78 @@
+"""Runs the passes that the proofs of pipeline edits compare."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from uncork.core.edit import Cache, Guarantee
+from uncork.core.plan import Proof
+from uncork.core.record import replace
+from uncork.engine.subject import Version
+from uncork.pipeline import ElementDigests, Pipeline, apply, element_digests, seeded
+from uncork.pipeline.samples import draws, sample_digests
+from uncork.proof.elements import prove_alive, prove_elements
+
+_SEED = 20261
+# Batches of one pass that are compared when nothing needs a whole one.
+_SOME = 64
+_MANY = 1_000_000
+
+
+class PipelineProver:
+    """Compares rewritten pipelines with the user's; what the user's gave is kept.
+
+    Args:
+        original: None where there is no tf.data pipeline: then there is nothing to prove.
+    """
+
+    def __init__(self, original: Pipeline | None) -> None:
+        self._original = original
+        self._passes: dict[int, ElementDigests] = {}
+        self._samples: list[list[str]] | None = None
+
+    def prove(self, candidate: Version, guarantee: Guarantee, budget_s: float) -> Proof:
+        """Put a rewritten pipeline to the test, against the original and not the step before."""
+        assert self._original is not None
+        assert candidate.pipeline is not None
+        whole = any(isinstance(edit, Cache) for edit in candidate.edits)
+        most = _MANY if whole else _SOME
+        edited = self._edited_twin(candidate, guarantee)
+        proof = prove_elements(
+            self._original_passes(most, budget_s / 4),
+            element_digests(edited.dataset, max_elements=most, max_s=budget_s / 4),
+            guarantee,
+            whole=whole and self._twin.cardinality != -1,
+        )
+        if not proof.passed or not draws(self._original):
+            return proof
+        frozen = self._frozen(candidate.pipeline, budget_s / 4)
+        return replace(proof, passed=False, detail=frozen) if frozen else proof
+
+    def _edited_twin(self, candidate: Version, guarantee: Guarantee) -> Pipeline:
+        if guarantee == "resampled":
+            # Seeding comes last: it makes parallel draws serial, so that chance cannot decide.
+            assert candidate.pipeline is not None
+            return seeded(candidate.pipeline, _SEED)
+        twin = self._twin
+        for edit in candidate.edits:
+            twin = apply(twin, edit)
+        return twin
+
+    @cached_property
+    def _twin(self) -> Pipeline:
+        assert self._original is not None
+        return seeded(self._original, _SEED)
+
+    def _original_passes(self, most: int, seconds: float) -> ElementDigests:
+        if most not in self._passes:
+            self._passes[most] = element_digests(
+                self._twin.dataset, max_elements=most, max_s=seconds
+            )
+        return self._passes[most]
+
+    def _frozen(self, edited: Pipeline, seconds: float) -> str:
+        """Ask the real pipelines, chance and all, whether the second epoch still differs."""
+        assert self._original is not None
+        if self._samples is None:
+            self._samples = sample_digests(self._original.dataset, epochs=2, max_s=seconds)
+        return prove_alive(self._samples, sample_digests(edited.dataset, epochs=2, max_s=seconds))

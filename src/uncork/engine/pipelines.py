@@ -1,0 +1,77 @@
+"""Small questions about input pipelines that several parts of the engine ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from uncork.core.edit import Cache
+from uncork.core.errors import EditRefused, WrongUse
+from uncork.core.plan import Plan
+from uncork.measure import available_memory
+from uncork.pipeline import Pipeline, read, redirected
+
+
+def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
+    """The pipeline behind a dataset, its own files redirected; None when there is no dataset.
+
+    Raises:
+        WrongUse: A trial would write the user's files and cannot be kept from it.
+    """
+    if dataset is None:
+        return None
+    try:
+        return redirected(read(dataset), Path(scratch))
+    except EditRefused as refusal:
+        raise WrongUse(
+            f"a trial would write files of this pipeline: {refusal.received}",
+            "a pipeline that can be tried without touching its files",
+            "run the training once without Uncork so that its cache is complete",
+        ) from refusal
+
+
+def repeats(pipeline: Pipeline | None) -> bool:
+    """The pipeline itself reads its source more than once."""
+    return pipeline is not None and any(node.kind == "repeat" for node in pipeline.stages)
+
+
+def default_rewrites(pipeline: Pipeline | None) -> bool:
+    """tf.data's own graph rewrites are on, as they are unless the options say otherwise."""
+    if pipeline is None:
+        return True
+    options = pipeline.dataset.options()
+    autotune = getattr(options.autotune, "enabled", None)
+    rewrites = options.experimental_optimization.apply_default_optimizations
+    return autotune is not False and rewrites is not False
+
+
+def fill_caches(pipeline: Pipeline) -> None:
+    """Read each in-memory cache once to its end, so that what follows measures later epochs.
+
+    A cache keeps what it read only when its first pass was complete.
+    """
+    for node in pipeline.stages:
+        if node.in_memory and node.dataset.cardinality() != -1:
+            for _ in node.dataset:
+                pass
+
+
+def enough_memory(plan: Plan) -> None:
+    """Refuse a cache that this machine has no room for now.
+
+    Raises:
+        EditRefused: It would take more than the plan's share of the memory still available.
+    """
+    if not any(isinstance(edit, Cache) for edit in plan.pipeline_edits):
+        return
+    needed = max(
+        (s.cache_point.memory_bytes for s in plan.before.stages if s.cache_point), default=0
+    )
+    available = available_memory()
+    if needed > plan.policy.memory_share * available and needed:
+        raise EditRefused(
+            f"the plan's cache takes up to {needed / 1e9:.1f} GB of memory, "
+            f"{available / 1e9:.1f} GB are available",
+            f"at most {plan.policy.memory_share:.0%} of what is available",
+            "free memory, or tune again on this machine",
+        )

@@ -1,0 +1,91 @@
+"""Runs the short trainings that the proofs of step edits compare."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
+from uncork.core.plan import Proof
+from uncork.proof.precision import ORDERS, WINDOWS, prove_precision
+from uncork.proof.rounding import NUDGED_RUNS, nudge, prove_exact, prove_rounding
+from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
+
+# Steps compared: enough for several executions of a grouped step, few enough that rounding noise
+# has not yet grown into another trajectory.
+_EXACT_STEPS = 24
+_ROUNDING_STEPS = 12
+_PRECISION_STEPS = (40, 400)
+
+
+class StepProver:
+    """Compares the original step with an edited one on the same recorded batches.
+
+    Args:
+        original: The user's own settings.
+        snapshot: Where every training starts.
+        recording: What every training reads.
+    """
+
+    def __init__(self, original: StepSettings, snapshot: Snapshot, recording: Recording) -> None:
+        self._original = original
+        self._snapshot = snapshot
+        self._recording = recording
+
+    def prove(self, settings: StepSettings, kind: Guarantee, budget_s: float) -> Proof:
+        """Put one guarantee to the test; the original's weights are given back afterwards."""
+        try:
+            if kind == "precision":
+                return self._precision(settings, budget_s)
+            return self._weights(settings, kind)
+        finally:
+            self._snapshot.restore_values()
+
+    def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
+        group = _group(settings.edits)
+        steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
+        # Whole executions, and one cut short by the end of the data.
+        order = self._order(steps + group + group // 2, seed=0)
+        original, again = (self._run(self._original, order) for _ in range(2))
+        candidate = self._run(settings, order)
+        exact = prove_exact(original, again, candidate, len(order))
+        if exact is not None and (exact.passed or kind == "exact"):
+            return exact
+        feed = self._recording.feed(order)
+        nudged = [
+            replay(self._original, self._snapshot, feed, disturb=nudge(seed))
+            for seed in range(NUDGED_RUNS)
+        ]
+        return prove_rounding(original, nudged, candidate, len(order))
+
+    def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
+        steps = self._affordable(budget_s / (2 * ORDERS))
+        orders = [self._order(steps, seed) for seed in range(ORDERS)]
+        original = [self._run(self._original, order, WINDOWS) for order in orders]
+        candidate = [self._run(settings, order, WINDOWS) for order in orders]
+        return prove_precision(original, candidate, steps)
+
+    def _affordable(self, seconds: float) -> int:
+        """Steps that fit into the time, a multiple of the windows, within the limits."""
+        few = self._order(WINDOWS, seed=0)
+        self._run(self._original, few)
+        begin = time.perf_counter()
+        self._run(self._original, few)
+        step_s = (time.perf_counter() - begin) / len(few)
+        least, most = _PRECISION_STEPS
+        return int(np.clip(seconds / step_s, least, most)) // WINDOWS * WINDOWS
+
+    def _order(self, steps: int, seed: int) -> list[int]:
+        """Passes over the recording, each in an order of its own."""
+        rng, held = np.random.default_rng(seed), len(self._recording.batches)
+        passes = -(-steps // held)
+        order = np.concatenate([rng.permutation(held) for _ in range(passes)])
+        return [int(index) for index in order[:steps]]
+
+    def _run(self, settings: StepSettings, order: list[int], windows: int = 1) -> Replay:
+        return replay(settings, self._snapshot, self._recording.feed(order), windows=windows)
+
+
+def _group(edits: tuple[StepEdit, ...]) -> int:
+    return max((e.steps for e in edits if isinstance(e, StepsPerExecution)), default=1)

@@ -1,0 +1,101 @@
+"""What is measured and tuned: one training call, whatever loop drives it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from uncork.core.edit import Guarantee, PipelineEdit, StepEdit
+from uncork.core.plan import Proof
+from uncork.core.record import replace
+from uncork.core.stage import Stage
+from uncork.core.workload import Workload
+from uncork.measure.interleave import Block
+from uncork.pipeline import Pipeline, apply
+
+
+@dataclass(frozen=True)
+class Version:
+    """One way to run a training.
+
+    Attributes:
+        pipeline: Its input pipeline, None where there is no tf.data.
+        step: Edits of the training step, in order.
+        edits: The pipeline edits that led to ``pipeline``, each with the digest that it expects.
+    """
+
+    pipeline: Pipeline | None
+    step: tuple[StepEdit, ...] = ()
+    edits: tuple[PipelineEdit, ...] = field(default=())
+
+    def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
+        """Apply edits in order; one that expects nothing in particular takes what it finds.
+
+        Raises:
+            EditRefused: The pipeline is not what an edit expects.
+        """
+        pipeline, done = self.pipeline, list(self.edits)
+        for edit in edits:
+            assert pipeline is not None
+            concrete = edit if edit.expects else replace(edit, expects=pipeline.digest)
+            pipeline = apply(pipeline, concrete)
+            done.append(concrete)
+        return Version(pipeline, self.step, tuple(done))
+
+    def with_step_edits(self, edits: tuple[StepEdit, ...]) -> Version:
+        """Add edits of the training step."""
+        return Version(self.pipeline, self.step + edits, self.edits)
+
+
+class VersionRunner(ABC):
+    """A version that can run some of its steps; compiled and warm after :meth:`prime`."""
+
+    @abstractmethod
+    def prime(self) -> float:
+        """Compile and start up, outside any measurement; seconds it took."""
+
+    @abstractmethod
+    def first_epoch(self, limit_s: float) -> float | None:
+        """Seconds of the first epoch from cold; None when it is not known or lasts longer."""
+
+    @abstractmethod
+    def block(self, seconds: float) -> Block:
+        """Time steps for about ``seconds`` from a fresh iterator."""
+
+
+class Subject(ABC):
+    """One training call under examination. Leaves the user's state as it found it.
+
+    Attributes:
+        workload: What it is.
+        original: The version the user wrote.
+        notes: Things found on the way that the user should know.
+    """
+
+    workload: Workload
+    original: Version
+    notes: list[str]
+
+    @abstractmethod
+    def runner(self, version: Version) -> VersionRunner:
+        """Something that runs this version; the same one for an equal version."""
+
+    @abstractmethod
+    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+        """The version's step fed with one batch from memory: its ceiling."""
+
+    @abstractmethod
+    def host_s(self, resident_s: float) -> float | None:
+        """Seconds of a resident step spent between the kernels; None when that is unknown."""
+
+    def loader_stages(self) -> tuple[Stage, ...]:
+        """What feeds it, where that is no tf.data pipeline."""
+        return ()
+
+    @abstractmethod
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Compare trainings of the original and this version's step on the same batches."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Give the user's state back."""

@@ -1,0 +1,155 @@
+"""Feeds a user's own training loop from whatever version is under trial.
+
+The loop runs on the user's thread and asks for one batch after the other. The engine runs on a
+thread of its own and asks for blocks of steps. They meet here, and only one of them runs at a time.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from tensorflow.python.eager import context
+
+from uncork.core.errors import NothingToMeasure
+from uncork.measure.interleave import Block
+from uncork.measure.python_time import OpTime
+
+_WARM_STEPS: Final = 2
+_WARM_SHARE: Final = 0.25
+
+
+class _Request:
+    """One block that the engine wants: where its batches come from, and its clock."""
+
+    def __init__(self, epoch: Callable[[], Iterator[Any]], seconds: float, profiled: bool) -> None:
+        self.seconds = seconds
+        self.ops = OpTime() if profiled else None
+        self._epoch = epoch
+        self._batches = epoch()
+        self._given = 0
+        self._begin = time.perf_counter()
+        self._warm: tuple[int, float, float] | None = None
+
+    def next_batch(self) -> Any:
+        """The next batch, from a new epoch where one ends."""
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = self._epoch()
+            batch = next(self._batches, None)
+        if batch is None:
+            raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")
+        self._given += 1
+        return batch
+
+    def arrived(self, samples_per_step: float) -> Block | None:
+        """The loop came back for more: a block when this one has lasted long enough."""
+        now = time.perf_counter()
+        if self._warm is None:
+            if self._given >= _WARM_STEPS and now - self._begin >= _WARM_SHARE * self.seconds:
+                context.async_wait()
+                self._warm = (self._given, time.perf_counter(), time.process_time())
+            return None
+        given, begin, cpu = self._warm
+        steps = self._given - given
+        if steps == 0 or now - begin < self.seconds:
+            return None
+        context.async_wait()
+        wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - self._begin)
+
+    @property
+    def warm(self) -> bool:
+        """The clock runs."""
+        return self._warm is not None
+
+
+class Switchboard(Iterator[Any]):
+    """The iterator that the user's loop reads, and the other end of the engine's requests.
+
+    Args:
+        samples_per_step: Samples of one batch.
+        profile: Sets the thread's profile function, None to clear it.
+    """
+
+    def __init__(self, samples_per_step: float, profile: Callable[[Any], None]) -> None:
+        self._samples = samples_per_step
+        self._profile = profile
+        self._requests: queue.Queue[_Request | BaseException] = queue.Queue()
+        self._answers: queue.Queue[Block | BaseException] = queue.Queue()
+        self._current: _Request | None = None
+
+    def block(
+        self, epoch: Callable[[], Iterator[Any]], seconds: float, *, profiled: bool = False
+    ) -> tuple[Block, OpTime | None]:
+        """Engine side: let the loop run a block and wait for it.
+
+        Args:
+            epoch: Makes an iterator over one epoch of batches.
+            seconds: How long to time.
+            profiled: Also measure the time spent inside TensorFlow's ops; slows Python down.
+        """
+        request = _Request(epoch, seconds, profiled)
+        self._requests.put(request)
+        answer = self._answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer, request.ops
+
+    def finish(self, ending: BaseException) -> None:
+        """Engine side: no more blocks; the loop gets this exception at its next batch."""
+        self._requests.put(ending)
+
+    def abandon(self, error: BaseException) -> None:
+        """Loop side: the loop broke; wake the engine with its error."""
+        self._answers.put(error)
+
+    def __next__(self) -> Any:
+        """User's side: one batch of the version under trial."""
+        if self._current is not None:
+            self._advance(self._current)
+        while self._current is None:
+            request = self._requests.get()
+            if isinstance(request, BaseException):
+                raise request
+            self._current = request
+        try:
+            return self._current.next_batch()
+        except Exception as error:  # reading the data failed: the engine must know why
+            self._current = None
+            self._answers.put(error)
+            return self.__next__()
+
+    def _advance(self, request: _Request) -> None:
+        was_warm = request.warm
+        block = request.arrived(self._samples)
+        if request.ops is not None and request.warm and not was_warm:
+            self._profile(request.ops)
+        if block is not None:
+            self._profile(None)
+            self._current = None
+            self._answers.put(block)
+
+
+def run_beside(work: Callable[[], None], board: Switchboard, ending: BaseException) -> Switchboard:
+    """Start the engine's work on its own thread; the loop ends when the work does.
+
+    Args:
+        work: Measures, through ``board``; its exceptions end the loop in place of ``ending``.
+        board: Handed to the user's loop.
+        ending: Raised in the loop when the work is done.
+    """
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:  # carried over to the user's thread
+            board.finish(error)
+        else:
+            board.finish(ending)
+
+    threading.Thread(target=guarded, name="uncork-engine", daemon=True).start()
+    return board

@@ -1,0 +1,214 @@
+"""Listeners that act on one training call and end the script: diagnose, tune, confirm, list."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Final
+
+from uncork.capture import FitCall, LoopCall, PassThrough, StopScript
+from uncork.core.job import Confirmation, Job, Result
+from uncork.core.journal import Journal
+from uncork.core.machine import Machine
+from uncork.core.plan import Plan
+from uncork.core.record import replace
+from uncork.core.workload import Workload
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.loop_subject import LoopSubject
+from uncork.engine.observe import observe
+from uncork.engine.reached import does_real_work
+from uncork.engine.repetition import repeated
+from uncork.engine.subject import Subject, Version
+from uncork.engine.switchboard import run_beside
+from uncork.engine.walk import Walk
+from uncork.measure import probe, summarize
+from uncork.measure.devices import accelerators
+from uncork.measure.overhead import clock_s
+from uncork.step import Feed
+
+_CONFIRM_BLOCK_S: Final = 1.5
+_CONFIRM_BLOCKS: Final = 3
+_FIRST_EPOCH_S: Final = 25.0
+
+
+class Trial(PassThrough):
+    """Finds the training call that is meant, works on it, ends the script.
+
+    Args:
+        job: What to do.
+        journal: Told of everything.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+
+    Attributes:
+        result: None until the work is done.
+    """
+
+    wants_source_lines = True
+
+    def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
+        self.job = job
+        self.journal = journal
+        self.scratch = scratch
+        self.reached: list[Workload] = []
+        self.result: Result | None = None
+
+    @abstractmethod
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """Act on the training call."""
+
+    def fit(self, call: FitCall) -> Any:
+        """Work on the ``fit`` that is meant; let earlier ones happen."""
+        brief = _brief(call)
+        if not self._meant(brief):
+            return call.original(**call.arguments)
+        subject = FitSubject(call.model, call.arguments, call.index, call.at, self.scratch)
+        try:
+            self._work(subject)
+        finally:
+            subject.restore()
+        raise StopScript
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """Take over the custom loop that is meant; let others go on."""
+        length = int(call.dataset.cardinality())
+        again = repeated(sys._getframe())
+        brief = _brief_loop(call, length, epochs=2 if again else 1)
+        if not self._meant(brief):
+            return first
+        subject = LoopSubject(call, repeated=again, scratch=self.scratch)
+        return run_beside(lambda: self._work(subject), subject.board, StopScript())
+
+    def finish(self) -> None:
+        """The script has ended."""
+
+    def _work(self, subject: Subject) -> None:
+        machine = probe(accelerators())
+        done = self.work(subject, machine)
+        self.result = replace(done, reached=tuple(self.reached), notes=tuple(subject.notes))
+
+    def _meant(self, brief: Workload) -> bool:
+        known = [w.index for w in self.reached]
+        if brief.index not in known:
+            self.reached.append(brief)
+        if self.job.training is not None:
+            return brief.index == self.job.training
+        return does_real_work(brief)
+
+
+class Diagnosing(Trial):
+    """Measure, explain, stop."""
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """One diagnosis of the training as it is."""
+        before = observe(subject, machine, self.journal)
+        share = clock_s() / before.step_s
+        return Result(machine=machine, before=before, overhead_share=share)
+
+
+class Tuning(Trial):
+    """Measure, walk the road, stop. What was found so far survives an interruption."""
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
+        before = observe(subject, machine, self.journal)
+        share = clock_s() / before.step_s
+        walk = Walk(subject, before, machine, self.job.policy, self.journal)
+        interrupted = False
+        try:
+            walk.run()
+        except KeyboardInterrupt:
+            interrupted = True
+        return Result(
+            machine=machine,
+            before=before,
+            after=walk.now if walk.version is not subject.original else None,
+            steps=tuple(walk.steps),
+            overhead_share=share,
+            interrupted=interrupted,
+        )
+
+
+class Confirming(Trial):
+    """Measure one version in a fresh process: the script as it is, or with a plan's edits."""
+
+    wants_source_lines = False
+
+    def __init__(self, job: Job, journal: Journal, scratch: str, plan: Plan | None) -> None:
+        super().__init__(job, journal, scratch)
+        self._plan = plan
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """First epoch from cold, then the steady state."""
+        version = self._version(subject)
+        runner = subject.runner(version)
+        first_epoch_s = runner.first_epoch(_FIRST_EPOCH_S)
+        runner.prime()
+        blocks = [runner.block(_CONFIRM_BLOCK_S) for _ in range(_CONFIRM_BLOCKS)]
+        confirmation = Confirmation(measurement=summarize(blocks), first_epoch_s=first_epoch_s)
+        return Result(machine=machine, confirmation=confirmation)
+
+    def _version(self, subject: Subject) -> Version:
+        if self._plan is None:
+            return subject.original
+        version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
+        return version.with_step_edits(self._plan.step_edits)
+
+
+class Listing(Trial):
+    """Cut every training call short, name them all."""
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """Never reached: no call is meant."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """What was reached is the result."""
+        self.result = Result(machine=probe(accelerators()), reached=tuple(self.reached))
+
+    def fit(self, call: FitCall) -> Any:
+        """One step of it, so that what follows finds a trained model."""
+        self._meant(_brief(call))
+        short = {**call.arguments, "epochs": 1, "initial_epoch": 0, "steps_per_epoch": 1}
+        return call.original(**{**short, "callbacks": None, "validation_data": None, "verbose": 0})
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """No further step of it."""
+        del first
+        self._meant(_brief_loop(call, int(call.dataset.cardinality()), epochs=1))
+        return iter(())
+
+
+def _brief(call: FitCall) -> Workload:
+    """What can be said of a call without touching its model or reading its data."""
+    feed = Feed.of(call.arguments)
+    epochs = int(call.arguments.get("epochs") or 1) - int(call.arguments.get("initial_epoch") or 0)
+    steps = feed.steps_per_epoch
+    if steps is None and feed.kind != "generator":
+        steps = feed.epochs(call.model).num_batches
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="fit",
+        data=feed.kind,
+        model=None,
+        element_spec=feed.spec,
+        batch_size=None,
+        steps_per_epoch=steps,
+        epochs=epochs,
+    )
+
+
+def _brief_loop(call: LoopCall, length: int, epochs: int) -> Workload:
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="custom_loop",
+        data="tf.data",
+        model=None,
+        element_spec="",
+        batch_size=None,
+        steps_per_epoch=length if length >= 0 else None,
+        epochs=epochs,
+        eager_step=call.evidence.eager_step,
+    )

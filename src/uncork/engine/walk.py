@@ -1,0 +1,177 @@
+"""Walk the road: try, measure, prove, keep or undo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import GUARANTEES, Edit, Guarantee, PipelineEdit, StepEdit
+from uncork.core.errors import EditRefused
+from uncork.core.journal import Journal
+from uncork.core.machine import Machine
+from uncork.core.measurement import Comparison, Measurement
+from uncork.core.plan import OutcomeName, Policy, Proof, Ratio, Step
+from uncork.core.record import replace
+from uncork.engine.observe import observe
+from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.subject import Subject, Version
+from uncork.measure import interleave
+from uncork.road import ROAD, Optimization, Proposal, Skipped
+
+# Seconds of one block. Shorter ones measure the start of an iterator, not the training.
+_BLOCK_S: Final = 1.0
+_PAIRS_S: Final = 16.0
+_PROOF_S: Final = 40.0
+# Ratio. A step that wins less is not worth a line in a plan, nor the risk.
+KEEP_FROM: Final = 1.03
+
+
+@dataclass
+class Walk:
+    """The state of one tuning: what is in force, what was tried, how long is left.
+
+    Attributes:
+        subject: What is trained.
+        before: Its diagnosis as the user wrote it.
+        machine: Where.
+        policy: What may be done.
+        journal: Told of everything as it happens; the recovery point.
+    """
+
+    subject: Subject
+    before: WorkloadDiagnosis
+    machine: Machine
+    policy: Policy
+    journal: Journal
+    road: Sequence[Optimization] = ROAD
+    steps: list[Step] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Start from the original."""
+        self.version: Version = self.subject.original
+        self.now = self.before
+        self._prover = PipelineProver(self.subject.original.pipeline)
+
+    def run(self) -> None:
+        """Try every optimization in its order; each outcome is recorded, none is silent."""
+        for optimization in self.road:
+            step = self._try(optimization)
+            self.steps.append(step)
+            self.journal.write("step", _sentence(step), payload=step)
+
+    def _try(self, optimization: Optimization) -> Step:
+        skipped = self._not_allowed(optimization)
+        proposal = skipped or optimization.propose(self.now, self.machine, self.policy)
+        if isinstance(proposal, Skipped):
+            return _step(optimization, "skipped", proposal.reason)
+        self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
+        try:
+            return self._trial(optimization, proposal)
+        except EditRefused as refusal:
+            return _step(optimization, "rejected", refusal.received, proposal)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except Exception as error:  # a trial that breaks must not take the tuning with it
+            return _step(
+                optimization, "failed", f"{type(error).__name__}: {_first(error)}", proposal
+            )
+        finally:
+            self.subject.restore()
+
+    def _not_allowed(self, optimization: Optimization) -> Skipped | None:
+        allowed = GUARANTEES.index(self.policy.loosest)
+        if GUARANTEES.index(optimization.guarantee) > allowed:
+            return Skipped(
+                reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
+            )
+        left = self.policy.budget_s - (time.monotonic() - self._started)
+        if left < _PAIRS_S:
+            return Skipped(reason="the time budget is used up; raise it with --budget")
+        return None
+
+    def _trial(self, optimization: Optimization, proposal: Proposal) -> Step:
+        candidate = _apply(self.version, proposal)
+        proof = self._prove(candidate, optimization.guarantee, proposal)
+        if not proof.passed:
+            return _step(optimization, "rejected", f"not proven: {proof.detail}", proposal, proof)
+        runner = self.subject.runner(candidate)
+        base = self.subject.runner(self.version)
+        runner.prime()
+        base.prime()
+        trial = interleave(base, runner, block_s=_BLOCK_S, budget_s=_PAIRS_S, at_least=KEEP_FROM)
+        if trial.comparison.verdict != "faster":
+            reason = _not_faster(trial.comparison)
+            return _step(optimization, "rejected", reason, proposal, proof, trial.comparison)
+        edits = self._keep(candidate, trial.candidate)
+        kept = _step(optimization, "kept", proposal.why, proposal, proof, trial.comparison)
+        return replace(kept, edits=edits, samples_per_s=trial.candidate.samples_per_s)
+
+    def _prove(self, candidate: Version, guarantee: Guarantee, proposal: Proposal) -> Proof:
+        if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
+            return self._prover.prove(candidate, guarantee, _PROOF_S)
+        return self.subject.prove_step(candidate, guarantee, _PROOF_S)
+
+    def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
+        """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""
+        edits = candidate.edits[len(self.version.edits) :]
+        step = candidate.step[len(self.version.step) :]
+        self.version = candidate
+        self.subject.restore()
+        self.now = observe(
+            self.subject, self.machine, self.journal, version=candidate, measured=measured
+        )
+        return (*edits, *step)
+
+
+def _apply(version: Version, proposal: Proposal) -> Version:
+    pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
+    step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
+    return version.with_pipeline_edits(pipeline).with_step_edits(step)
+
+
+def _step(
+    optimization: Optimization,
+    outcome: OutcomeName,
+    reason: str,
+    proposal: Proposal | None = None,
+    proof: Proof | None = None,
+    comparison: Comparison | None = None,
+) -> Step:
+    """The record of one attempt."""
+    ratio = None
+    if comparison is not None:
+        ratio = Ratio(ratio=comparison.ratio, low=comparison.low, high=comparison.high)
+    return Step(
+        name=optimization.name,
+        stage=optimization.stage,
+        outcome=outcome,
+        reason=reason,
+        guarantee=optimization.guarantee,
+        predicted=proposal.predicted if proposal else None,
+        measured=ratio,
+        proof=proof,
+        at=proposal.at if proposal else None,
+        source_edit=proposal.source_edit if proposal else "",
+    )
+
+
+def _not_faster(comparison: Comparison) -> str:
+    found = f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}]"
+    if comparison.verdict == "slower":
+        return f"slower: {found}"
+    return f"not proven to be at least {KEEP_FROM}x as fast: {found}"
+
+
+def _sentence(step: Step) -> str:
+    """One line of progress."""
+    if step.outcome == "kept" and step.measured:
+        return f"{step.name}: kept, {step.measured.ratio:.2f}x, {step.guarantee} proved"
+    return f"{step.name}: {step.outcome}, {step.reason}"
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:200]

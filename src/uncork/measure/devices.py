@@ -1,0 +1,59 @@
+"""What the devices can do: the one place that asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import tensorflow as tf
+
+# x86 flags of native bfloat16 dot products, as Linux spells them.
+_CPU_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16"})
+# NVIDIA compute capability of Ampere, the first with bfloat16 tensor cores.
+_AMPERE: Final = (8, 0)
+
+
+def accelerators() -> tuple[str, ...]:
+    """GPUs and TPUs that TensorFlow sees, with their model where it tells.
+
+    Example:
+        >>> isinstance(accelerators(), tuple)
+        True
+    """
+    found = [d for d in tf.config.list_physical_devices() if d.device_type in ("GPU", "TPU")]
+    return tuple(_describe(device) for device in found)
+
+
+def native_bfloat16() -> bool | None:
+    """Whether training here computes bfloat16 in hardware; None where that is not known."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if tf.config.list_physical_devices("TPU"):
+        return True
+    if gpus:
+        capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
+        return None if capability is None else tuple(capability) >= _AMPERE
+    return cpu_has_bfloat16(_cpu_flags())
+
+
+def cpu_has_bfloat16(flags: str) -> bool | None:
+    """Judge a processor by its flags; None when there are none to read.
+
+    Example:
+        >>> cpu_has_bfloat16("fpu avx512_bf16"), cpu_has_bfloat16("fpu avx2"), cpu_has_bfloat16("")
+        (True, False, None)
+    """
+    return bool(_CPU_FLAGS & set(flags.split())) if flags else None
+
+
+def _cpu_flags() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("flags")), "").partition(":")[2]
+
+
+def _describe(device: object) -> str:
+    details = tf.config.experimental.get_device_details(device)
+    name = getattr(device, "name", "").removeprefix("/physical_device:")
+    return f"{name} {details.get('device_name', '')}".strip()

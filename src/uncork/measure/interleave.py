@@ -1,0 +1,111 @@
+"""Two versions of one training measured in turn, A B B A, until the interval decides.
+
+A noisy machine drifts; what runs next to each other drifts together. So speeds are compared only
+within pairs of neighbouring blocks, and the pair's order alternates.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from uncork.core.measurement import Comparison, Measurement, compare, spread
+
+MIN_PAIRS = 3
+MAX_PAIRS = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some consecutive training steps.
+
+    Attributes:
+        steps: How many were timed.
+        samples: How many samples they trained.
+        wall_s: Elapsed seconds of the timed steps.
+        cpu_s: CPU seconds of the whole process meanwhile.
+        warmup_s: Seconds before the first timed step: new iterator, first batches.
+    """
+
+    steps: int
+    samples: float
+    wall_s: float
+    cpu_s: float
+    warmup_s: float
+
+    @property
+    def samples_per_s(self) -> float:
+        """Speed of this block."""
+        return self.samples / self.wall_s
+
+
+class Runner(Protocol):
+    """One version of a training, able to run some of its steps on demand."""
+
+    def block(self, seconds: float) -> Block:
+        """Run for about ``seconds``, from a fresh iterator, warm-up apart."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Base and candidate measured in one run, and what their comparison says."""
+
+    base: Measurement
+    candidate: Measurement
+    comparison: Comparison
+
+
+def summarize(blocks: Sequence[Block]) -> Measurement:
+    """One measurement from several blocks."""
+    return Measurement(
+        samples_per_s=statistics.median(b.samples_per_s for b in blocks),
+        step_s=spread([b.wall_s / b.steps for b in blocks]),
+        cpu_s_per_step=statistics.median(b.cpu_s / b.steps for b in blocks),
+        warmup_s=statistics.median(b.warmup_s for b in blocks),
+        blocks=tuple(b.samples_per_s for b in blocks),
+    )
+
+
+def interleave(
+    base: Runner,
+    candidate: Runner,
+    *,
+    block_s: float,
+    budget_s: float,
+    at_least: float = 1.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Trial:
+    """Run both in turn until the comparison decides, the budget ends, or enough pairs are in.
+
+    Args:
+        base: The version to beat.
+        candidate: The version under trial.
+        block_s: Seconds of one block.
+        budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` always run.
+        at_least: Smallest ratio worth keeping.
+        clock: Seconds; a fake one makes the stopping rule testable.
+    """
+    started = clock()
+    ours: list[Block] = []
+    theirs: list[Block] = []
+    for pair in range(MAX_PAIRS):
+        order = ((base, ours), (candidate, theirs))
+        for runner, blocks in order if pair % 2 == 0 else order[::-1]:
+            blocks.append(runner.block(block_s))
+        if pair + 1 >= MIN_PAIRS:
+            verdict = _compare(ours, theirs, at_least).verdict
+            if verdict != "not_proven" or clock() - started > budget_s:
+                break
+    return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))
+
+
+def _compare(base: list[Block], candidate: list[Block], at_least: float) -> Comparison:
+    return compare(
+        [b.samples_per_s for b in base],
+        [b.samples_per_s for b in candidate],
+        at_least=at_least,
+    )

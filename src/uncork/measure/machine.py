@@ -1,0 +1,87 @@
+"""What this process may use of its machine: affinity and cgroup limits, not the brochure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from uncork.core.machine import Machine
+
+_CGROUP = Path("/sys/fs/cgroup")
+# cgroup v1 writes "no limit" as a huge number of bytes, close to 2**63.
+_NO_LIMIT = 1 << 60
+
+
+def probe(devices: tuple[str, ...] = ()) -> Machine:
+    """Describe this machine as the present process sees it.
+
+    Args:
+        devices: Accelerators, named by the layer that may ask TensorFlow for them.
+
+    Example:
+        >>> probe().cpus > 0
+        True
+    """
+    return Machine(
+        cpus=cpus(),
+        cpu_model=_cpu_model(),
+        memory_bytes=memory_limit(),
+        devices=devices,
+        python=platform.python_version(),
+        tensorflow=_loaded_version("tensorflow"),
+        keras=_loaded_version("keras"),
+    )
+
+
+def cpus() -> float:
+    """Cores this process may keep busy: its affinity, or the cgroup's quota if that is smaller."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota, period = (_read("cpu.max") or "max 100000").split()
+    allowed = float(affinity or 1)
+    return allowed if quota == "max" else min(allowed, int(quota) / int(period))
+
+
+def memory_limit() -> int:
+    """Bytes this process may use at most: physical memory, or the cgroup's limit if smaller."""
+    return min(int(psutil.virtual_memory().total), _cgroup_limit())
+
+
+def available_memory() -> int:
+    """Bytes that can still be taken now without swapping or meeting the cgroup's limit."""
+    free_in_cgroup = _cgroup_limit() - int(_read("memory.current") or 0)
+    return max(0, min(int(psutil.virtual_memory().available), free_in_cgroup))
+
+
+def _cgroup_limit() -> int:
+    text = _read("memory.max") or _read("memory/memory.limit_in_bytes") or "max"
+    return _NO_LIMIT if text == "max" else min(int(text), _NO_LIMIT)
+
+
+def _read(name: str) -> str:
+    try:
+        return (_CGROUP / name).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _loaded_version(module: str) -> str:
+    """Version of a module the script has loaded itself; never imports it."""
+    if module not in sys.modules:
+        return ""
+    version = getattr(sys.modules[module], "__version__", None)
+    return str(version or metadata.version(module))

@@ -1,0 +1,58 @@
+"""How long a step computes, and how long it is merely Python, seen from inside the interpreter.
+
+The interpreter reports every call into C to a profile function. Time inside TensorFlow's two entry
+points for executing an op or a function is computing; all else on the thread is Python. Sampling
+would not do: a sampler gets the interpreter's lock just when TensorFlow has let it go.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+# Both run ops; all other TFE_ functions keep the tape and the context.
+_EXECUTE: Final = frozenset({"TFE_Py_Execute", "TFE_Py_FastPathExecute"})
+
+
+class OpTime:
+    """Seconds this thread spent executing TensorFlow ops, and how many calls that took."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.calls = 0
+        self._depth = 0
+        self._entered = 0.0
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> None:
+        """The profile function: keeps the time between outermost call and return."""
+        del frame
+        if event not in ("c_call", "c_return", "c_exception"):
+            return
+        if getattr(arg, "__name__", "") not in _EXECUTE:
+            return
+        if event == "c_call":
+            self._depth += 1
+            if self._depth == 1:
+                self.calls += 1
+                self._entered = time.perf_counter()
+        elif self._depth:
+            self._depth -= 1
+            if self._depth == 0:
+                self.seconds += time.perf_counter() - self._entered
+
+
+@contextmanager
+def op_time() -> Iterator[OpTime]:
+    """Measure the ops executed inside the block, by this thread.
+
+    Python itself runs several times slower meanwhile: take only the ops' time from it.
+    """
+    watch, before = OpTime(), sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield watch
+    finally:
+        sys.setprofile(before)

@@ -1,0 +1,36 @@
+"""The tf.data engine: read a pipeline, measure it, change it, and make twins to prove the change.
+
+Everything works on the user's Dataset objects. Nothing is traced twice, no source array is copied,
+tables and Python functions survive, and no random state of the script is touched.
+"""
+
+from uncork.pipeline.costs import measure, supply
+from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, element_digests
+from uncork.pipeline.edits import apply
+from uncork.pipeline.files import redirected
+from uncork.pipeline.functions import Split, is_deterministic, runs_python, split
+from uncork.pipeline.seeded import seeded, state_kept
+from uncork.pipeline.source_lines import record_source_lines, source_line
+from uncork.pipeline.tree import Node, Pipeline, read
+
+__all__ = [
+    "ElementDigests",
+    "EpochDigests",
+    "Failure",
+    "Node",
+    "Pipeline",
+    "Split",
+    "apply",
+    "element_digests",
+    "is_deterministic",
+    "measure",
+    "read",
+    "record_source_lines",
+    "redirected",
+    "runs_python",
+    "seeded",
+    "source_line",
+    "split",
+    "state_kept",
+    "supply",
+]

@@ -1,0 +1,211 @@
+"""Read the graph of a traced function, and trace a part of it again as a function of its own.
+
+Everything works on GraphDef: one form for a function's own ops and for the bodies of the ``cond``,
+``while`` and dataset functions that it calls.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry
+
+ConcreteFunction = Any
+GraphDef = Any
+NodeDef = Any
+Tensor = Any
+
+
+def op_of(reference: str) -> str:
+    """Name of the op that a node's input refers to.
+
+    Example:
+        >>> op_of("^assert"), op_of("cast:1"), op_of("mul")
+        ('assert', 'cast', 'mul')
+    """
+    return reference.removeprefix("^").partition(":")[0]
+
+
+def is_control(reference: str) -> bool:
+    """Whether a node's input only orders the two ops."""
+    return reference.startswith("^")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A traced function as plain data.
+
+    Attributes:
+        nodes: Its ops by name, in the order they were made.
+        library: Functions that they call, by name.
+        arguments: Names of the placeholders that take an element's flat tensors.
+        captures: Placeholder's name to the tensor it stands for (constants, tables, variables).
+        outputs: Tensor names, ``op:index``.
+        effects: Ops that must run though no output needs them (assertions, prints, assignments).
+        proto: The GraphDef itself.
+    """
+
+    nodes: Mapping[str, NodeDef]
+    library: Mapping[str, Any]
+    arguments: tuple[str, ...]
+    captures: Mapping[str, Tensor]
+    outputs: tuple[str, ...]
+    effects: tuple[str, ...]
+    proto: GraphDef
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[tf.TensorShape, ...]]:
+        """Static shapes of every op's outputs."""
+        return {
+            name: tuple(tf.TensorShape(s) for s in node.attr["_output_shapes"].list.shape)
+            for name, node in self.nodes.items()
+        }
+
+    def needed(self, references: Iterable[str], stop: Iterable[str] = ()) -> set[str]:
+        """Ops that the given tensors depend on, not looking behind the tensors in ``stop``."""
+        cut = frozenset(stop)
+        found: set[str] = set()
+        left = [r for r in references if r not in cut]
+        while left:
+            name = op_of(left.pop())
+            if name not in found:
+                found.add(name)
+                left.extend(r for r in map(full_name, self.nodes[name].input) if r not in cut)
+        return found
+
+
+def full_name(reference: str) -> str:
+    """A node's input with its index written out, as outputs are.
+
+    Example:
+        >>> full_name("mul"), full_name("^assert")
+        ('mul:0', '^assert')
+    """
+    return reference if is_control(reference) or ":" in reference else f"{reference}:0"
+
+
+_graphs: weakref.WeakKeyDictionary[Any, Graph] = weakref.WeakKeyDictionary()
+
+
+def graph_of(function: ConcreteFunction) -> Graph:
+    """The function as data; read once for each function."""
+    if function not in _graphs:
+        _graphs[function] = _read(function)
+    return _graphs[function]
+
+
+def _read(function: ConcreteFunction) -> Graph:
+    graph = function.graph
+    proto = graph.as_graph_def(add_shapes=True)
+    captured = {t.op.name for t in graph.internal_captures}
+    return Graph(
+        nodes={node.name: node for node in proto.node},
+        library={f.signature.name: f for f in proto.library.function},
+        arguments=tuple(t.op.name for t in graph.inputs if t.op.name not in captured),
+        captures={
+            inner.op.name: outer
+            for inner, outer in zip(graph.internal_captures, function.captured_inputs, strict=True)
+        },
+        outputs=tuple(t.name for t in graph.outputs),
+        effects=tuple(op.name for op in graph.control_outputs),
+        proto=proto,
+    )
+
+
+def called(node: NodeDef) -> Iterator[str]:
+    """Names of the functions that an op was given (branches, bodies, map functions)."""
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for function in value.list.func:
+            yield function.name
+
+
+def op_def(node: NodeDef) -> Any | None:
+    """The op's registered definition; None for a direct call of a library function."""
+    return op_def_registry.get(node.op)
+
+
+def trace(name: str, specs: Sequence[Any], body: Callable[..., list[Tensor]]) -> ConcreteFunction:
+    """A function over flat tensors, as ``tf.data`` traces the user's; draws no op seed."""
+    body.__name__ = name
+    function = tf.function(
+        body,
+        input_signature=list(specs),
+        autograph=False,
+        experimental_attributes={"_tf_data_function": True},
+    )
+    return function.get_concrete_function()
+
+
+def replay(
+    graph: Graph,
+    names: set[str],
+    feeds: Mapping[str, Tensor],
+    fetches: Sequence[str],
+    library: Sequence[Any] | None = None,
+) -> list[Tensor]:
+    """Import some of a graph's ops into the function being traced.
+
+    Args:
+        graph: Where the ops come from.
+        names: The ops; what they take from elsewhere is in ``feeds`` or among the captures.
+        feeds: Tensors by the name that the ops know them by.
+        fetches: Tensor names to return, fed ones included.
+        library: Functions to import in place of the graph's own.
+
+    Returns:
+        The tensors, in the order of ``fetches``.
+    """
+    current = tf.compat.v1.get_default_graph()
+    # A capture of this function becomes a capture of the new one: the same table, not a copy.
+    known = dict(feeds) | {
+        f"{name}:0": current.capture(outer)
+        for name, outer in graph.captures.items()
+        if name in names
+    }
+    part = tf.compat.v1.GraphDef(versions=graph.proto.versions)
+    for name, node in graph.nodes.items():
+        if name in names and name not in graph.captures and f"{name}:0" not in feeds:
+            part.node.append(_without_outside_controls(node, names, graph))
+    part.library.function.extend(graph.proto.library.function if library is None else library)
+    _register(part.library.function)
+    used = {full_name(reference) for node in part.node for reference in node.input}
+    wanted = [name for name in fetches if name not in known]
+    made = tf.graph_util.import_graph_def(
+        part,
+        input_map={name: tensor for name, tensor in known.items() if name in used},
+        return_elements=wanted,
+        name="",
+    )
+    known |= dict(zip(wanted, made or (), strict=True))
+    return [known[name] for name in fetches]
+
+
+def _register(functions: Iterable[Any]) -> None:
+    """Make functions known to the runtime: a dataset's iterator looks them up outside any graph."""
+    runtime = context.context()
+    for function in functions:
+        if not runtime.has_function(function.signature.name):
+            runtime.add_function_def(function)
+
+
+def _without_outside_controls(node: NodeDef, names: set[str], graph: Graph) -> NodeDef:
+    # Ops outside have run before this part is called, so an order among them holds already.
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.attr.pop("_output_shapes", None)
+    copy.attr.pop("_class", None)
+    del copy.input[:]
+    copy.input.extend(
+        r
+        for r in node.input
+        if not is_control(r) or (op_of(r) in names and op_of(r) not in graph.captures)
+    )
+    return copy

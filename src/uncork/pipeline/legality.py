@@ -1,0 +1,148 @@
+"""Which rewrites keep every element and the order, and why.
+
+*Repeatable* stages give the same elements in the same order on every pass. *Movable* stages choose
+elements by position alone, so a deterministic one-to-one map commutes with them: mapping before a
+shuffle gives what mapping after it gives, as long as the shuffle's draws stay the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from uncork.core.errors import EditRefused
+from uncork.pipeline.functions import is_deterministic
+from uncork.pipeline.rebuild import interleave_determinism
+from uncork.pipeline.tree import Node, Pipeline
+
+# Repeat themselves whenever what lies below and the function, if any, does.
+_PASS_ON: Final = frozenset({
+    "map", "batch", "padded_batch", "take", "skip", "shard", "filter", "take_while", "flat_map",
+    "interleave", "cache", "prefetch", "options", "assert_cardinality", "unbatch", "unique",
+    "restructure", "zip", "concatenate", "repeat", "tfrecord", "text_line", "fixed_length_record",
+})  # fmt: skip
+_SOURCES: Final = frozenset({
+    "from_tensor_slices", "from_tensors", "from_list", "range", "text_line", "load", "csv",
+    "fixed_length_record", "tfrecord",
+})  # fmt: skip
+
+MOVABLE: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
+
+
+def ordered_by_default(pipeline: Pipeline) -> bool:
+    """False when the options of the whole pipeline let faster elements overtake."""
+    return pipeline.dataset.options().deterministic is not False
+
+
+def repeats_itself(node: Node, *, ordered: bool = True) -> bool:
+    """Every pass over this node gives the same elements in the same order.
+
+    Args:
+        node: With all that lies below it.
+        ordered: :func:`ordered_by_default` of the pipeline it is part of.
+    """
+    if not all(repeats_itself(i, ordered=ordered) for i in node.inputs):
+        return False
+    if not node.inputs:
+        return node.kind in _SOURCES
+    if node.kind == "shuffle":
+        # Without reshuffling the order is drawn once, when the dataset is made.
+        return node.dataset._reshuffle_each_iteration is False
+    if node.kind not in _PASS_ON or not keeps_order(node, ordered=ordered):
+        return False
+    return all(map(is_deterministic, node.functions))
+
+
+def keeps_order(node: Node, *, ordered: bool = True) -> bool:
+    """No faster element may overtake: neither by this node's flag nor by the options."""
+    own = getattr(node.dataset, "_deterministic", "default")
+    if own == "default" and type(node.dataset).__name__ == "_ParallelInterleaveDataset":
+        own = interleave_determinism(node.dataset)
+    if own == "default" and node.parallelism not in (None, 1):
+        return ordered
+    return bool(own != "false")
+
+
+def is_random(node: Node, *, ordered: bool = True) -> bool:
+    """This node by itself may give other elements, or another order, on the next pass."""
+    if node.kind == "shuffle":
+        return node.dataset._reshuffle_each_iteration is not False
+    if not node.inputs:
+        return node.kind not in _SOURCES
+    if node.kind == "opaque" or not keeps_order(node, ordered=ordered):
+        return True
+    return not all(map(is_deterministic, node.functions))
+
+
+@dataclass(frozen=True)
+class CachePlace:
+    """How to cache what stage ``stage`` gives.
+
+    Attributes:
+        above: Index of the stage directly below the cache, before any map is moved.
+        sunk: Indices of the maps that move below it, in order.
+        raised: Indices of the stages that stay above it, in order.
+    """
+
+    above: int
+    sunk: tuple[int, ...]
+    raised: tuple[int, ...]
+
+
+def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
+    """Where a cache for a stage's elements may stand.
+
+    Args:
+        pipeline: The tree.
+        stage: Index in ``pipeline.stages``.
+
+    Raises:
+        EditRefused: Two passes may differ there, or there would be no end to it.
+    """
+    chain = pipeline.stages[: stage + 1]
+    ordered = ordered_by_default(pipeline)
+    first = next((i for i, node in enumerate(chain) if _must_stay_above(node, i)), len(chain))
+    rest = range(first, len(chain))
+    place = CachePlace(
+        above=first - 1,
+        sunk=tuple(i for i in rest if chain[i].kind == "map"),
+        raised=tuple(i for i in rest if chain[i].kind != "map"),
+    )
+    _check_moves(chain, place, ordered)
+    if not repeats_itself(chain[place.above], ordered=ordered):
+        culprit = next(n for n in chain if not repeats_itself(n, ordered=ordered))
+        raise EditRefused(
+            f"a cache after stage {stage} ({chain[-1].kind}) would freeze what stage"
+            f" {chain.index(culprit)} ({culprit.kind}) draws anew on every pass",
+            "deterministic stages from the source up to the cache",
+            "split the random map first, or cache below it",
+        )
+    if int(chain[place.above].dataset.cardinality()) == -1:
+        raise EditRefused("the data never ends", "a finite pass to keep in memory", "do not cache")
+    return place
+
+
+def _must_stay_above(node: Node, index: int) -> bool:
+    return index > 0 and (
+        node.kind == "repeat" or (node.kind == "shuffle" and not repeats_itself(node))
+    )
+
+
+def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> None:
+    for i in place.raised:
+        if chain[i].kind not in MOVABLE:
+            raise EditRefused(
+                f"stage {i} ({chain[i].kind}) lies above a shuffle or repeat, and a map above it"
+                " cannot be moved below both",
+                "only maps, prefetch and options between the shuffle and the cache",
+                "cache a stage below the shuffle",
+            )
+    for i in place.sunk:
+        if not all(map(is_deterministic, chain[i].functions)) or not keeps_order(
+            chain[i], ordered=ordered
+        ):
+            raise EditRefused(
+                f"the map at stage {i} draws random numbers, keeps state or runs Python",
+                "a deterministic map that keeps the order",
+                "split it, and cache after its deterministic part",
+            )

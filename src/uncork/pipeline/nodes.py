@@ -1,0 +1,86 @@
+"""New nodes that rewrites add, made without tracing a user's function again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.ops import cache_op, map_op, prefetch_op
+
+from uncork.pipeline.graphs import ConcreteFunction
+from uncork.pipeline.rebuild import Dataset, blank, initialise, kind_of
+from uncork.pipeline.source_lines import same_line
+
+
+@dataclass(frozen=True, eq=False)
+class MapFunction:
+    """A traced function in the form in which tf.data's classes keep theirs.
+
+    Attributes:
+        function: Over flat tensors.
+        output_structure: Type specs that its flat outputs pack into.
+        origin: What it was made from; keeps registered Python functions and variables alive.
+        _func: The user's Python function, for its name.
+    """
+
+    function: ConcreteFunction
+    output_structure: Any
+    origin: Any = None
+    _func: Any = None
+
+
+def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
+    """Map one element after the other, with flags and line of another map."""
+    dataset = blank(
+        map_op._MapDataset,
+        _input_dataset=below,
+        _map_func=function,
+        _use_inter_op_parallelism=template._use_inter_op_parallelism,
+        _preserve_cardinality=template._preserve_cardinality,
+        _force_synchronous=getattr(template, "_force_synchronous", False),
+        _name=template._name,
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
+def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = -1) -> Dataset:
+    """Map several elements at once, in order, with flags and line of another map."""
+    dataset = blank(
+        map_op._ParallelMapDataset,
+        _input_dataset=below,
+        _map_func=function,
+        _num_parallel_calls=tf.constant(calls, tf.int64),
+        _deterministic="true",
+        _use_inter_op_parallelism=template._use_inter_op_parallelism,
+        _preserve_cardinality=template._preserve_cardinality,
+        _use_unbounded_threadpool=False,
+        _name=template._name,
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
+def memory_cache(below: Dataset) -> Dataset:
+    """Keep elements in memory; shared by all iterators over the result, gone with it."""
+    dataset = blank(
+        cache_op.CacheDataset,
+        _input_dataset=below,
+        _filename=tf.constant("", tf.string),
+        _name=None,
+        **same_line(below),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
+def prefetched(below: Dataset) -> Dataset:
+    """Prepare elements ahead; how many is the runtime's choice."""
+    dataset = blank(
+        prefetch_op._PrefetchDataset,
+        _input_dataset=below,
+        _buffer_size=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        _name=None,
+        **same_line(below),
+    )
+    return initialise(dataset, [below], kind_of(dataset))

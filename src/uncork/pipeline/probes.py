@@ -1,0 +1,225 @@
+"""Time a dataset inside the runtime: what one element of it costs when run serially.
+
+Elements are pulled in groups by a window dataset, which hands over handles and copies nothing, so
+Python is called once for a group and its own cost does not hide a cheap stage.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.ops import gen_dataset_ops
+
+from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.tree import Node
+
+# A shuffle costs the same for each element whatever its buffer holds; a small one fills at once.
+SHUFFLE_BUFFER: Final = 32
+# A group should take long against the clock's resolution and a call from Python (about 30 us).
+GROUP_S: Final = 0.003
+GROUP_LIMIT: Final = 1024
+ERRORS_LIMIT: Final = 5
+SAMPLED_ELEMENTS: Final = 16
+
+
+def serial_twin(node: Node, below: Dataset | None) -> Dataset:
+    """A node as it costs least to time: one call at a time, nothing ahead, small shuffle buffer.
+
+    A user's in-memory cache is used as it is, so that it is filled once and then shared. A copy of
+    a shuffle is made, so the user's own is not moved on by an epoch.
+    """
+    dataset = node.dataset
+    if below is None or kind_of(dataset).op is None or node.in_memory:
+        return dataset
+    if node.kind in ("prefetch", "cache", "snapshot"):
+        # Prefetch is no work of its own; a cache in files must not be written by measuring.
+        return below
+    if node.kind == "shuffle":
+        size = tf.minimum(dataset._buffer_size, SHUFFLE_BUFFER)
+        return make(dataset, [below], kind_of(dataset), _buffer_size=size)
+    if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
+        one = tf.constant(1, tf.int64)
+        return make(dataset, [below], kind_of(dataset), _num_parallel_calls=one)
+    return rebuild(dataset, [below])
+
+
+def serially(dataset: Dataset) -> Dataset:
+    """Run on one thread, without the runtime's own rewrites, so that CPU time adds up."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = 1
+    options.threading.max_intra_op_parallelism = 1
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
+def grouped(dataset: Dataset, size: int) -> Dataset:
+    """Handles of ``size`` elements at a time; the elements themselves are computed."""
+    flat = len(dataset._flat_types)
+    shapes, types = [tf.TensorShape([])] * flat, [tf.variant] * flat
+    variant = gen_dataset_ops.window_dataset(
+        dataset._variant_tensor,
+        size=size,
+        shift=size,
+        stride=1,
+        drop_remainder=True,
+        output_shapes=shapes,
+        output_types=types,
+    )
+    spec = tuple(tf.TensorSpec([], tf.variant) for _ in range(flat))
+    return dataset_ops._VariantDataset(variant, spec)
+
+
+@dataclass
+class Probe:
+    """Repeated timings of one dataset; each call of :meth:`turn` adds one.
+
+    Attributes:
+        dataset: What is timed, endlessly repeated.
+        cpu_s: CPU seconds for one element, one figure a turn.
+        wall_s: Elapsed seconds likewise.
+    """
+
+    dataset: Dataset
+    cpu_s: list[float] = field(default_factory=list)
+    wall_s: list[float] = field(default_factory=list)
+    _size: int = 1
+    _groups: Iterator[Any] | None = None
+    _errors: int = 0
+    _over: bool = False
+
+    def turn(self) -> None:
+        """Pull one group and note what an element of it cost; nothing when the data gave out."""
+        if self._over:
+            return
+        if self._groups is None and not self._start():
+            return
+        pulled = self._pull()
+        if pulled is not None:
+            self.cpu_s.append(pulled[0] / self._size)
+            self.wall_s.append(pulled[1] / self._size)
+
+    def medians(self) -> tuple[float, float] | None:
+        """CPU and elapsed seconds for one element; None when nothing was pulled."""
+        if not self.cpu_s:
+            return None
+        return statistics.median(self.cpu_s), statistics.median(self.wall_s)
+
+    def _start(self) -> bool:
+        """Open the iterator with groups as large as the time of one element asks for."""
+        self._open(1)
+        first = self._pull()  # opens files, fills shuffles: not what an element costs
+        second = self._pull()
+        if second is None:
+            # A single element, or none: what it took with the start counted is all there is.
+            self._over = True
+            if first is not None:
+                self.cpu_s.append(first[0])
+                self.wall_s.append(first[1])
+            return False
+        while second is not None and second[1] < GROUP_S and self._size < GROUP_LIMIT:
+            self._open(self._size * 8)
+            self._pull()
+            second = self._pull()
+        return not self._over
+
+    def _open(self, size: int) -> None:
+        self._size = size
+        self._groups = iter(grouped(serially(self.dataset.repeat()), size))
+
+    def _pull(self) -> tuple[float, float] | None:
+        cpu, wall = time.process_time(), time.perf_counter()
+        try:
+            assert self._groups is not None
+            next(self._groups)
+        except StopIteration:
+            self._over = True
+            return None
+        except tf.errors.OpError:
+            # A corrupt file in the data is the user's; measure around it.
+            self._errors += 1
+            self._over = self._errors >= ERRORS_LIMIT
+            return None
+        return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def take_turns(probes: Sequence[Probe], budget_s: float, *, least: int = 3) -> None:
+    """Time all probes in turn, so that a change of the machine's speed meets them alike."""
+    deadline = time.monotonic() + budget_s
+    last_call = deadline + budget_s
+    rounds = 0
+    while rounds < least or time.monotonic() < deadline:
+        for probe in probes:
+            if time.monotonic() > last_call:
+                return
+            probe.turn()
+        rounds += 1
+
+
+def bytes_of(dataset: Dataset, *, budget_s: float = 0.5) -> int | None:
+    """Mean bytes of the first elements; None for none."""
+    sizes: list[int] = []
+    deadline = time.monotonic() + budget_s
+    try:
+        for element in serially(dataset).take(SAMPLED_ELEMENTS):
+            sizes.append(element_bytes(element))
+            if time.monotonic() > deadline:
+                break
+    except tf.errors.OpError:
+        pass
+    return round(statistics.mean(sizes)) if sizes else None
+
+
+def element_bytes(element: Any) -> int:
+    """Bytes of all tensors in an element, strings by their length.
+
+    Example:
+        >>> element_bytes({"x": tf.zeros([2, 3]), "name": tf.constant("abcd")})
+        28
+    """
+    parts = tf.nest.flatten(element, expand_composites=True)
+    return sum(_tensor_bytes(part) for part in parts if isinstance(part, tf.Tensor))
+
+
+def _tensor_bytes(tensor: Any) -> int:
+    if tensor.dtype == tf.variant:
+        return 0
+    array = np.asarray(tensor)
+    if array.dtype == object:
+        return sum(len(text) for text in array.flat)
+    return int(array.nbytes)
+
+
+def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> float | None:
+    """How many input elements a filter, flat_map, interleave or unbatch takes for one output.
+
+    Counted on the first inputs; None when there was no time to see them through.
+    """
+    for inputs in (128, 1):
+        top = serially(rebuild(node.dataset, [below.take(inputs)]))
+        outputs = count(top, budget_s=budget_s)
+        if outputs:
+            fed = int(below.cardinality())
+            return min(inputs, fed if fed >= 0 else inputs) / outputs
+    return None
+
+
+def count(dataset: Dataset, *, budget_s: float) -> int | None:
+    """Elements of one pass; None when it takes longer than the budget or fails."""
+    deadline = time.monotonic() + budget_s
+    total = 0
+    try:
+        for _ in grouped(dataset, 1):
+            total += 1
+            if time.monotonic() > deadline:
+                return None
+    except tf.errors.OpError:
+        return None
+    return total

@@ -1,0 +1,57 @@
+"""Single samples of a batched dataset, as digests that do not depend on their place in a batch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from uncork.pipeline.digests import element_digest
+from uncork.pipeline.functions import is_deterministic
+from uncork.pipeline.seeded import state_kept
+from uncork.pipeline.tree import Node, Pipeline, read
+
+
+def draws(pipeline: Pipeline) -> bool:
+    """Some function of this pipeline draws random numbers or keeps state; shuffles do not count."""
+    return _draws(pipeline.root)
+
+
+def _draws(node: Node) -> bool:
+    own = any(not is_deterministic(function) for function in node.functions)
+    return own or any(_draws(below) for below in node.inputs)
+
+
+def sample_digests(dataset: Any, *, epochs: int, max_s: float) -> list[list[str]]:
+    """Digests of all samples of some passes, batches taken apart along their first dimension.
+
+    Elements whose leaves do not all have one batch dimension are digested whole.
+
+    Example:
+        >>> batched = tf.data.Dataset.range(4).batch(2)
+        >>> first, second = sample_digests(batched, epochs=2, max_s=5)
+        >>> len(first), first == second
+        (4, True)
+    """
+    with state_kept(read(dataset)):
+        return [_pass(dataset, max_s / epochs) for _ in range(epochs)]
+
+
+def _pass(dataset: Any, max_s: float) -> list[str]:
+    found: list[str] = []
+    deadline = time.monotonic() + max_s
+    for element in dataset:
+        found.extend(element_digest(sample) for sample in _apart(element))
+        if time.monotonic() > deadline:
+            break
+    return found
+
+
+def _apart(element: Any) -> list[Any]:
+    leaves = tf.nest.flatten(element)
+    dense = all(isinstance(t, tf.Tensor) and t.shape.rank for t in leaves)
+    sizes = {int(t.shape[0]) for t in leaves} if dense else set()
+    if len(sizes) != 1:
+        return [element]
+    return [tuple(t[i] for t in leaves) for i in range(sizes.pop())]

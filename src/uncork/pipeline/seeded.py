@@ -1,0 +1,179 @@
+"""A twin of a pipeline whose random numbers are fixed, so that a rewrite can be proved.
+
+Two unseeded pipelines never agree, rewritten or not. Give every unseeded draw a seed, rewrite the
+twin with the real code, and the elements must be equal one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Final
+
+import tensorflow as tf
+
+from uncork.pipeline.functions import argument_specs, is_order_free
+from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, op_def, replay, trace
+from uncork.pipeline.nodes import MapFunction
+from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.tree import Node, Pipeline, read
+
+# Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
+_KEEP_STATE: Final = frozenset({"shuffle", "cache"})
+_SEEDED_FIELDS: Final = ("_map_func", "_predicate")
+
+
+def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
+    """The same pipeline with every unseeded shuffle and random op seeded; its digest is the same.
+
+    Ops that have seeds keep them. Maps that draw in parallel are run one call at a time, because
+    the order in which parallel calls draw is left to chance. Shuffles start at their first epoch
+    and caches empty, whatever the original has been through: make one twin for each thing
+    compared. What lies outside the graph (Python functions, files) is not fixed.
+
+    Args:
+        pipeline: As read; apply edits to the twin, they still fit.
+        seed: Another one gives other draws.
+    """
+    return read(_twin(pipeline.root, _Seeds(seed)))
+
+
+class _Seeds:
+    """Hands out one pair of seeds after the other, in the order in which ops are visited."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._next = count(1)
+
+    def pair(self) -> tuple[int, int]:
+        return self._seed, next(self._next)
+
+
+def _twin(node: Node, seeds: _Seeds) -> Dataset:
+    inputs = [_twin(i, seeds) for i in node.inputs]
+    if kind_of(node.dataset).op is None or not inputs:
+        return node.dataset
+    fields = _seeded_fields(node, seeds)
+    if not fields and node.kind not in _KEEP_STATE:
+        return rebuild(node.dataset, inputs)
+    return make(node.dataset, inputs, kind_of(node.dataset), **fields)
+
+
+def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
+    dataset = node.dataset
+    if node.kind == "shuffle":
+        if int(dataset._seed) or int(dataset._seed2):
+            return {}
+        first, second = seeds.pair()
+        return {"_seed": tf.constant(first, tf.int64), "_seed2": tf.constant(second, tf.int64)}
+    fields: dict[str, Any] = {}
+    for name in kind_of(dataset).functions:
+        wrapper = getattr(dataset, name)
+        if name in _SEEDED_FIELDS and _unseeded(graph_of(wrapper.function)):
+            function = _reseed(wrapper.function, seeds)
+            fields[name] = MapFunction(
+                function, wrapper.output_structure, origin=wrapper, _func=wrapper._func
+            )
+        if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
+            fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
+            fields["_deterministic"] = "true"
+    return fields
+
+
+def _is_unseeded(node: NodeDef) -> bool:
+    definition = op_def(node)
+    return (
+        definition is not None
+        and definition.is_stateful
+        and "seed" in node.attr
+        and "seed2" in node.attr
+        and node.attr["seed"].i == 0
+        and node.attr["seed2"].i == 0
+    )
+
+
+def _unseeded(graph: Graph) -> bool:
+    inner = (node for f in graph.library.values() for node in f.node_def)
+    return any(map(_is_unseeded, (*graph.nodes.values(), *inner)))
+
+
+def _reseed(function: ConcreteFunction, seeds: _Seeds) -> ConcreteFunction:
+    graph = graph_of(function)
+    altered, library = _seeded_copy(graph, seeds)
+
+    def twin(*tensors: Any) -> list[Any]:
+        feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
+        names = altered.needed([*graph.outputs, *(f"^{e}" for e in graph.effects)])
+        return replay(altered, names, feeds, graph.outputs, library)
+
+    return trace("uncork_seeded", argument_specs(graph), twin)
+
+
+def _seeded_copy(graph: Graph, seeds: _Seeds) -> tuple[Graph, list[Any]]:
+    """Nodes and functions with seeds; functions get new names, or the old ones would be kept."""
+    proto = type(graph.proto)()
+    proto.CopyFrom(graph.proto)
+    first, second = seeds.pair()
+    suffix = f"_seeded_{first}_{second}_{id(graph):x}"
+    bodies = sorted(proto.library.function, key=lambda f: _position(f.signature.name, graph))
+    for node in (*proto.node, *(n for f in bodies for n in f.node_def)):
+        if _is_unseeded(node):
+            node.attr["seed"].i, node.attr["seed2"].i = seeds.pair()
+        if "parallel_iterations" in node.attr:
+            # Iterations of one loop would race for the next number of the same op.
+            node.attr["parallel_iterations"].i = 1
+        _rename_calls(node, graph, suffix)
+    for body in bodies:
+        body.signature.name += suffix
+    altered = Graph(
+        nodes={node.name: node for node in proto.node},
+        library={f.signature.name: f for f in bodies},
+        arguments=graph.arguments,
+        captures=graph.captures,
+        outputs=graph.outputs,
+        effects=graph.effects,
+        proto=proto,
+    )
+    return altered, bodies
+
+
+def _position(name: str, graph: Graph) -> int:
+    # The order of the library is the order of tracing, the same whenever the script runs.
+    return list(graph.library).index(name)
+
+
+def _rename_calls(node: NodeDef, graph: Graph, suffix: str) -> None:
+    if node.op in graph.library:
+        node.op += suffix
+    for value in node.attr.values():
+        if value.HasField("func") and value.func.name in graph.library:
+            value.func.name += suffix
+        for function in value.list.func:
+            if function.name in graph.library:
+                function.name += suffix
+
+
+def variables(pipeline: Pipeline) -> list[Any]:
+    """Variables that the pipeline's functions may read or change, such as random generators'."""
+    found: dict[int, Any] = {}
+
+    def visit(node: Node) -> None:
+        for function in node.functions:
+            found.update({id(v): v for v in function.graph.variables})
+        for below in node.inputs:
+            visit(below)
+
+    visit(pipeline.root)
+    return list(found.values())
+
+
+@contextmanager
+def state_kept(pipeline: Pipeline) -> Iterator[None]:
+    """Put the variables of the pipeline's functions back as they were, whatever happens inside."""
+    before = [(v, v.read_value()) for v in variables(pipeline)]
+    try:
+        yield
+    finally:
+        for variable, value in before:
+            variable.assign(value)

@@ -1,0 +1,1 @@
+"""Is it still right? One file for each guarantee; ``not passed`` is the default answer."""

@@ -1,0 +1,110 @@
+"""``exact`` and ``resampled`` for input pipelines: run both versions and compare what they give.
+
+Exact: a twin of the original with all draws seeded, and the same twin rewritten by the very code
+that rewrites the user's pipeline, give the same elements in the same order, errors and ends
+included, in two passes. Seeding both takes chance out of the comparison without touching the work.
+
+Resampled: the rewrite may hand the draws to other elements. Both twins are then run one call at a
+time, so that equal draws meet equal elements, and must agree.
+
+Alive: a seeded op repeats itself in every pass, so twins cannot show an augmentation that froze.
+That is asked of the real pipelines: as many samples may come back unchanged in the second pass as
+did in the original, not more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from uncork.core.edit import Guarantee
+from uncork.core.plan import Proof
+from uncork.pipeline.digests import ElementDigests, EpochDigests
+
+# Elements that must have been compared before a comparison cut short by time counts.
+LEAST: Final = 4
+# Standard deviations of chance: with fewer than one false alarm in ten thousand proofs.
+_CHANCE: Final = 4.0
+
+
+def prove_elements(
+    original: ElementDigests, edited: ElementDigests, kind: Guarantee, *, whole: bool
+) -> Proof:
+    """Compare passes one by one.
+
+    Args:
+        original: Of the seeded twin.
+        edited: Of the rewritten twin.
+        kind: What is being proved; the comparison is the same.
+        whole: Passes must have been complete: what a cache holds shows only after its first.
+    """
+    for number, (ours, theirs) in enumerate(zip(original.epochs, edited.epochs, strict=True), 1):
+        failure = _difference(ours, theirs, whole=whole)
+        if failure:
+            return Proof(kind=kind, passed=False, detail=f"epoch {number}: {failure}")
+    extent = "all" if original.complete else "the first"
+    return Proof(
+        kind=kind,
+        passed=True,
+        detail=f"{extent} {original.elements} batches of {len(original.epochs)} epochs are equal, "
+        "same order, draws seeded alike",
+    )
+
+
+def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str]]) -> str:
+    """Why the randomness looks frozen; empty when it is as alive as it was.
+
+    Args:
+        original: Digests of single samples in two passes over the user's pipeline.
+        edited: The same of the rewritten one.
+
+    Example:
+        >>> prove_alive([["a", "b"], ["c", "d"]], [["a", "b"], ["b", "a"]])
+        '100% of samples come back unchanged in the second epoch, 0% did originally'
+        >>> prove_alive([["a", "b"], ["c", "d"]], [["a", "b"], ["x", "y"]])
+        ''
+    """
+    was, now = _repeated(original), _repeated(edited)
+    samples = max(1, min(len(p) for p in (*original, *edited)))
+    chance = _CHANCE * math.sqrt(max(was * (1 - was), 1 / samples) / samples)
+    if samples > 1 and now > min(was + chance, (1 + was) / 2):
+        return (
+            f"{now:.0%} of samples come back unchanged in the second epoch, "
+            f"{was:.0%} did originally"
+        )
+    return ""
+
+
+def _repeated(passes: Sequence[Sequence[str]]) -> float:
+    first, second = (Counter(p) for p in passes)
+    return (first & second).total() / max(1, min(first.total(), second.total()))
+
+
+def _difference(ours: EpochDigests, theirs: EpochDigests, *, whole: bool) -> str:
+    """What tells two passes apart; empty when nothing does."""
+    if ours.error != theirs.error:
+        return f"the original ends with {_ending(ours)}, the rewrite with {_ending(theirs)}"
+    pairs = zip(ours.digests, theirs.digests, strict=False)
+    wrong = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+    if wrong is not None:
+        return f"element {wrong} differs"
+    lengths = len(ours.digests), len(theirs.digests)
+    if _ended(ours) and _ended(theirs):
+        return "" if lengths[0] == lengths[1] else f"{lengths[1]} elements, not {lengths[0]}"
+    shorter, longer = (ours, theirs) if lengths[0] < lengths[1] else (theirs, ours)
+    if _ended(shorter) and len(longer.digests) > len(shorter.digests):
+        return f"one ends after {min(lengths)} elements, the other goes on"
+    if whole or min(lengths) < LEAST:
+        return f"only {min(lengths)} elements could be compared in the time given"
+    return ""
+
+
+def _ended(epoch: EpochDigests) -> bool:
+    """By itself or with an error, not by our limit."""
+    return epoch.complete or epoch.error is not None
+
+
+def _ending(epoch: EpochDigests) -> str:
+    return f"{epoch.error.type} at element {epoch.error.index}" if epoch.error else "no error"

@@ -1,0 +1,76 @@
+"""``precision``: lower precision inside, the same training to the noise.
+
+The noise is the user's own: the original trains from one snapshot over the same batches in several
+orders; the spread of its losses is the band. The candidate trains over the same orders. Every run
+of the candidate must stay inside the band's prediction interval in every window, and its mean must
+not be worse than the original's by more than the standard error allows in the last one. A band so
+wide that it would let anything through proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Final
+
+from uncork.core.measurement import t95
+from uncork.core.plan import Proof
+from uncork.step.replay import Replay
+
+ORDERS: Final = 4
+WINDOWS: Final = 4
+# Half-width of the band over the loss itself, above which the comparison has no power.
+_WIDEST: Final = 0.3
+# Float32's own rounding of a mean loss: a band cannot be narrower than that.
+_FLOOR: Final = 1e-6
+
+
+def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> Proof:
+    """Compare runs over the same orders of the same batches, pairwise and as a band."""
+    if not all(run.finite for run in original):
+        return _proof(False, "the original's own loss is not finite: nothing can be compared")
+    if not all(run.finite for run in candidate):
+        return _proof(False, f"the loss became NaN or infinite within {steps} steps")
+    windows = range(min(len(run.losses) for run in (*original, *candidate)))
+    for window in windows:
+        failure = _leaves_band([r.losses[window] for r in original],
+                               [r.losses[window] for r in candidate])  # fmt: skip
+        if failure:
+            return _proof(False, f"window {window + 1} of {len(windows)}: {failure}")
+    base, other = ([r.losses[-1] for r in runs] for runs in (original, candidate))
+    return _proof(
+        True,
+        f"{len(original)} data orders of {steps} steps: last-window loss "
+        f"{statistics.fmean(other):.4g} against {statistics.fmean(base):.4g}, "
+        f"band of one run +-{_half_width(base):.2g}",
+    )
+
+
+def _leaves_band(base: list[float], other: list[float]) -> str:
+    """Why the candidate leaves the band in one window; empty when it does not."""
+    middle, half = statistics.fmean(base), _half_width(base)
+    if half > _WIDEST * abs(middle):
+        return (
+            f"the original's own band is +-{half / abs(middle):.0%} of its loss, too wide to tell"
+        )
+    outside = [loss for loss in other if abs(loss - middle) > half]
+    if outside:
+        return f"loss {outside[0]:.4g} outside {middle:.4g} +- {half:.2g}"
+    worse = [b - a for a, b in zip(base, other, strict=True)]
+    error = t95(len(worse) - 1) * statistics.stdev(worse) / math.sqrt(len(worse))
+    # Paired: the same orders, so that the orders' own spread cancels and a bias shows.
+    bias = statistics.fmean(worse)
+    if bias - error > half / 2:
+        return f"the loss is higher by {bias:.2g} on average"
+    return ""
+
+
+def _half_width(base: list[float]) -> float:
+    """Half of the 95 % prediction interval for one more run of the original."""
+    spread = statistics.stdev(base) * math.sqrt(1 + 1 / len(base))
+    return max(t95(len(base) - 1) * spread, _FLOOR * abs(statistics.fmean(base)))
+
+
+def _proof(passed: bool, detail: str) -> Proof:
+    return Proof(kind="precision", passed=passed, detail=detail)

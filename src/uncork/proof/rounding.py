@@ -1,0 +1,69 @@
+"""``exact`` and ``rounding`` for the training step: same batches, same start, compare the weights.
+
+Exact: the weights and optimizer slots after N steps are equal bit for bit. Where two runs of the
+*original* already differ (kernels that add up in any order), exactness cannot be judged so, and
+the next row decides.
+
+Rounding: the same mathematics in another order of operations. How far that may carry a training is
+the training's own affair, so the band is measured: the original is run again from weights nudged
+by a few units in the last place, and the candidate must not stray further than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from uncork.core.plan import Proof
+from uncork.step.replay import Replay
+
+# One nudge of 8 float32 units in the last place: what summing some 64 terms in another order does.
+NUDGE: Final = 8 * float(np.finfo(np.float32).eps)
+NUDGED_RUNS: Final = 3
+# A reordered kernel rounds differently in every step, the nudge only in the first.
+_SLACK: Final = 4.0
+
+
+def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) -> Proof | None:
+    """Bitwise proof; None when the original does not even agree with itself."""
+    if not original.equals(again):
+        return None
+    passed = original.equals(candidate)
+    how = "equal" if passed else f"differ by {original.distance(candidate):.1e}"
+    detail = f"weights and optimizer state after {steps} steps {how} bit for bit"
+    if not passed:
+        detail = f"weights after {steps} steps {how}; two runs of the original are equal"
+    return Proof(kind="exact", passed=passed, detail=detail)
+
+
+def prove_rounding(original: Replay, nudged: list[Replay], candidate: Replay, steps: int) -> Proof:
+    """The candidate stays as close to the original as the original to its nudged self."""
+    band = _SLACK * max(original.distance(run) for run in nudged)
+    apart = original.distance(candidate)
+    losses = max(
+        (abs(a - b) for a, b in zip(original.losses, candidate.losses, strict=True)), default=0.0
+    )
+    passed = candidate.finite and apart <= band
+    return Proof(
+        kind="rounding",
+        passed=passed,
+        detail=(
+            f"after {steps} steps the weights differ by {apart:.1e} (relative), the band from "
+            f"{len(nudged)} nudged runs is {band:.1e}; largest loss difference {losses:.1e}"
+        ),
+    )
+
+
+def nudge(seed: int) -> Callable[[Any], None]:
+    """A function that moves every trainable weight by ``NUDGE``, up or down at random."""
+    signs = np.random.default_rng(seed)
+
+    def disturb(model: Any) -> None:
+        for variable in model.trainable_variables:
+            value = np.asarray(variable.numpy())
+            sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
+            variable.assign((value * (1 + NUDGE * sign)).astype(value.dtype))
+
+    return disturb

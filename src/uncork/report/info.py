@@ -1,0 +1,293 @@
+"""What a report says about a diagnosis, as numbers and sentences; drawing comes later.
+
+Everything here is a pure function from saved records to small view records. Tests assert on
+these; the terminal and the HTML page only lay them out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final, Literal
+
+from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.measurement import Measurement
+from uncork.core.record import Record
+from uncork.core.workload import Workload
+from uncork.report.figures import count, duration, known, percent, size, times
+from uncork.report.stages import StageRow, stage_rows
+
+# Below this, the distance to the ceiling is within what two measurements differ by anyway.
+WORTH_NAMING: Final = 1.1
+
+HEALTHY: Final = "healthy: nothing worth doing"
+
+PART_LABELS: Final = {
+    "input": "input wait",
+    "host": "Python",
+    "step": "training step",
+    "unknown": "unexplained",
+}
+CEILING_LABELS: Final = {
+    "consumer": "training step alone",
+    "supply": "input pipeline alone",
+    "host": "processor alone",
+}
+
+Tone = Literal["healthy", "brake", "unknown"]
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """One sentence, a second one that names the cause, and the tone to say them in."""
+
+    sentence: str
+    cause: str
+    tone: Tone
+
+    @property
+    def text(self) -> str:
+        """Both sentences."""
+        return f"{self.sentence} {self.cause}".strip()
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """One category of a step's time."""
+
+    key: str
+    label: str
+    share: float
+    seconds: float
+
+
+class StepTime(Record, frozen=True, kw_only=True):
+    """One training step, cut into its parts, with the 95 % interval of its length."""
+
+    title: str
+    seconds: float | None
+    interval: str
+    parts: tuple[Part, ...]
+
+
+class Ceiling(Record, frozen=True, kw_only=True):
+    """How fast one part of the training could go alone."""
+
+    name: str
+    label: str
+    samples_per_s: float | None
+
+
+class WorkloadInfo(Record, frozen=True, kw_only=True):
+    """Everything a report says about one training call.
+
+    Attributes:
+        step_sets_pace: The pipeline is known to keep up with the training step.
+        health: Why it is healthy, ``""`` if it is not.
+    """
+
+    at: str
+    what: str
+    verdict: Verdict
+    samples_per_s: float | None
+    headroom: float | None
+    noise: str
+    warmup: str
+    ceilings: tuple[Ceiling, ...]
+    step: StepTime
+    stages: tuple[StageRow, ...]
+    step_sets_pace: bool
+    findings: tuple[Finding, ...]
+    health: str
+    notes: tuple[str, ...]
+
+
+class DiagnosisInfo(Record, frozen=True, kw_only=True):
+    """Everything a report says about a diagnosis.
+
+    Attributes:
+        elsewhere: Training calls that were reached but not diagnosed, as ``file.py:line``.
+        next_command: What to type next.
+    """
+
+    script: str
+    workloads: tuple[WorkloadInfo, ...]
+    elsewhere: tuple[str, ...]
+    machine: tuple[tuple[str, str], ...]
+    overhead: str
+    next_command: str
+
+
+def diagnosis_info(diagnosis: Diagnosis) -> DiagnosisInfo:
+    """All figures of a diagnosis."""
+    shown = {each.workload.index for each in diagnosis.workloads}
+    return DiagnosisInfo(
+        script=diagnosis.script,
+        workloads=tuple(workload_info(each, diagnosis.machine) for each in diagnosis.workloads),
+        elsewhere=tuple(each.at for each in diagnosis.reached if each.index not in shown),
+        machine=machine_rows(diagnosis.machine),
+        overhead=overhead_sentence(diagnosis.overhead),
+        next_command=next_command(diagnosis),
+    )
+
+
+def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInfo:
+    """All figures of one training call."""
+    stages = stage_rows(diagnosis, machine)
+    return WorkloadInfo(
+        at=diagnosis.workload.at,
+        what=describe(diagnosis.workload),
+        verdict=verdict(diagnosis),
+        samples_per_s=known(diagnosis.measurement.samples_per_s),
+        headroom=known(diagnosis.headroom),
+        noise=noise_sentence(diagnosis.measurement),
+        warmup=duration(diagnosis.measurement.warmup_s),
+        ceilings=ceilings(diagnosis),
+        step=step_time(diagnosis, "one step"),
+        stages=stages,
+        step_sets_pace=_step_sets_pace(diagnosis, stages),
+        findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
+        health=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),
+        notes=diagnosis.notes,
+    )
+
+
+def verdict(diagnosis: WorkloadDiagnosis) -> Verdict:
+    """How fast, how fast it could be, and what holds it back.
+
+    Without a finding and with a known distance to the ceiling the cause is *unknown*: a probe that
+    saw nothing is no proof of health.
+    """
+    at, measured = diagnosis.workload.at, diagnosis.measurement.samples_per_s
+    ceiling, headroom = known(diagnosis.ceilings.get("consumer")), known(diagnosis.headroom)
+    trains = f"{at} trains {count(measured)} samples/s"
+    brake, traps = main_brake(diagnosis), _traps(diagnosis)
+    if ceiling is None or headroom is None:
+        sentence = f"{trains}; how fast this machine could go is unknown."
+    elif headroom < WORTH_NAMING:
+        sentence = f"{trains}, {percent(1 / max(headroom, 1.0))} of what its training step allows."
+    else:
+        sentence = f"{trains}; this machine could do {count(ceiling)} ({times(headroom)})."
+    if brake is not None:
+        return Verdict(sentence=sentence, cause=f"Brake: {_named(brake)}.{traps}", tone="brake")
+    healthy = any(each.cause == "healthy" for each in diagnosis.findings)
+    if healthy or (headroom is not None and headroom < WORTH_NAMING):
+        return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.{traps}", tone="healthy")
+    return Verdict(sentence=sentence, cause=f"No cause was found.{traps}", tone="unknown")
+
+
+def main_brake(diagnosis: WorkloadDiagnosis) -> Finding | None:
+    """The finding with the largest upper bound that costs speed, if any."""
+    costly = [f for f in diagnosis.findings if f.severity != "correctness" and f.cause != "healthy"]
+    return max(costly, key=lambda f: known(f.upper_bound) or 0.0, default=None)
+
+
+def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[Ceiling, ...]:
+    """The ceilings, lowest first, unknown ones last."""
+    rows = [
+        Ceiling(name=name, label=CEILING_LABELS.get(name, name), samples_per_s=known(value))
+        for name, value in diagnosis.ceilings.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.samples_per_s is None, row.samples_per_s or 0)))
+
+
+def step_time(diagnosis: WorkloadDiagnosis, title: str) -> StepTime:
+    """One step's time by category, in a fixed order, categories without a share left out."""
+    seconds = known(diagnosis.measurement.step_s.median)
+    order = [*PART_LABELS, *(key for key in diagnosis.breakdown if key not in PART_LABELS)]
+    shares = {key: known(diagnosis.breakdown.get(key)) or 0.0 for key in order}
+    return StepTime(
+        title=title,
+        seconds=seconds,
+        interval=interval_sentence(diagnosis.measurement),
+        parts=tuple(
+            Part(
+                key=key if key in PART_LABELS else "unknown",
+                label=PART_LABELS.get(key, key),
+                share=share,
+                seconds=share * (seconds or 0.0),
+            )
+            for key, share in shares.items()
+            if share > 0
+        ),
+    )
+
+
+def describe(workload: Workload) -> str:
+    """What is trained, in one line."""
+    model = workload.model
+    parts = [
+        f"{model.name} with {count(model.parameters)} parameters" if model else "a custom loop",
+        f"on {workload.data}",
+        f"batch {workload.batch_size}" if workload.batch_size else "batch size unknown",
+        " and ".join(model.dtype_policy) if model else "",
+        f"{workload.epochs} epoch{'s' if workload.epochs != 1 else ''}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def machine_rows(machine: Machine) -> tuple[tuple[str, str], ...]:
+    """What the figures were measured on, as label and value."""
+    return (
+        ("Processor", machine.cpu_model or "unknown"),
+        ("Cores", f"{machine.cpus:g}"),
+        ("Memory", size(machine.memory_bytes)),
+        ("Accelerators", ", ".join(machine.devices) or "none"),
+        ("TensorFlow", machine.tensorflow or "unknown"),
+        ("Keras", machine.keras or "unknown"),
+        ("Python", machine.python or "unknown"),
+    )
+
+
+def overhead_sentence(overhead: Overhead) -> str:
+    """What looking cost."""
+    return (
+        f"Looking cost {percent(overhead.measured_share)} of a measured step"
+        f" and {duration(overhead.total_s)} in all."
+    )
+
+
+def interval_sentence(measurement: Measurement) -> str:
+    """The 95 % interval of the step time, or why there is none."""
+    step = measurement.step_s
+    if step.n < 2 or known(step.low) is None or known(step.high) is None:
+        return f"no interval: {step.n} block{'s' if step.n != 1 else ''} measured"
+    return f"{duration(step.low)} to {duration(step.high)}, {step.n} blocks"
+
+
+def noise_sentence(measurement: Measurement) -> str:
+    """How far the step time may be off, as a share of it."""
+    step = measurement.step_s
+    low, high, middle = known(step.low), known(step.high), known(step.median)
+    if step.n < 2 or low is None or high is None or not middle:
+        return "noise unknown"
+    return f"within {(high - low) / 2 / middle * 100:.1f} %"
+
+
+def next_command(diagnosis: Diagnosis) -> str:
+    """What to type next: look at the environment, tune, or just train."""
+    script = shlex.quote(diagnosis.script)
+    brakes = [(each, main_brake(each)) for each in diagnosis.workloads]
+    found = [(each.workload.index, brake) for each, brake in brakes if brake is not None]
+    if not found:
+        return f"python {script}"
+    index, brake = max(found, key=lambda pair: known(pair[1].upper_bound) or 0.0)
+    if brake.severity == "environment":
+        return "uncork doctor"
+    return f"uncork tune --training {index} {script}" if index else f"uncork tune {script}"
+
+
+def _named(finding: Finding) -> str:
+    return finding.cause + (f" at {finding.at}" if finding.at else "")
+
+
+def _traps(diagnosis: WorkloadDiagnosis) -> str:
+    """Speed, good or bad, does not hide that the training is spoilt."""
+    traps = [_named(f) for f in diagnosis.findings if f.severity == "correctness"]
+    return f" But this spoils the training: {', '.join(traps)}." if traps else ""
+
+
+def _step_sets_pace(diagnosis: WorkloadDiagnosis, stages: tuple[StageRow, ...]) -> bool:
+    return (
+        known(diagnosis.ceilings.get("consumer")) is not None
+        and any(row.samples_per_s is not None for row in stages)
+        and not any(row.bottleneck for row in stages)
+    )

@@ -1,0 +1,121 @@
+"""The input pipeline as rows: what each stage costs, and how fast it could be alone."""
+
+from __future__ import annotations
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.record import Record
+from uncork.core.stage import AUTOTUNE, Stage
+from uncork.report.figures import known
+
+
+class StageRow(Record, frozen=True, kw_only=True):
+    """One stage of the input pipeline.
+
+    Attributes:
+        samples_per_s: What this stage could supply if the others cost nothing; None if unknown.
+        cpu_s_per_step: None if unknown.
+        share: Of the pipeline's CPU time.
+        runs: ``serial``, ``4 at once``, ``parallel (auto)`` or ``""`` where that has no meaning.
+        traits: What limits its rewriting: ``random``, ``python``, ``opaque``.
+        bottleneck: The slowest stage of a pipeline that is slower than the step.
+    """
+
+    index: int
+    kind: str
+    name: str
+    at: str | None
+    samples_per_s: float | None
+    cpu_s_per_step: float | None
+    share: float | None
+    bytes_per_element: int | None
+    runs: str
+    traits: tuple[str, ...]
+    bottleneck: bool
+
+
+def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow, ...]:
+    """The input pipeline, source first, with the rate each stage could reach alone."""
+    samples = samples_per_step(diagnosis)
+    rates = [stage_rate(stage, samples, machine.cpus) for stage in diagnosis.stages]
+    total = sum(known(stage.cpu_s_per_step) or 0.0 for stage in diagnosis.stages)
+    slowest = _bottleneck(rates, diagnosis)
+    return tuple(
+        StageRow(
+            index=stage.index,
+            kind=stage.kind,
+            name=stage.name,
+            at=stage.at,
+            samples_per_s=rate,
+            cpu_s_per_step=known(stage.cpu_s_per_step),
+            share=_share(stage, total),
+            bytes_per_element=stage.bytes_per_element,
+            runs=_runs(stage.parallelism),
+            traits=_traits(stage),
+            bottleneck=number == slowest,
+        )
+        for number, (stage, rate) in enumerate(zip(diagnosis.stages, rates, strict=True))
+    )
+
+
+def samples_per_step(diagnosis: WorkloadDiagnosis) -> float | None:
+    """The batch size, or what the measured speed and step time imply."""
+    if diagnosis.workload.batch_size:
+        return float(diagnosis.workload.batch_size)
+    measured = diagnosis.measurement
+    return known(measured.samples_per_s * measured.step_s.median)
+
+
+def stage_rate(stage: Stage, samples: float | None, cpus: float) -> float | None:
+    """samples/s that one stage could supply alone, at the parallelism it runs with.
+
+    A serial stage is bound by its elapsed time, a parallel one by its CPU time spread over the
+    cores it may use.
+
+    Example:
+        >>> stage_rate(Stage(index=0, kind="map", wall_s_per_element=1e-3,
+        ...                  elements_per_step=32, parallelism=1), 32, cpus=2)
+        1000.0
+    """
+    workers = _workers(stage.parallelism, cpus)
+    wall, cpu = known(stage.wall_s_per_element), known(stage.cpu_s_per_element)
+    each = wall if wall is not None and (workers == 1 or cpu is None) else cpu
+    if each is None or samples is None or stage.elements_per_step is None:
+        return None
+    seconds = each * stage.elements_per_step / workers
+    return known(samples / seconds) if seconds > 0 else None
+
+
+def _bottleneck(rates: list[float | None], diagnosis: WorkloadDiagnosis) -> int | None:
+    """The slowest stage, but only of a pipeline that cannot keep up with the training step."""
+    slowest = min(((r, n) for n, r in enumerate(rates) if r is not None), default=None)
+    consumer = known(diagnosis.ceilings.get("consumer"))
+    if slowest is None or consumer is None:
+        return None
+    supply = known(diagnosis.ceilings.get("supply"))
+    together = slowest[0] if supply is None else supply
+    return slowest[1] if together < consumer else None
+
+
+def _workers(parallelism: int | None, cpus: float) -> float:
+    if parallelism is None:
+        return 1.0
+    return max(cpus, 1.0) if parallelism == AUTOTUNE else float(max(min(parallelism, cpus), 1))
+
+
+def _runs(parallelism: int | None) -> str:
+    if parallelism is None:
+        return ""
+    if parallelism == AUTOTUNE:
+        return "parallel (auto)"
+    return "serial" if parallelism == 1 else f"{parallelism} at once"
+
+
+def _traits(stage: Stage) -> tuple[str, ...]:
+    flags = {"random": stage.random, "python": stage.python, "opaque": stage.opaque}
+    return tuple(name for name, on in flags.items() if on)
+
+
+def _share(stage: Stage, total: float) -> float | None:
+    cost = known(stage.cpu_s_per_step)
+    return cost / total if cost is not None and total > 0 else None

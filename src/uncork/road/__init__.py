@@ -1,0 +1,28 @@
+"""The road: what to try, left to right. One optimization, one file, one test, one page.
+
+Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
+"""
+
+from uncork.road.cache import CacheDeterministic
+from uncork.road.jit_compile import CompileStep
+from uncork.road.mixed_bfloat16 import MixedBfloat16
+from uncork.road.parallel_map import ParallelizeMap
+from uncork.road.parallelize_prefix import ParallelizePrefix
+from uncork.road.prefetch import PrefetchBatches
+from uncork.road.proposal import Optimization, Proposal, Skipped
+from uncork.road.steps_per_execution import ChainSteps
+
+ROAD: tuple[Optimization, ...] = (
+    # input: what the step waits for; exact steps before the one that draws other random numbers
+    CacheDeterministic(),  # first: work that is not done needs no threads
+    ParallelizePrefix(),  # what cannot be cached; and the first epoch
+    ParallelizeMap(),  # only where the random part itself is the brake
+    PrefetchBatches(),  # last of the input: it can only hide what is left
+    # host: shows once the input keeps up
+    ChainSteps(),
+    # compile before precision: both change the kernels, and XLA is the milder promise
+    CompileStep(),
+    MixedBfloat16(),
+)
+
+__all__ = ["ROAD", "Optimization", "Proposal", "Skipped"]

@@ -1,0 +1,97 @@
+"""Keep what every epoch makes again, as late as randomness and memory allow.
+
+Legal because a cache repeats its first pass, and it is placed only above stages that would repeat
+it anyway: deterministic, finite, in the same order. A random map is cut first, so that its random
+part stays behind the cache and alive. A shuffle or repeat in between changes places with the
+deterministic 1:1 maps above it: it permutes positions, whatever stands in them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Cache, Edit, SplitMap
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.stage import Stage
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = """\
+dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
+       .shuffle(...)       # behind the cache, or the order freezes
+       .map(random_part)   # behind the cache, or the augmentation freezes"""
+
+
+@final
+class CacheDeterministic(Optimization):
+    """Cache the longest deterministic part that fits the memory budget."""
+
+    name = "cache"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The legal cache predicted to win most; the smaller one where two win the same."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        if diagnosis.workload.epochs < 2:
+            return Skipped(reason="one epoch only: nothing is read twice")
+        legal = [s for s in diagnosis.stages if s.cache_point]
+        if not legal:
+            return Skipped(reason="no deterministic, finite part that is not cached already")
+        room = policy.memory_share * diagnosis.memory_available_bytes
+        fitting = [s for s in legal if _bytes(s) <= room]
+        if not fitting:
+            smallest = min(_bytes(s) for s in legal)
+            return Skipped(
+                reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
+            )
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(fitting, key=lambda s: (round(gain(costs, after(costs, s)), 2), -_bytes(s)))
+        predicted = gain(costs, after(costs, best))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return _proposal(diagnosis, best, predicted)
+
+
+def after(costs: StepCosts, stage: Stage) -> StepCosts:
+    """Costs of a later epoch with the cache in place."""
+    if stage.prefix is not None:
+        return costs.split_and_cached(stage.index)
+    return costs.without(cached_stages(costs.stages, stage.index))
+
+
+def _bytes(stage: Stage) -> int:
+    return stage.cache_point.memory_bytes if stage.cache_point else 0
+
+
+def _proposal(diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float) -> Proposal:
+    digest = diagnosis.workload.pipeline
+    edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest),)
+    if stage.prefix is not None:
+        # The split puts its prefix where the map stood. The tree it leaves is not known before it
+        # is built, so the cache that follows takes it as it comes.
+        edits = (
+            SplitMap(stage=stage.index, expects=digest),
+            Cache(stage=stage.index, expects=""),
+        )
+    what = f"the deterministic part of {stage.name or 'the map'}" if stage.prefix else stage.kind
+    return Proposal(
+        edits=edits,
+        predicted=predicted,
+        at=stage.at,
+        why=f"{what} is made once and kept in {_bytes(stage) / 1e9:.2f} GB of memory",
+        source_edit=_SOURCE,
+    )

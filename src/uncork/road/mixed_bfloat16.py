@@ -1,0 +1,64 @@
+"""Compute in bfloat16, keep the weights in float32.
+
+Legal as ``precision``: bfloat16 has float32's range and 8 bits of precision, so no loss scaling is
+needed, and the proof asks whether the loss curve stays inside the noise that the user's own
+training shows from one data order to the next. Tried only where the device computes it natively:
+elsewhere it is emulated and slower.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import DtypePolicy
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Share of the kernels' time saved at best: half the bytes moved, twice the multiply-adds a cycle.
+_HALVED: Final = 0.5
+
+
+@final
+class MixedBfloat16(Optimization):
+    """Switch the built model's dtype policy to ``mixed_bfloat16``."""
+
+    name = "mixed_bfloat16"
+    stage = "precision"
+    guarantee = "precision"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """bfloat16, where the device has it and the kernels take a good part of the step."""
+        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        if forbidden:
+            return forbidden
+        possible = 1 / (1 - _HALVED * diagnosis.breakdown.get("step", 0.0))
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        return Proposal(
+            edits=(DtypePolicy(policy="mixed_bfloat16"),),
+            predicted=None,
+            at=diagnosis.workload.at,
+            why="half the bytes, native bfloat16 arithmetic",
+            source_edit='keras.mixed_precision.set_global_policy("mixed_bfloat16")',
+        )
+
+
+def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    model = diagnosis.workload.model
+    if model is not None and model.dtype_policy != ("float32",):
+        return Skipped(reason=f"the model uses {', '.join(model.dtype_policy)} already")
+    if not diagnosis.bfloat16:
+        known = "does not compute" if diagnosis.bfloat16 is False else "is not known to compute"
+        return Skipped(reason=f"this device {known} bfloat16 natively")
+    return None

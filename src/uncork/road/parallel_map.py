@@ -1,0 +1,62 @@
+"""Run a serial map on several elements at once, its random draws included.
+
+Legal as ``resampled`` only: elements keep their order (``deterministic=True``), but which element
+gets which random draw now depends on which thread comes first. The distribution is the same; the
+sequence is not reproducible. So the exact split is tried before, and this only where the random
+part itself is the brake.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import ParallelMap
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+
+@final
+class ParallelizeMap(Optimization):
+    """Give a serial map ``num_parallel_calls=AUTOTUNE``."""
+
+    name = "parallel_map"
+    stage = "input"
+    guarantee = "resampled"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The serial map that is predicted to win most."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        # Python code would only queue for the interpreter's lock, and may not be thread-safe.
+        serial = [s for s in diagnosis.stages if _is_serial_map(s.kind, s.parallelism, s.python)]
+        if not serial:
+            return Skipped(reason="no serial map")
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(serial, key=lambda s: gain(costs, costs.parallel(s.index)))
+        predicted = gain(costs, costs.parallel(best.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=(ParallelMap(stage=best.index, expects=diagnosis.workload.pipeline),),
+            predicted=predicted,
+            at=best.at,
+            why=f"{best.name or 'the map'} runs on several elements at once",
+            source_edit="dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
+        )
+
+
+def _is_serial_map(kind: str, parallelism: int | None, python: bool) -> bool:
+    return kind == "map" and parallelism == 1 and not python

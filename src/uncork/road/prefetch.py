@@ -1,0 +1,58 @@
+"""Prepare the next batches while the device works on this one.
+
+Legal because a buffer between producer and consumer changes neither elements nor order. Today's
+tf.data injects one by itself (the ``inject_prefetch`` rewrite), unless the pipeline's options turn
+its rewrites off: so this mostly finds nothing to do, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.costmodel import costs_of
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Prefetch
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+
+@final
+class PrefetchBatches(Optimization):
+    """End the pipeline with ``prefetch(AUTOTUNE)``."""
+
+    name = "prefetch"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """A prefetch where the pipeline does not end in one."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        behind = [s for s in reversed(diagnosis.stages) if s.kind != "options"]
+        if behind and behind[0].kind == "prefetch":
+            return Skipped(reason="the pipeline ends in a prefetch already")
+        if diagnosis.workload.default_rewrites:
+            return Skipped(reason="TensorFlow injects a prefetch by itself")
+        # Without overlap a step lasts as long as its input and its training together.
+        overlapped = costs_of(diagnosis, machine.cpus).step_s()
+        predicted = max(1.0, diagnosis.step_s / overlapped) if overlapped else 1.0
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=(Prefetch(expects=diagnosis.workload.pipeline),),
+            predicted=predicted,
+            at=behind[0].at if behind else None,
+            why="input and training overlap",
+            source_edit="dataset.prefetch(tf.data.AUTOTUNE)",
+        )

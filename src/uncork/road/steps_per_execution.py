@@ -1,0 +1,82 @@
+"""Run several training steps for each call from Python.
+
+Legal because Keras puts the very same step into a loop inside one ``tf.function``: the same ops on
+the same batches in the same order. What changes is who sees each batch: callbacks that act on every
+batch would be called once in N, so their presence forbids it. On a dataset of unknown length Keras
+counts one more optimizer iteration at the end of an epoch when it runs step by step (the step
+function still runs when the iterator ends), and none in a loop; so the length must be known.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import StepsPerExecution
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Seconds one execution may last: progress, Ctrl-C and time limits are only looked at in between.
+_LONGEST_EXECUTION_S: Final = 0.5
+_MOST_STEPS: Final = 64
+
+
+@final
+class ChainSteps(Optimization):
+    """Set ``steps_per_execution``."""
+
+    name = "steps_per_execution"
+    stage = "host"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """As many steps as make the time between them small, and not more than half a second."""
+        workload = diagnosis.workload
+        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        if forbidden:
+            return forbidden
+        steps = min(
+            _MOST_STEPS,
+            int(_LONGEST_EXECUTION_S / max(diagnosis.step_s, 1e-6)),
+            workload.steps_per_epoch or 1,
+        )
+        if steps < 2:
+            return Skipped(reason="a single step already takes so long that nothing is won")
+        share = diagnosis.breakdown.get("host", 0.0)
+        predicted = 1 / (1 - share * (1 - 1 / steps))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=(StepsPerExecution(steps=steps),),
+            predicted=predicted,
+            at=workload.at,
+            why=f"Python is entered once in {steps} steps",
+            source_edit=f"model.compile(..., steps_per_execution={steps})",
+        )
+
+
+def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    workload = diagnosis.workload
+    if workload.steps_per_execution != 1:
+        return Skipped(reason=f"set to {workload.steps_per_execution} by the script already")
+    if workload.batch_hooks:
+        names = ", ".join(workload.batch_hooks)
+        return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
+    if workload.steps_per_epoch is None:
+        return Skipped(
+            reason="the dataset's length is unknown: Keras would count optimizer iterations "
+            "differently at the end of an epoch"
+        )
+    if workload.model is not None and workload.data in ("generator", "pydataset"):
+        return Skipped(reason=f"a {workload.data} hands over batches from Python anyway")
+    return None

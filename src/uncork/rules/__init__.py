@@ -1,0 +1,34 @@
+"""Rules turn evidence into findings: pure, one file for each kind of bottleneck.
+
+Correctness and environment findings come first, then the largest upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.record import replace
+from uncork.rules import cache, compute, eager, healthy, python_loader, serial_maps, small_steps
+
+_SEVERITIES = ("correctness", "environment", "speed")
+
+# Any order: findings are sorted by what they cost, not by who found them.
+RULES = (serial_maps.find, cache.find, python_loader.find, small_steps.find, eager.find)
+
+
+def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
+    """The same diagnosis with its findings."""
+    brakes = sorted(_brakes(diagnosis, machine), key=_rank)
+    findings = tuple(brakes) or tuple(compute.find(diagnosis, machine))
+    return replace(diagnosis, findings=findings or (healthy.finding(diagnosis),))
+
+
+def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    for rule in RULES:
+        yield from rule(diagnosis, machine)
+
+
+def _rank(finding: Finding) -> tuple[int, float]:
+    return _SEVERITIES.index(finding.severity), -finding.upper_bound

@@ -1,0 +1,54 @@
+"""The same elements made again every epoch: ``cache_missing``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.costmodel import StepCosts, cached_stages, costs_of
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.stage import Stage
+from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+
+# Share of the memory still available that a cache may take: the training itself must grow, too.
+MEMORY_SHARE = 0.5
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding: the cache that would win most among those that fit."""
+    if diagnosis.workload.epochs < 2 or input_share(diagnosis) <= 1 - 1 / WORTH:
+        return
+    costs = costs_of(diagnosis, machine.cpus)
+    room = MEMORY_SHARE * diagnosis.memory_available_bytes
+    fitting = [s for s in diagnosis.stages if s.cache_point and s.cache_point.memory_bytes < room]
+    best = min(fitting, key=lambda s: cached(costs, s).step_s(), default=None)
+    if best is None:
+        return
+    upper = bound(diagnosis.step_s, cached(costs, best).step_s())
+    if upper >= WORTH:
+        yield _finding(diagnosis, best, upper)
+
+
+def cached(costs: StepCosts, stage: Stage) -> StepCosts:
+    """What a step costs in later epochs with a cache after this stage, or after its prefix."""
+    if stage.prefix is not None:
+        return costs.split_and_cached(stage.index)
+    return costs.without(cached_stages(costs.stages, stage.index))
+
+
+def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
+    point = stage.cache_point
+    assert point is not None
+    part = "the deterministic part of " if stage.prefix else ""
+    return Finding(
+        cause="cache_missing",
+        share=input_share(diagnosis),
+        upper_bound=upper,
+        at=stage.at,
+        evidence=(
+            f"{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "
+            f"{ms(point.saved_cpu_s_per_step)} of CPU a step; "
+            f"they take {point.memory_bytes / 1e9:.2f} GB"
+        ),
+        remedy="cache() after the deterministic part, before the random one and before shuffle",
+    )

@@ -1,0 +1,22 @@
+"""Nothing worth doing, said plainly: ``healthy``."""
+
+from __future__ import annotations
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.evidence import WORTH
+
+
+def finding(diagnosis: WorkloadDiagnosis) -> Finding:
+    """The only finding of a training that runs as fast as this machine allows."""
+    share = diagnosis.breakdown.get("step", 0.0)
+    return Finding(
+        cause="healthy",
+        share=share,
+        upper_bound=1.0,
+        at=diagnosis.workload.at,
+        evidence=(
+            f"{share:.0%} of each step is the training itself; no single brake is worth "
+            f"{WORTH - 1:.0%} or more"
+        ),
+        remedy="nothing worth doing here",
+    )

@@ -1,0 +1,33 @@
+"""Batches made by Python code while the step waits: ``python_loader``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for the Python stage that holds the step up."""
+    del machine  # Python code is bound by the interpreter's lock, not by the cores
+    upper = bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
+    loaders = [s for s in diagnosis.stages if s.python]
+    if not loaders or upper < WORTH:
+        return
+    slowest = max(loaders, key=lambda s: (s.wall_s_per_element or 0) * (s.elements_per_step or 1))
+    wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
+    if wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
+        return
+    yield Finding(
+        cause="python_loader",
+        share=input_share(diagnosis),
+        upper_bound=upper,
+        at=slowest.at,
+        evidence=(
+            f"{place(slowest)} runs Python for {ms(wall_s)} a step, "
+            f"one call at a time under the interpreter's lock; a step takes {ms(diagnosis.step_s)}"
+        ),
+        remedy="read with tf.data, or give the loader workers: PyDataset(workers=N)",
+    )

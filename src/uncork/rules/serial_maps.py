@@ -1,0 +1,50 @@
+"""Maps that run one element at a time: ``serial_map`` and ``stateful_serial_map``.
+
+TensorFlow runs a bare ``map`` in parallel by itself, but only when its function is stateless: one
+random op, and the whole function, JPEG decoding included, runs on a single thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.costmodel import costs_of
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.stage import Stage
+from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+
+_REMEDIES: dict[Cause, str] = {
+    "stateful_serial_map": (
+        "do the deterministic part in a parallel map of its own, the random part in a second one"
+    ),
+    "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+}
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for each serial map that holds the step up."""
+    costs = costs_of(diagnosis, machine.cpus)
+    for stage in diagnosis.stages:
+        if stage.kind != "map" or stage.parallelism != 1 or stage.python:
+            continue
+        upper = bound(diagnosis.step_s, costs.parallel(stage.index).step_s())
+        if upper >= WORTH and input_share(diagnosis) > 1 - 1 / WORTH:
+            yield _finding(diagnosis, stage, upper)
+
+
+def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
+    cause: Cause = "stateful_serial_map" if stage.random else "serial_map"
+    wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+    why = "draws random numbers, so TensorFlow runs it" if stage.random else "runs"
+    return Finding(
+        cause=cause,
+        share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
+        upper_bound=upper,
+        at=stage.at,
+        evidence=(
+            f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
+            f"{ms(diagnosis.step_s)}, on one thread"
+        ),
+        remedy=_REMEDIES[cause],
+    )

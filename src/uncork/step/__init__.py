@@ -1,0 +1,30 @@
+"""Surgery on the training step of a Keras model: its state, its settings, its blocks of steps."""
+
+from uncork.step.building import build
+from uncork.step.callbacks import batch_hooks
+from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.loaders import loader_stages
+from uncork.step.replay import Recording, Replay, replay
+from uncork.step.runner import FitRunner
+from uncork.step.settings import StepSettings, apply, as_written, check
+from uncork.step.signature import signature
+from uncork.step.snapshot import Snapshot
+
+__all__ = [
+    "Feed",
+    "FitRunner",
+    "Recording",
+    "Replay",
+    "Snapshot",
+    "StepSettings",
+    "apply",
+    "as_written",
+    "batch_hooks",
+    "batch_samples",
+    "build",
+    "check",
+    "loader_stages",
+    "replay",
+    "signature",
+    "spec_text",
+]

@@ -1,0 +1,46 @@
+"""Which of the user's callbacks must see every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+
+
+def batch_hooks(callbacks: Any) -> tuple[str, ...]:
+    """Names of the callbacks that act on every batch.
+
+    Keras's own that are set to act once an epoch do not count, though they define the hooks.
+
+    Example:
+        >>> batch_hooks([keras.callbacks.EarlyStopping(), keras.callbacks.TerminateOnNaN()])
+        ('TerminateOnNaN',)
+    """
+    return tuple(type(c).__name__ for c in _each(callbacks) if _acts_on_batches(c))
+
+
+def _each(callbacks: Any) -> Iterable[Any]:
+    if callbacks is None:
+        return ()
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return list(callbacks.callbacks)
+    return callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
+
+
+def _acts_on_batches(callback: Any) -> bool:
+    if isinstance(callback, keras.callbacks.History | keras.callbacks.ProgbarLogger):
+        return False
+    if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
+        return bool(callback.save_freq != "epoch")
+    if isinstance(callback, keras.callbacks.TensorBoard):
+        return bool(callback.update_freq != "epoch" or callback._should_trace)
+    return any(_overridden(callback, hook) for hook in _HOOKS)
+
+
+def _overridden(callback: Any, hook: str) -> bool:
+    # LambdaCallback keeps what it was given on the instance.
+    inherited = getattr(type(callback), hook) is getattr(keras.callbacks.Callback, hook)
+    return hook in vars(callback) or not inherited

@@ -1,0 +1,149 @@
+"""What feeds a ``fit`` call, and how Keras turns it into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
+from keras.src.trainers.data_adapters import array_slicing
+
+from uncork.core.workload import DataKind
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The data arguments of ``fit``, as Keras takes them.
+
+    Attributes:
+        x: Dataset, arrays, PyDataset or generator.
+        y: Targets, None where ``x`` brings them.
+        sample_weight: As given.
+        batch_size: As given; Keras's default is 32 for arrays.
+        steps_per_epoch: As given.
+        shuffle: As given; acts on arrays only.
+        class_weight: As given.
+    """
+
+    x: Any
+    y: Any = None
+    sample_weight: Any = None
+    batch_size: int | None = None
+    steps_per_epoch: int | None = None
+    shuffle: bool = True
+    class_weight: Any = None
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Feed:
+        """From the arguments of a ``fit`` call; a validation split is set aside as Keras does."""
+        x, y, weight = (arguments.get(k) for k in ("x", "y", "sample_weight"))
+        split = arguments.get("validation_split") or 0.0
+        if split and arguments.get("validation_data") is None:
+            (x, y, weight), _ = array_slicing.train_validation_split((x, y, weight), split)
+        shuffle = arguments.get("shuffle")
+        return cls(
+            x=x,
+            y=y,
+            sample_weight=weight,
+            batch_size=arguments.get("batch_size"),
+            steps_per_epoch=arguments.get("steps_per_epoch"),
+            # Keras ignores it for a dataset, and warns.
+            shuffle=shuffle is not False and not isinstance(x, tf.data.Dataset),
+            class_weight=arguments.get("class_weight"),
+        )
+
+    @property
+    def dataset(self) -> Any | None:
+        """The tf.data pipeline, if that is what feeds this training."""
+        return self.x if isinstance(self.x, tf.data.Dataset) else None
+
+    @property
+    def kind(self) -> DataKind:
+        """What feeds it, in the plan's words."""
+        if isinstance(self.x, tf.data.Dataset):
+            return "tf.data"
+        if isinstance(self.x, keras.utils.PyDataset):
+            return "pydataset"
+        if hasattr(self.x, "__next__") or hasattr(self.x, "send"):
+            return "generator"
+        leaves = keras.tree.flatten(self.x)
+        return "numpy" if leaves and all(hasattr(v, "shape") for v in leaves) else "other"
+
+    @property
+    def spec(self) -> str:
+        """Structure, dtypes and shapes of one batch, without reading any."""
+        if self.kind == "tf.data":
+            return spec_text(self.x.element_spec)
+        if self.kind == "numpy":
+            return spec_text(
+                tuple(v for v in (self.x, self.y, self.sample_weight) if v is not None)
+            )
+        return type(self.x).__name__
+
+    def with_dataset(self, dataset: Any) -> Feed:
+        """The same with another pipeline."""
+        return replace(self, x=dataset)
+
+    def resident(self, batch: Any) -> Feed:
+        """One batch over and over, from memory: nothing but the step is left to pay.
+
+        The batch comes out of Keras's own adapter, so weights by class or sample are in it already.
+        """
+        dataset = tf.data.Dataset.from_tensors(batch).repeat()
+        return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False)
+
+    def epochs(self, model: Any) -> Any:
+        """Keras's own epoch iterator over this feed."""
+        return TFEpochIterator(
+            x=self.x,
+            y=self.y,
+            sample_weight=self.sample_weight,
+            batch_size=self.batch_size,
+            steps_per_epoch=self.steps_per_epoch,
+            shuffle=self.shuffle,
+            class_weight=self.class_weight,
+            distribute_strategy=model.distribute_strategy,
+            steps_per_execution=model.steps_per_execution,
+        )
+
+    def batches(self, model: Any) -> Any:
+        """An iterator over the batches as the training step receives them."""
+        return iter(self.epochs(model)._distributed_dataset)
+
+
+def batch_samples(batch: Any) -> int | None:
+    """Samples in one batch: the first dimension of its first dense leaf."""
+    for leaf in tf.nest.flatten(batch, expand_composites=False):
+        if isinstance(leaf, tf.RaggedTensor):
+            return int(leaf.nrows())
+        if isinstance(leaf, tf.SparseTensor):
+            return int(leaf.dense_shape[0])
+        if hasattr(leaf, "shape") and leaf.shape.rank:
+            return int(leaf.shape[0])
+    return None
+
+
+def spec_text(structure: Any) -> str:
+    """Structure, dtypes and shapes of one batch, as text that another process can compare.
+
+    Args:
+        structure: A dataset's ``element_spec``, or arrays that Keras cuts into batches.
+
+    Example:
+        >>> spec_text(tf.data.Dataset.range(6).batch(2).element_spec)
+        'int64[batch]'
+    """
+    return str(tf.nest.map_structure(_spec, structure)).strip("'")
+
+
+def _spec(leaf: Any) -> str:
+    """Dtype and shape without the batch dimension, which the last batch may not share."""
+    shape = getattr(leaf, "shape", None)
+    shape = tf.TensorShape(shape) if shape is not None else None
+    if shape is None or shape.rank is None:
+        return type(leaf).__name__
+    inner = "".join(f", {d}" for d in shape.as_list()[1:])
+    return f"{tf.as_dtype(leaf.dtype).name}[batch{inner}]"

@@ -1,0 +1,133 @@
+"""Train a few steps from one snapshot on recorded batches: what two versions are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from uncork.step.feed import Feed
+from uncork.step.settings import StepSettings
+from uncork.step.snapshot import Snapshot, weights
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One short training.
+
+    Attributes:
+        losses: Mean loss of each window of steps, in order.
+        weights: Weights and optimizer slots at the end.
+    """
+
+    losses: tuple[float, ...]
+    weights: Arrays
+
+    @property
+    def finite(self) -> bool:
+        """No NaN or infinity in losses or weights."""
+        return bool(
+            np.isfinite(self.losses).all()
+            and all(np.isfinite(w).all() for w in self.weights if w.dtype.kind == "f")
+        )
+
+    def equals(self, other: Replay) -> bool:
+        """Bit for bit, NaN included."""
+        pairs = zip(self.weights, other.weights, strict=True)
+        return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+    def distance(self, other: Replay) -> float:
+        """Relative Euclidean distance of the weights; infinite when one is not finite."""
+        if not (self.finite and other.finite):
+            return float("inf")
+        pairs = [
+            (a.astype(np.float64), b.astype(np.float64))
+            for a, b in zip(self.weights, other.weights, strict=True)
+            if a.dtype.kind == "f"
+        ]
+        apart = sum(float(np.square(a - b).sum()) for a, b in pairs)
+        size = sum(float(np.square(a).sum()) for a, _ in pairs)
+        return float(np.sqrt(apart / size)) if size else 0.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Some batches as the training step received them, held in memory."""
+
+    batches: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, feed: Feed, model: Any, *, most: int, max_bytes: int) -> Recording:
+        """Record up to ``most`` batches, fewer when they would take more than ``max_bytes``."""
+        batches: list[Any] = []
+        taken = 0
+        for batch in feed.batches(model):
+            batches.append(batch)
+            taken += _size(batch)
+            if len(batches) >= most or taken >= max_bytes:
+                break
+        return cls(tuple(batches))
+
+    def feed(self, order: Sequence[int]) -> Feed:
+        """These batches in this order, once, without copying them."""
+        sources = [tf.data.Dataset.from_tensors(b).repeat() for b in self.batches]
+        picks = tf.data.Dataset.from_tensor_slices(np.asarray(order, np.int64))
+        dataset = tf.data.Dataset.choose_from_datasets(sources, picks, stop_on_empty_dataset=False)
+        return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False)
+
+
+def replay(
+    settings: StepSettings,
+    snapshot: Snapshot,
+    feed: Feed,
+    *,
+    windows: int = 1,
+    disturb: Callable[[Any], None] | None = None,
+) -> Replay:
+    """Train over the feed once from the snapshot's weights.
+
+    Args:
+        settings: How the step runs.
+        snapshot: Where to start.
+        feed: From :meth:`Recording.feed`; its length must be a multiple of ``windows``.
+        windows: Losses are averaged over this many equal parts.
+        disturb: Called with the model before the first step, to nudge its weights.
+    """
+    model = settings.model
+    snapshot.restore_values()
+    if disturb is not None:
+        disturb(model)
+    with settings.active():
+        epochs = feed.epochs(model)
+        model.reset_metrics()
+        cumulative: list[tuple[int, float]] = []
+        with epochs.catch_stop_iteration():
+            for _, end, iterator in epochs:
+                logs = model.train_function(iterator)
+                steps = min(end + 1, feed.steps_per_epoch or end + 1)
+                cumulative.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
+    return Replay(_window_means(cumulative, windows), weights(model))
+
+
+def _window_means(cumulative: list[tuple[int, float]], windows: int) -> tuple[float, ...]:
+    """Means over equal windows from Keras's running mean since the start of the epoch."""
+    total = cumulative[-1][0]
+    means, steps_before, sum_before = [], 0, 0.0
+    for window in range(1, windows + 1):
+        edge = total * window // windows
+        steps, mean = next((s, m) for s, m in cumulative if s >= edge)
+        if steps > steps_before:
+            means.append((steps * mean - sum_before) / (steps - steps_before))
+        steps_before, sum_before = steps, steps * mean
+    return tuple(means)
+
+
+def _size(batch: Any) -> int:
+    leaves = tf.nest.flatten(batch, expand_composites=True)
+    return sum(int(np.prod(t.shape)) * (t.dtype.size or 64) for t in leaves if hasattr(t, "shape"))

@@ -1,0 +1,118 @@
+"""Blocks of real training steps, run the way ``Model.fit`` runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from tensorflow.python.eager import context
+
+from uncork.core.errors import NothingToMeasure
+from uncork.measure.interleave import Block
+from uncork.step.feed import Feed
+from uncork.step.settings import StepSettings
+from uncork.step.snapshot import Snapshot
+
+# Steps before the clock starts in each block: a new iterator's threads and buffers need some.
+_WARM_EXECUTIONS = 2
+_WARM_SHARE = 0.25
+
+
+@dataclass
+class FitRunner:
+    """One version of a ``fit`` training: these settings, this feed.
+
+    The loop is Keras's own: its epoch iterator, its train function, its callback list with the
+    history alone, which turns the logs into Python floats after each execution. The user's
+    callbacks and validation are left out: a trial must not write a checkpoint.
+
+    Attributes:
+        settings: How the step runs.
+        feed: What feeds it.
+        snapshot: Every block starts from these weights, so that none drifts into NaN alone.
+        samples_per_step: Samples of a full batch.
+    """
+
+    settings: StepSettings
+    feed: Feed
+    snapshot: Snapshot
+    samples_per_step: float
+
+    def prime(self) -> float:
+        """Compile, fill caches of a short feed's first execution; seconds it took."""
+        return self._run(seconds=0.0).warmup_s
+
+    def block(self, seconds: float) -> Block:
+        """Time steps for about ``seconds`` from a fresh iterator."""
+        return self._run(seconds)
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        """Seconds of one epoch from here, compilation included; None past the limit."""
+        begin = time.perf_counter()
+        with self._executing(once=True) as executions:
+            for _ in executions:
+                if time.perf_counter() - begin > limit_s:
+                    return None
+        return time.perf_counter() - begin
+
+    def _run(self, seconds: float) -> Block:
+        with self._executing() as executions:
+            return _timed(executions, seconds, self.samples_per_step)
+
+    @contextmanager
+    def _executing(self, *, once: bool = False) -> Iterator[Iterator[int]]:
+        self.snapshot.restore_values()
+        with self.settings.active():
+            callbacks = keras.callbacks.CallbackList(None, add_history=True)
+            callbacks.on_train_begin()
+            try:
+                yield self._executions(callbacks, once=once)
+            finally:
+                callbacks.on_train_end()
+
+    def _executions(self, callbacks: Any, *, once: bool) -> Iterator[int]:
+        """Run executions epoch after epoch, or one epoch; yields the steps of each."""
+        model = self.settings.model
+        epochs = self.feed.epochs(model)
+        model.stop_training = False
+        while True:
+            ran = 0
+            model.reset_metrics()
+            with epochs.catch_stop_iteration():
+                for begin, end, iterator in epochs:
+                    logs = model.train_function(iterator)
+                    callbacks.on_train_batch_end(end, logs)
+                    length = epochs.num_batches
+                    steps = (min(end + 1, length) if length else end + 1) - begin
+                    ran += steps
+                    yield steps
+            if ran == 0:
+                raise NothingToMeasure(
+                    "the training data gave no batch", "at least one", "check the dataset"
+                )
+            if once:
+                return
+            epochs.reset()
+
+
+def _timed(executions: Iterator[int], seconds: float, samples_per_step: float) -> Block:
+    """Let the warm-up pass, then count steps until the time is up."""
+    started = time.perf_counter()
+    for count, _ in enumerate(executions, start=1):
+        warm_s = time.perf_counter() - started
+        if count >= _WARM_EXECUTIONS and (warm_s >= _WARM_SHARE * seconds or count >= 64):
+            break
+    context.async_wait()
+    steps, cpu, begin = 0, time.process_time(), time.perf_counter()
+    warmup_s = begin - started
+    for done in executions:
+        steps += done
+        if time.perf_counter() - begin >= seconds:
+            break
+    context.async_wait()
+    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    return Block(steps, steps * samples_per_step, wall_s, cpu_s, warmup_s)

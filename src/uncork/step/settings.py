@@ -1,0 +1,179 @@
+"""How a model's step is run: the settings that step edits change, switched on and off again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import keras
+
+from uncork.core.edit import DtypePolicy, JitCompile, StepEdit, StepsPerExecution
+from uncork.core.errors import EditRefused
+
+_SWITCHABLE = ("float32", "mixed_bfloat16")
+
+
+class StepSettings:
+    """One way to run a model's training step, with the function compiled for it.
+
+    Entering it sets the model up; leaving it gives back what was there. The traced function is
+    kept between entries, so that blocks measured in turn do not compile again.
+
+    Args:
+        model: Built and compiled.
+        edits: Applied in order on top of the user's own settings.
+
+    Raises:
+        EditRefused: An edit does not apply to this model.
+    """
+
+    def __init__(self, model: Any, edits: tuple[StepEdit, ...] = ()) -> None:
+        self.model = model
+        self.edits = edits
+        self._train_function: Any = None
+        for edit in edits:
+            check(model, edit)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Run the model this way inside the block."""
+        model = self.model
+        flags = (model.jit_compile, model.steps_per_execution, model.train_function)
+        policies = [(layer, layer.dtype_policy) for layer in self._layers()]
+        try:
+            apply(model, self.edits)
+            model.train_function = self._train_function
+            model.make_train_function()
+            self._train_function = model.train_function
+            yield
+        finally:
+            for layer, policy in policies:
+                _set_policy(layer, policy)
+            model.jit_compile, model.steps_per_execution, model.train_function = flags
+
+    def _layers(self) -> list[Any]:
+        touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)
+        return list(self.model._flatten_layers()) if touched else []
+
+
+def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
+    """Set a model up as the edits say, for good. The next step compiles anew."""
+    for edit in edits:
+        if isinstance(edit, StepsPerExecution):
+            model.steps_per_execution = edit.steps
+        elif isinstance(edit, JitCompile):
+            model.jit_compile = True
+        else:
+            _switch_policy(model, edit)
+    if edits:
+        model.train_function = None
+
+
+@contextmanager
+def as_written(model: Any) -> Iterator[AbstractContextManager[None]]:
+    """Keep the user's settings: given back at the end, and in everything saved meanwhile.
+
+    Yields a context manager to enter once the model has been changed. Inside it ``model.save``,
+    which checkpoint callbacks call, writes the model with the settings that its author chose.
+
+    Args:
+        model: Still as the user set it up.
+    """
+    written = _Written(model)
+    try:
+        yield written.while_saving()
+    finally:
+        written.give_back()
+
+
+class _Written:
+    """The user's settings of a model, to be put in and out of force."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._policies = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
+        self._flags = {k: getattr(model, k) for k in ("jit_compile", "steps_per_execution")}
+
+    def give_back(self) -> None:
+        changed = any(getattr(self._model, k) != v for k, v in self._flags.items())
+        for layer, policy in self._policies:
+            if layer.dtype_policy.name != policy.name:
+                _set_policy(layer, policy)
+                changed = True
+        for name, value in self._flags.items():
+            setattr(self._model, name, value)
+        if changed:
+            for function in ("train_function", "test_function", "predict_function"):
+                setattr(self._model, function, None)
+
+    @contextmanager
+    def while_saving(self) -> Iterator[None]:
+        model = self._model
+
+        def save(*args: Any, **kwargs: Any) -> Any:
+            edited = _Written(model)
+            functions = (model.train_function, model.test_function, model.predict_function)
+            self.give_back()
+            try:
+                return type(model).save(model, *args, **kwargs)
+            finally:
+                edited.give_back()
+                model.train_function, model.test_function, model.predict_function = functions
+
+        object.__setattr__(model, "save", save)
+        try:
+            yield
+        finally:
+            object.__delattr__(model, "save")
+
+
+def check(model: Any, edit: StepEdit) -> None:
+    """Refuse an edit whose precondition this model does not meet.
+
+    Raises:
+        EditRefused: With what was found and what was expected.
+    """
+    if model.run_eagerly:
+        raise EditRefused(
+            "the model runs eagerly (run_eagerly=True)",
+            "a compiled step",
+            "compile the model without run_eagerly=True",
+        )
+    if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
+        raise EditRefused(
+            f"steps_per_execution is {model.steps_per_execution} already",
+            "1",
+            "keep the user's value",
+        )
+    if isinstance(edit, DtypePolicy):
+        others = sorted({p for p in dtype_policies(model) if p != "float32"})
+        if others:
+            raise EditRefused(
+                f"layers with dtype policy {', '.join(others)}", "float32 throughout", "keep them"
+            )
+
+
+def dtype_policies(model: Any) -> tuple[str, ...]:
+    """Names of the dtype policies in use, in order of first appearance."""
+    return tuple(dict.fromkeys(layer.dtype_policy.name for layer in model._flatten_layers()))
+
+
+def _switch_policy(model: Any, edit: DtypePolicy) -> None:
+    """Compute in another dtype on a model that is built already.
+
+    Weights stay float32 under a mixed policy, so nothing has to be converted, and a switched model
+    is bit for bit the model that would have been built under the policy.
+    """
+    for layer in model._flatten_layers():
+        quantized = getattr(layer.dtype_policy, "quantization_mode", None)
+        if layer.name in edit.keep or quantized or layer.dtype_policy.name not in _SWITCHABLE:
+            continue
+        if not isinstance(layer, keras.layers.InputLayer):
+            _set_policy(layer, edit.policy)
+
+
+def _set_policy(layer: Any, policy: Any) -> None:
+    layer.dtype_policy = policy
+    if isinstance(layer, keras.layers.Normalization) and layer.built:
+        layer.finalize_state()  # its cached mean and variance were cast to the old compute dtype

@@ -1,0 +1,68 @@
+"""What a plan remembers of a model, to notice when it is another one."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+import keras
+
+from uncork.core.record import digest
+from uncork.core.workload import ModelSignature
+from uncork.step.settings import dtype_policies
+
+
+def signature(model: Any) -> ModelSignature:
+    """Describe a compiled model; trained values play no part, nor weights it does not have yet.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.compile("adam", "mse")
+        >>> signature(model).parameters
+        3
+    """
+    shapes = [f"{tuple(v.shape)} {v.dtype} {v.trainable}" for v in model.weights]
+    return ModelSignature(
+        name=type(model).__name__,
+        parameters=int(model.count_params()) if model.built else 0,
+        variables=digest(*shapes) if shapes else "",
+        optimizer=_optimizer(model.optimizer),
+        loss=_loss(model),
+        dtype_policy=dtype_policies(model),
+        train_step=_own_train_step(model),
+    )
+
+
+def _optimizer(optimizer: Any) -> str:
+    if optimizer is None:
+        return ""
+    config = {k: v for k, v in optimizer.get_config().items() if k not in ("learning_rate", "name")}
+    return f"{type(optimizer).__name__} {json.dumps(config, sort_keys=True, default=repr)}"
+
+
+def _loss(model: Any) -> str:
+    loss = getattr(model, "_compile_loss", None)
+    return "" if loss is None else _names(loss._user_loss)
+
+
+def _names(loss: Any) -> str:
+    """Losses by name, never by address: the text must be equal in the next process."""
+    if isinstance(loss, dict):
+        return json.dumps({k: _names(v) for k, v in loss.items()}, sort_keys=True)
+    if isinstance(loss, list | tuple):
+        return json.dumps([_names(v) for v in loss])
+    if isinstance(loss, keras.losses.Loss):
+        return f"{type(loss).__name__} {json.dumps(loss.get_config(), sort_keys=True, default=str)}"
+    return str(getattr(loss, "__name__", loss))
+
+
+def _own_train_step(model: Any) -> str:
+    """Digest of an overridden ``train_step``: source where there is some, else its bytecode."""
+    step = type(model).train_step
+    if step.__module__.startswith("keras."):
+        return ""
+    try:
+        return digest(inspect.getsource(step))
+    except (OSError, TypeError):
+        return digest(step.__code__.co_code)

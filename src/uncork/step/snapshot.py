@@ -1,0 +1,118 @@
+"""The whole training state of a Keras model, taken and given back bit for bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from tensorflow.python.eager import context  # the eager op-seed counter has no public API
+
+_FLAGS = (
+    "stop_training",
+    "steps_per_execution",
+    "run_eagerly",
+    "jit_compile",
+    "train_function",
+    "test_function",
+    "predict_function",
+    "history",
+)
+
+
+class Snapshot:
+    """Weights, optimizer, metrics, seed generators, trainer flags and random states.
+
+    Taking one builds the optimizer's slots, which ``fit`` would do itself on its first step.
+
+    Args:
+        model: Built and compiled.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.compile("adam", "mse")
+        >>> before = model.get_weights()[0].copy()
+        >>> with Snapshot(model).restored():
+        ...     _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+        >>> bool((model.get_weights()[0] == before).all())
+        True
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        optimizer = model.optimizer
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        self._optimizer = optimizer
+        self._values = [(v, tf.identity(v.value)) for v in variables(model)]
+        self._flags = {k: getattr(model, k) for k in _FLAGS if hasattr(model, k)}
+        self._random = random_state()
+
+    def restore(self) -> None:
+        """Give everything back. Safe to call more than once."""
+        if self.model.optimizer is not self._optimizer:
+            self.model.optimizer = self._optimizer
+        self.restore_values()
+        for name, value in self._flags.items():
+            setattr(self.model, name, value)
+        set_random_state(self._random)
+
+    def restore_values(self) -> None:
+        """Give back only what training changes: the start of a fresh run of the same model."""
+        for variable, value in self._values:
+            variable.assign(value)
+
+    @contextmanager
+    def restored(self) -> Iterator[Snapshot]:
+        """Restore at the end, whatever happens in between."""
+        try:
+            yield self
+        finally:
+            self.restore()
+
+
+def variables(model: Any) -> list[Any]:
+    """Every variable that training may change, each once: weights, seeds, optimizer, metrics."""
+    found = [*model.variables, *model.metrics_variables]
+    if model.optimizer is not None:
+        found += model.optimizer.variables
+    return list({id(v): v for v in found}.values())
+
+
+def weights(model: Any) -> list[np.ndarray[Any, Any]]:
+    """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
+    held = [*model.weights, *(model.optimizer.variables if model.optimizer is not None else [])]
+    return [np.array(keras.ops.convert_to_numpy(v)) for v in held]
+
+
+def random_state() -> tuple[Any, ...]:
+    """Python's, NumPy's, TensorFlow's and Keras's global random states."""
+    generator = global_state.get_global_attribute("global_seed_generator")
+    seed = None if generator is None else generator.state.numpy()
+    return random.getstate(), np.random.get_state(), _tf_rng_state(), generator, seed
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Give back what :func:`random_state` took."""
+    python, numpy, tf_rng, generator, seed = state
+    random.setstate(python)
+    np.random.set_state(numpy)
+    _set_tf_rng_state(tf_rng)
+    if generator is not None:
+        generator.state.assign(seed)
+
+
+def _tf_rng_state() -> Any:
+    rng = getattr(context.context(), "_rng", None)
+    return None if rng is None else rng.getstate()
+
+
+def _set_tf_rng_state(state: Any) -> None:
+    rng = getattr(context.context(), "_rng", None)
+    if rng is not None and state is not None:
+        rng.setstate(state)

@@ -1,0 +1,6 @@
+"""Settings that must be in place before TensorFlow is imported by any test."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from uncork.core.edit import Cache, DtypePolicy, JitCompile, ParallelMap, Prefetch
+from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish
+from uncork.core.record import replace
+from uncork.report.plan_info import cost_sentence, describe_edit, plan_info, plan_verdict, road
+
+from .records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
+
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+
+
+def speedup(verdict, ratio=1.01, low=0.97, high=1.06):
+    return Speedup(ratio=ratio, low=low, high=high, verdict=verdict, n_processes=4)
+
+
+def test_verdict_of_a_proved_plan():
+    said = plan_verdict(plan())
+    assert said.text == (
+        "train.py:41 trains 3.8x as fast: 606 to 2,298 samples/s, 93 % of what its training step"
+        " allows. Proved: same elements, same order, same weights, bit for bit."
+    )
+
+
+def test_an_unproved_speed_up_is_never_called_faster():
+    said = plan_verdict(plan(speedup=speedup("not_proven")))
+    assert "no speed-up is proven" in said.sentence
+    assert said.cause == "Fresh processes gave 0.97x to 1.06x."
+    assert "slower" in plan_verdict(plan(speedup=speedup("slower", 0.8, 0.7, 0.9))).sentence
+
+
+@pytest.mark.parametrize("proof", [None, Proof(kind="exact", passed=False, detail="differs")])
+def test_a_kept_step_without_a_proof_is_exposed(proof):
+    unproved = plan(steps=(replace(KEPT, proof=proof),))
+    assert plan_verdict(unproved).cause == "Not proved: split map."
+
+
+def test_nothing_kept_is_healthy_only_near_the_ceiling():
+    assert plan_verdict(empty_plan()).cause == "Healthy: nothing worth doing."
+    far = empty_plan(before=healthy_diagnosis(headroom=3.0, findings=FINDINGS))
+    assert plan_verdict(far).tone == "unknown"
+
+
+def test_the_road_rises_from_baseline_to_confirmation():
+    drawn = road(plan())
+    assert [(p.kind, p.label) for p in drawn.points] == [
+        ("baseline", "baseline"),
+        ("kept", "split map"),
+        ("kept", "cache"),
+        ("kept", "prefetch"),
+        ("kept", "steps per execution"),
+        ("rejected", "jit compile"),
+        ("rejected", "mixed bfloat16"),
+        ("confirmed", "fresh processes"),
+    ]
+    speeds = [p.samples_per_s for p in drawn.points]
+    assert speeds[:5] == [606.0, 1120.0, 1950.0, 2243.0, 2310.0]
+    assert speeds[5:7] == pytest.approx([2310 * 0.71, 2310 * 1.21])
+    assert drawn.points[1].guarantee == "exact"
+    assert drawn.points[1].proved
+    assert (drawn.ceiling_before, drawn.ceiling) == (2480.0, 2480.0)
+
+
+def test_a_kept_step_without_a_speed_gets_the_one_its_ratio_implies():
+    drawn = road(plan(steps=(replace(KEPT, samples_per_s=None),)))
+    assert drawn.points[1].samples_per_s == pytest.approx(606 * 1.83)
+
+
+def test_a_failed_step_without_figures_is_still_on_the_road():
+    failed = replace(KEPT, outcome="failed", measured=None, samples_per_s=None, edits=())
+    point = road(plan(steps=(failed,))).points[1]
+    assert (point.kind, point.samples_per_s, point.gain) == ("failed", None, "")
+
+
+def test_every_step_is_in_exactly_one_table():
+    info = plan_info(plan())
+    rows = (*info.kept, *info.tried, *info.skipped)
+    assert sorted(row.name for row in rows) == sorted(step.name for step in STEPS)
+    assert all(row.reason for row in rows)
+    assert info.kept[0].edits == (
+        "split the map at stage 2: first what repeats itself, then what is random",
+    )
+
+
+def test_predictions_stand_beside_what_was_measured():
+    first = plan_info(plan()).predictions[0]
+    assert (first.name, first.predicted, first.measured) == ("split_map", 1.95, 1.83)
+    assert first.error == pytest.approx(-0.0615, abs=1e-3)
+
+
+@pytest.mark.parametrize("odd", [0.0, math.nan, math.inf])
+def test_predictions_that_are_no_number_are_left_out(odd):
+    assert plan_info(plan(steps=(replace(KEPT, predicted=odd),))).predictions == ()
+
+
+def test_infinite_intervals_are_said_to_be_none():
+    wide = replace(KEPT, measured=Ratio(ratio=1.8, low=0.0, high=math.inf))
+    info = plan_info(plan(steps=(wide,), speedup=speedup("not_proven", 1.8, 0.0, math.inf)))
+    assert info.kept[0].interval == "no interval"
+    assert info.confirmation == "1.80x (no interval) in 4 fresh processes: not proven"
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        (None, "Tuning took 3 min 34 s."),
+        ((168.0, 59.4), "it has paid for itself after 2 trainings."),
+        ((9000.0, 900.0), "it has paid for itself after 1 training."),
+        ((20.0, 24.0), "a training this short gains nothing from it."),
+    ],
+)
+def test_what_tuning_cost(time, said):
+    finish = time and TimeToFinish(baseline_s=time[0], tuned_s=time[1], extrapolated=False)
+    assert cost_sentence(plan(time_to_finish=finish)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "command"),
+    [
+        (plan(), "uncork run --plan 'out dir/plan.json' train.py"),
+        (plan(speedup=speedup("not_proven")), "uncork tune train.py"),
+        (empty_plan(), "python train.py"),
+    ],
+)
+def test_next_command(changed, command):
+    assert plan_info(changed, "out dir/plan.json").next_command == command
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (Cache(stage=3, expects=""), "stage 3 in memory"),
+        (ParallelMap(stage=1, expects=""), "stage 1 on several elements"),
+        (Prefetch(expects=""), "prepare batches"),
+        (JitCompile(), "XLA"),
+        (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
+    ],
+)
+def test_every_edit_is_a_sentence(edit, said):
+    assert said in describe_edit(edit)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+
+from uncork.core.measurement import Spread
+from uncork.core.record import replace
+from uncork.report.terminal import bar_cells, diagnosis_text, look, plan_text
+
+from .records import (
+    FINDINGS,
+    STAGES,
+    STEPS,
+    TRAP,
+    diagnosis,
+    empty_plan,
+    healthy_diagnosis,
+    measurement,
+    plan,
+    workload_diagnosis,
+)
+
+CROWDED = workload_diagnosis(
+    stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),
+    findings=(TRAP, *FINDINGS, *FINDINGS),
+    notes=("a note",) * 5,
+)
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+def test_diagnosis_says_the_verdict_first_and_the_command_last():
+    lines = diagnosis_text(diagnosis()).splitlines()
+    assert lines[0] == "train.py:41 trains 612 samples/s; this machine could do 2,480 (4.1x)."
+    assert lines[1] == "Brake: stateful_serial_map at train.py:23."
+    assert lines[-1] == "Next: uncork tune train.py"
+
+
+def test_diagnosis_shows_bottleneck_line_and_remedy():
+    text = diagnosis_text(diagnosis())
+    neck = next(line for line in text.splitlines() if "< bottleneck" in line)
+    assert "map load_and_augment" in neck
+    assert "645/s" in neck
+    assert "train.py:23" in neck
+    assert "> split it: decode and resize in parallel, flip afterwards" in text
+
+
+def test_health_is_said_plainly_with_its_evidence():
+    text = diagnosis_text(diagnosis(healthy_diagnosis()))
+    assert "Healthy: nothing worth doing." in text
+    assert "the input is ready 99 % of the time" in text
+
+
+def test_plan_shows_each_tried_step_and_what_was_not_tried():
+    text = plan_text(plan(), path="out/plan.json")
+    assert "+ split map" in text
+    assert "x mixed bfloat16" in text
+    assert "larger batch" in text
+    assert text.splitlines()[-1] == "Next: uncork run --plan out/plan.json train.py"
+
+
+@pytest.mark.parametrize("draw", [
+    lambda width: diagnosis_text(diagnosis(), width),
+    lambda width: diagnosis_text(diagnosis(CROWDED), width),
+    lambda width: plan_text(plan(), width),
+    lambda width: plan_text(plan(steps=STEPS * 4), width),
+    lambda width: plan_text(empty_plan(), width),
+])  # fmt: skip
+@pytest.mark.parametrize("width", [72, 80, 100, 160])
+def test_text_fits_the_screen(draw, width):
+    lines = draw(width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= (40 if width >= 100 else 46)
+
+
+def test_plain_text_is_ascii_whatever_the_names():
+    odd = replace(STAGES[2], name="größe_名", at="données.py:3")
+    text = diagnosis_text(diagnosis(workload_diagnosis(stages=(odd,))))
+    assert text.isascii()
+    assert "\x1b" not in text
+
+
+def test_colour_and_unicode_only_when_asked():
+    assert "\x1b[" in diagnosis_text(diagnosis(), color=True, unicode=True)
+    plain = diagnosis_text(diagnosis(), color=False, unicode=True)
+    assert "\x1b[" not in plain
+    assert "█" in plain
+
+
+def test_names_cannot_steer_the_terminal():
+    evil = replace(FINDINGS[0], evidence="\x1b]0;owned\x07 [red]x[/red]", at="\x1b[2Ja.py:1")
+    stage = replace(STAGES[2], name="f\x1b[31m\r")
+    evil_one = workload_diagnosis(findings=(evil,), stages=(stage,), notes=("\x07\x1b[5m",))
+    text = diagnosis_text(diagnosis(evil_one, script="\x1b[8m.py"), color=False, unicode=True)
+    assert not {"\x1b", "\x07", "\r"} & set(text)
+    assert "[red]x[/red]" in text
+
+
+def test_missing_and_infinite_figures_are_unknown():
+    blank = tuple(
+        replace(stage, cpu_s_per_element=None, wall_s_per_element=math.nan, bytes_per_element=None)
+        for stage in STAGES
+    )
+    single = replace(measurement(5), step_s=Spread(median=6.4, low=0.0, high=math.inf, n=1))
+    odd = workload_diagnosis(
+        stages=blank,
+        measurement=single,
+        ceilings={"consumer": math.inf},
+        headroom=math.nan,
+        breakdown={"unknown": 1.0},
+    )
+    text = diagnosis_text(diagnosis(odd))
+    assert "unknown" in text
+    assert not {"nan", "inf"} & set(text.replace("/", " ").split())
+
+
+def test_nothing_measured_at_all_still_draws():
+    empty = workload_diagnosis(stages=(), findings=(), breakdown={}, ceilings={}, notes=())
+    assert diagnosis_text(diagnosis(empty)).splitlines()[-1] == "Next: python train.py"
+
+
+def test_look_follows_the_stream():
+    assert look(io.StringIO()) == (100, False, False)
+    assert look(Terminal(), columns=88) == (88, True, True)
+
+
+def test_look_falls_back_to_ascii_for_old_encodings():
+    class Latin(Terminal):
+        encoding = "latin-1"
+
+    assert look(Latin()) == (100, True, False)
+
+
+def test_bars_neither_hide_nor_overflow():
+    assert bar_cells([0.98, 0.01, 0.01], 10) == [8, 1, 1]
+    assert bar_cells([], 10) == []
+    assert bar_cells([0.5, 0.5], 1) == [0, 0]
