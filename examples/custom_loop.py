@@ -1,6 +1,6 @@
 """Train on a folder of photos with a training loop of one's own instead of ``fit``.
 
-    python examples/custom_loop.py DIR
+python examples/custom_loop.py DIR
 """
 
 import argparse

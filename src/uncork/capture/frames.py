@@ -138,6 +138,8 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
         if not _is_own(traceback):
             kept.append(traceback)
         traceback = traceback.tb_next
-    for each, following in zip(kept, [*kept[1:], None], strict=True):
+    following = None
+    for each in reversed(kept):
         each.tb_next = following
-    return kept[0] if kept else None
+        following = each
+    return following

@@ -115,15 +115,16 @@ class _Hooks:
         self.patches.replace(module.GradientTape, "gradient", make)
 
     def _on_optimizers(self, module: Any) -> None:
-        def make(original: Callable[..., None]) -> Callable[..., None]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
-            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-                original(optimizer, *args, **kwargs)
+            def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                # Called while the step is traced, too: from then on its counter tells.
                 self._evidence.optimizers.add(optimizer)
+                return original(optimizer, *args, **kwargs)
 
-            return init
+            return apply
 
-        self.patches.replace(module.BaseOptimizer, "__init__", make)
+        self.patches.replace(module.BaseOptimizer, "apply", make)
 
     def _on_trainer(self, module: Any) -> None:
         self.patches.replace(module.TensorFlowTrainer, "fit", self._make_fit)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from uncork.capture.calls import Listener
 from uncork.capture.frames import strip
@@ -36,13 +36,11 @@ def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
         KeyboardInterrupt: Ctrl-C.
         UncorkError: The listener's.
     """
-    source = _read(script)
     path = os.path.abspath(script)  # noqa: PTH100 - as Python does: symbolic links stay
+    code = _compile(_read(script), path)
     _take_over(script, path, args)
     try:
         with listening(listener):
-            # Inherited, this file's own __future__ imports would change the script's meaning.
-            code = compile(source, path, "exec", dont_inherit=True)
             exec(code, vars(sys.modules["__main__"]))
     except UncorkError:
         raise
@@ -69,6 +67,15 @@ def _read(script: Path) -> bytes:
         ) from None
 
 
+def _compile(source: bytes, path: str) -> CodeType:
+    try:
+        # Inherited, this file's own __future__ imports would change the script's meaning.
+        return compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        _show(error.with_traceback(None))
+        raise ScriptFailed(_summary(error)) from error
+
+
 def _suggestion(script: Path) -> str:
     try:
         names = [p.name for p in script.parent.iterdir() if p.suffix == ".py"]
@@ -82,11 +89,11 @@ def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
     """Make the process look as it does to a script that Python itself has started."""
     main = ModuleType("__main__")
     vars(main).update(
-        __builtins__=builtins,
-        __annotations__={},
-        __cached__=None,
-        __file__=path,
         __loader__=SourceFileLoader("__main__", path),
+        __annotations__={},
+        __builtins__=builtins,
+        __file__=path,
+        __cached__=None,
     )
     # A real module without a spec: pickle finds the script's classes in it, and spawned processes
     # import the script anew from __file__, as under plain Python.

@@ -28,16 +28,19 @@ def t95(degrees_of_freedom: int) -> float:
 
 
 class Spread(Record, frozen=True, kw_only=True):
-    """A figure with its 95 % interval and the number of values behind it."""
+    """A figure with its 95 % interval and the number of values behind it.
+
+    ``high`` is None where there is no upper end: a single value has no interval.
+    """
 
     median: float
     low: float
-    high: float
+    high: float | None
     n: int
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median with a 95 % t-interval of the mean around it; an infinite one from a single value.
+    """Median with a 95 % t-interval of the mean around it; an open one from a single value.
 
     Example:
         >>> spread([1.0, 1.0, 1.0])
@@ -45,7 +48,7 @@ def spread(values: Sequence[float]) -> Spread:
     """
     middle = statistics.median(values)
     if len(values) < 2:
-        return Spread(median=middle, low=0.0, high=math.inf, n=len(values))
+        return Spread(median=middle, low=0.0, high=None, n=len(values))
     half = t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return Spread(median=middle, low=middle - half, high=middle + half, n=len(values))
 
@@ -73,7 +76,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     ratio: float
     low: float
-    high: float
+    high: float | None
     n: int
     verdict: Verdict
 
@@ -105,7 +108,7 @@ def compare(
     logs = [math.log(c / b) for b, c in zip(base, candidate, strict=True)]
     middle = statistics.fmean(logs)
     if len(logs) == 1:
-        return Comparison(ratio=math.exp(middle), low=0.0, high=math.inf, n=1, verdict="not_proven")
+        return Comparison(ratio=math.exp(middle), low=0.0, high=None, n=1, verdict="not_proven")
     half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     # exp overflows past 709; a ratio of e**700 is as good as unbounded.
     low, high = math.exp(max(middle - half, -700.0)), math.exp(min(middle + half, 700.0))

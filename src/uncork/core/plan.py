@@ -25,7 +25,7 @@ class Ratio(Record, frozen=True, kw_only=True):
 
     ratio: float
     low: float
-    high: float
+    high: float | None
 
 
 class Proof(Record, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Speedup(Record, frozen=True, kw_only=True):
 
     ratio: float
     low: float
-    high: float
+    high: float | None
     verdict: Verdict
     n_processes: int
 
@@ -97,7 +97,13 @@ class TimeToFinish(Record, frozen=True, kw_only=True):
 
 
 class Policy(Record, frozen=True, kw_only=True):
-    """What ``tune`` was allowed to do."""
+    """What ``tune`` was allowed to do.
+
+    Attributes:
+        loosest: The weakest guarantee accepted.
+        memory_share: Of the memory still available, for caches.
+        budget_s: For the whole tuning: the trials take what the final confirmation leaves.
+    """
 
     loosest: Guarantee = "precision"
     memory_share: float = 0.5

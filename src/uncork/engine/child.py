@@ -17,9 +17,10 @@ from uncork.core import exits
 from uncork.core.errors import PlanRefused, ScriptFailed, UncorkError
 from uncork.core.job import Job
 from uncork.core.journal import Journal
-from uncork.core.plan import Plan, load
+from uncork.core.plan import Plan
 from uncork.core.record import from_json, replace, to_json, write_atomically
 from uncork.engine.deferred import Deferred
+from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
 
 if TYPE_CHECKING:  # their modules import TensorFlow
@@ -104,17 +105,7 @@ def _running(plan: Plan, job: Job) -> Running:
 
 
 def _plan(job: Job) -> Plan | None:
-    if job.plan is None:
-        return None
-    path = Path(job.plan)
-    try:
-        return load(path.read_bytes(), str(path))
-    except OSError as error:
-        raise PlanRefused(
-            f"cannot read the plan {path}: {error.strerror}",
-            "a plan.json made by 'uncork tune'",
-            "uncork tune SCRIPT",
-        ) from error
+    return None if job.plan is None else load_plan(Path(job.plan))
 
 
 def _judge(ending: SystemExit, made: Trial | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from uncork.core.edit import Cache, Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -38,14 +36,14 @@ class PipelineProver:
         most = _MANY if whole else _SOME
         edited = self._edited_twin(candidate, guarantee)
         proof = prove_elements(
-            self._original_passes(most, budget_s / 4),
-            element_digests(edited.dataset, max_elements=most, max_s=budget_s / 4),
+            self._original_passes(most, budget_s / 3),
+            element_digests(edited.dataset, max_elements=most, max_s=budget_s / 3),
             guarantee,
-            whole=whole and self._twin.cardinality != -1,
+            whole=whole and self._original.cardinality != -1,
         )
         if not proof.passed or not draws(self._original):
             return proof
-        frozen = self._frozen(candidate.pipeline, budget_s / 4)
+        frozen = self._frozen(candidate.pipeline, budget_s / 3)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
     def _edited_twin(self, candidate: Version, guarantee: Guarantee) -> Pipeline:
@@ -53,20 +51,20 @@ class PipelineProver:
             # Seeding comes last: it makes parallel draws serial, so that chance cannot decide.
             assert candidate.pipeline is not None
             return seeded(candidate.pipeline, _SEED)
-        twin = self._twin
+        twin = self._twin()
         for edit in candidate.edits:
             twin = apply(twin, edit)
         return twin
 
-    @cached_property
     def _twin(self) -> Pipeline:
+        """A new one for each use: a shuffle counts the passes over it and draws another order."""
         assert self._original is not None
         return seeded(self._original, _SEED)
 
     def _original_passes(self, most: int, seconds: float) -> ElementDigests:
         if most not in self._passes:
             self._passes[most] = element_digests(
-                self._twin.dataset, max_elements=most, max_s=seconds
+                self._twin().dataset, max_elements=most, max_s=seconds
             )
         return self._passes[most]
 

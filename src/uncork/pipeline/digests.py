@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +26,7 @@ class Failure:
     Attributes:
         index: Elements of that epoch that came before it.
         type: Class of the exception.
-        message: Its first line, without names of graph nodes.
+        message: Its first line, without the names of graph nodes and iterators.
     """
 
     index: int
@@ -102,9 +102,15 @@ def _pass(dataset: Any, max_elements: int, max_s: float) -> EpochDigests:
     return EpochDigests(tuple(found), complete=False)
 
 
+# Where in the graph it happened: differs between equal pipelines.
+_PLACE: Final = re.compile(
+    r"\{\{.*?\}\}|\[.*?\]| name: .*"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+)
+
+
 def _cause(message: str) -> str:
-    """The first line without names of graph nodes, which differ between equal pipelines."""
-    return re.sub(r"\{\{.*?\}\}|\[.*?\]| name: .*", "", message.partition("\n")[0]).strip()
+    return _PLACE.sub("", message.partition("\n")[0]).strip()
 
 
 def element_digest(element: Any) -> str:

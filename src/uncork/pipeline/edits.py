@@ -8,7 +8,7 @@ from uncork.core.edit import Cache, ParallelMap, PipelineEdit, Prefetch, SplitMa
 from uncork.core.errors import EditRefused
 from uncork.pipeline.functions import Split, is_order_free, split
 from uncork.pipeline.legality import cache_place
-from uncork.pipeline.nodes import MapFunction, memory_cache, parallel_map, prefetched, serial_map
+from uncork.pipeline.nodes import MapFunction, barrier, memory_cache, parallel_map, prefetched, serial_map
 from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
 
@@ -123,9 +123,14 @@ def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
         raise EditRefused(f"stage {stage} is a cache already", "a stage without one", "keep it")
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
-    kept = onto(chain[place.above].dataset, (chain[i] for i in place.sunk))
-    above = [chain[i] for i in place.raised] + list(chain[stage + 1 :])
-    return onto(memory_cache(kept), above)
+    changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
+    for i in place.raised:
+        # TensorFlow fuses a shuffle with a repeat directly above it, and the fused one draws its
+        # later epochs otherwise. Where a map kept the two apart, they must stay apart.
+        if chain[i].kind == "repeat" and i - 1 in place.sunk:
+            changed = barrier(changed)
+        changed = rebuild(chain[i].dataset, [changed])
+    return onto(changed, chain[stage + 1 :])
 
 
 def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:

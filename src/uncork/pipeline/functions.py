@@ -53,6 +53,8 @@ CALLS: Final = frozenset({
     "Case", "StatelessCase",
 })  # fmt: skip
 
+# Every op that takes a resource is registered as stateful; these only look.
+READS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2", "ReadVariableOp"})
 WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
 
 # Cost next to nothing, and may make an element larger: better done after a cache than before.
@@ -72,7 +74,7 @@ def is_deterministic(function: ConcreteFunction) -> bool:
 
 
 def is_order_free(function: ConcreteFunction) -> bool:
-    """Calls may overlap without changing any result: as above, but tables may be read."""
+    """Calls may overlap without changing any result: as above, but tables and variables may be read."""
     return _Judge(graph_of(function), resources=True).all_repeatable()
 
 
@@ -107,7 +109,8 @@ class _Judge:
             return False
         if "Dataset" in node.op and not _repeatable_dataset(node):
             return False
-        stateful = definition.is_stateful and node.op not in REPEATABLE_STATEFUL | CALLS
+        harmless = REPEATABLE_STATEFUL | CALLS | (READS if self._resources else frozenset())
+        stateful = definition.is_stateful and node.op not in harmless
         return not stateful and all(self._body(name) for name in called(node))
 
     def _body(self, name: str) -> bool:

@@ -74,6 +74,11 @@ def memory_cache(below: Dataset) -> Dataset:
     return initialise(dataset, [below], kind_of(dataset))
 
 
+def barrier(below: Dataset) -> Dataset:
+    """Empty options: changes nothing, and no rewrite of the runtime looks through it."""
+    return below.with_options(tf.data.Options())
+
+
 def prefetched(below: Dataset) -> Dataset:
     """Prepare elements ahead; how many is the runtime's choice."""
     dataset = blank(

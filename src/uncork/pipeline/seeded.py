@@ -77,7 +77,6 @@ def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
             )
         if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
             fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
-            fields["_deterministic"] = "true"
     return fields
 
 

@@ -38,7 +38,8 @@ def _describe(node: Node) -> Iterable[str]:
     yield f"({node.kind}"
     if node.kind == "opaque":
         yield type(dataset).__name__
-    yield "serial" if node.parallelism in (None, 1) else "parallel"
+    # How many at once depends on the machine; that it may be several, on the script.
+    yield "parallel" if hasattr(dataset, "_num_parallel_calls") else "serial"
     for name in kind.parameters:
         yield f"{name}={_text(getattr(dataset, name, None))}"
     if node.kind == "options":

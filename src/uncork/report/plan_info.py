@@ -127,6 +127,7 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     skipped: tuple[StepRow, ...]
     predictions: tuple[Prediction, ...]
     confirmation: str
+    finish: TimeToFinish | None
     time_to_finish: str
     cost: str
     policy: str
@@ -154,6 +155,7 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         skipped=tuple(row for row in rows if row.outcome == "skipped"),
         predictions=predictions(plan),
         confirmation=confirmation(plan),
+        finish=plan.time_to_finish,
         time_to_finish=finish_sentence(plan.time_to_finish),
         cost=cost_sentence(plan),
         policy=policy_sentence(plan),
@@ -376,7 +378,7 @@ def _interval(step: Step) -> str:
     return _span(step.measured.low, step.measured.high) if step.measured else ""
 
 
-def _span(low: float, high: float) -> str:
+def _span(low: float, high: float | None) -> str:
     if known(low) is None or known(high) is None:
         return "no interval"
     return f"{times(low)} to {times(high)}"

@@ -1,0 +1,8 @@
+"""``python -m uncork`` is ``uncork``."""
+
+import sys
+
+from uncork.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

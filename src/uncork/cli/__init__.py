@@ -1,0 +1,1 @@
+"""Words, progress, exit codes. The only place that turns errors into exit codes."""

@@ -1,0 +1,57 @@
+"""``uncork VERB``: parse, call the verb, print the result, choose the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from uncork.cli.options import parser
+from uncork.core import exits
+from uncork.core.errors import UncorkError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code.
+
+    Example:
+        >>> main(["report", "no-such-file.json"])
+        2
+    """
+    options = parser().parse_args(argv)
+    try:
+        return _call(options)
+    except UncorkError as error:
+        _tell(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("uncork: interrupted before there was a result\n")
+        return exits.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, `uncork report FILE | head`
+        sys.stderr.close()
+        return exits.DONE
+
+
+def _call(options: argparse.Namespace) -> int:
+    # Imported here: each verb pays for what it uses, and --help for nothing.
+    from uncork.cli import verbs  # noqa: PLC0415
+
+    call = {
+        "diagnose": verbs.diagnose,
+        "tune": verbs.tune,
+        "run": verbs.run,
+        "report": verbs.report,
+    }
+    return call[options.verb](options)
+
+
+def _tell(error: UncorkError) -> None:
+    from uncork.engine.processes import ChildFailed  # noqa: PLC0415
+
+    if not isinstance(error, ChildFailed):  # the child has told its own story
+        sys.stdout.flush()
+        sys.stderr.write(f"uncork: {error}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The command line's grammar."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from uncork import __version__
+from uncork.core.edit import GUARANTEES
+
+_DESCRIPTION = """\
+Find out why a TensorFlow/Keras training is slow, take the brakes off, and prove that the training
+stays what it was. Works on the unmodified script.
+"""
+_EPILOG = """\
+examples:
+  uncork diagnose train.py --data photos       where does the time go?
+  uncork tune train.py --data photos           what can be done about it? writes plan.json
+  uncork run --plan plan.json train.py --data photos
+
+exit codes: 0 done, 1 the script failed, 2 wrong use, 3 nothing to measure, 130 interrupted
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs with their options.
+
+    Example:
+        >>> parser().parse_args(["run", "train.py", "--epochs", "3"]).args
+        ['--epochs', '3']
+    """
+    top = argparse.ArgumentParser(
+        prog="uncork",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"uncork {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _diagnose(verbs.add_parser("diagnose", help="where does the time go, what is the ceiling"))
+    _tune(verbs.add_parser("tune", help="walk the road, prove each step, write a plan"))
+    _run(verbs.add_parser("run", help="train, with a plan in force"))
+    _report(verbs.add_parser("report", help="draw a saved diagnosis or plan again"))
+    return top
+
+
+def _diagnose(verb: argparse.ArgumentParser) -> None:
+    _training(verb)
+    verb.add_argument("--list", action="store_true", help="list the script's training calls")
+    verb.add_argument(
+        "--report",
+        type=Path,
+        default=Path("uncork-report/diagnosis.html"),
+        metavar="FILE",
+        help="the HTML report, diagnosis.json beside it (default: %(default)s)",
+    )
+    verb.add_argument("--json", type=Path, metavar="FILE", help="write diagnosis.json here as well")
+    _quiet(verb)
+    _script(verb)
+
+
+def _tune(verb: argparse.ArgumentParser) -> None:
+    _training(verb)
+    verb.add_argument(
+        "--plan",
+        type=Path,
+        default=Path("plan.json"),
+        metavar="FILE",
+        help="where to write the plan (default: %(default)s)",
+    )
+    verb.add_argument(
+        "--report", type=Path, metavar="FILE", help="the HTML report (default: beside the plan)"
+    )
+    verb.add_argument(
+        "--strict",
+        choices=GUARANTEES[:-1],
+        default="precision",
+        metavar="GUARANTEE",
+        help="accept nothing looser than this: exact, rounding, resampled or precision (default)",
+    )
+    verb.add_argument(
+        "--budget",
+        type=_seconds,
+        default=280.0,
+        metavar="SECONDS",
+        help="time for the tuning (default: %(default)g)",
+    )
+    verb.add_argument(
+        "--memory",
+        type=_share,
+        default=0.5,
+        metavar="SHARE",
+        help="share of the available memory that caches may take (default: %(default)g)",
+    )
+    _quiet(verb)
+    _script(verb)
+
+
+def _run(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--plan", type=Path, metavar="FILE", help="a plan made by 'uncork tune'")
+    verb.add_argument(
+        "--strict", action="store_true", help="fail when the plan does not fit, train nothing"
+    )
+    _script(verb)
+
+
+def _report(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json")
+    verb.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report here")
+
+
+def _training(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--training",
+        type=int,
+        metavar="N",
+        help="which training call (default: the first that does real work; see diagnose --list)",
+    )
+
+
+def _quiet(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def _script(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("script", help="your training script, unmodified")
+    verb.add_argument("args", nargs=argparse.REMAINDER, help="its own arguments")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 20 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} s: give 20 to 86400 seconds")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a share from 0 to 1")
+    return value

@@ -1,0 +1,108 @@
+"""Baseline and plan in turn, each in processes of their own: the figures that are reported."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from uncork.core.errors import UncorkError
+from uncork.core.job import Confirmation, Job
+from uncork.core.journal import Event
+from uncork.core.measurement import Measurement, compare, spread
+from uncork.core.plan import Plan, Speedup, TimeToFinish, dump
+from uncork.core.record import replace
+from uncork.engine.processes import Follow, Script, run_child
+
+PAIRS: Final = 3
+
+
+def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
+    """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
+
+    A process that fails leaves the plan unconfirmed, with a note that says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        path = Path(folder, "plan.json")
+        path.write_bytes(dump(plan))
+        base = Job(mode="confirm", training=plan.before.workload.index)
+        jobs = (base, replace(base, plan=str(path)))
+        try:
+            ours, theirs = _in_turn(jobs, script, follow)
+        except UncorkError as error:
+            note = f"not confirmed in fresh processes: {error.received}"
+            return replace(plan, notes=(*plan.notes, note))
+    return _confirmed(plan, ours, theirs)
+
+
+def _in_turn(
+    jobs: tuple[Job, Job], script: Script, follow: Follow
+) -> tuple[list[Confirmation], list[Confirmation]]:
+    found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
+    order = [0, 1, 1, 0] * PAIRS
+    for number, which in enumerate(order[: 2 * PAIRS], start=1):
+        result, _ = run_child(jobs[which], script, _silent, quiet=True)
+        assert result.confirmation is not None
+        found[which].append(result.confirmation)
+        text = f"fresh process {number} of {2 * PAIRS}, {('as written', 'with the plan')[which]}"
+        speed = result.confirmation.measurement.samples_per_s
+        follow(Event(kind="measured", text=text, samples_per_s=speed))
+    return found
+
+
+def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
+    found = compare(_speeds(ours), _speeds(theirs))
+    return replace(
+        plan,
+        baseline=combine([c.measurement for c in ours]),
+        tuned=combine([c.measurement for c in theirs]),
+        speedup=Speedup(
+            ratio=found.ratio,
+            low=found.low,
+            high=found.high,
+            verdict=found.verdict,
+            n_processes=len(ours) + len(theirs),
+        ),
+        time_to_finish=_time_to_finish(plan, ours, theirs),
+    )
+
+
+def combine(runs: Sequence[Measurement]) -> Measurement:
+    """One measurement from several processes: the interval is between processes, not within."""
+    return Measurement(
+        samples_per_s=statistics.median(r.samples_per_s for r in runs),
+        step_s=spread([r.step_s.median for r in runs]),
+        cpu_s_per_step=statistics.median(r.cpu_s_per_step for r in runs),
+        warmup_s=statistics.median(r.warmup_s for r in runs),
+        blocks=tuple(r.samples_per_s for r in runs),
+    )
+
+
+def _time_to_finish(
+    plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]
+) -> TimeToFinish | None:
+    workload = plan.before.workload
+    if workload.steps_per_epoch is None or workload.kind != "fit":
+        return None
+    steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
+    baseline_s, tuned_s = (_whole_s(runs, steps, later) for runs in (ours, theirs))
+    measured_whole = later == 0 and all(c.first_epoch_s for c in (*ours, *theirs))
+    return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, extrapolated=not measured_whole)
+
+
+def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:
+    """First epoch as measured where it was run whole, later ones at the steady speed."""
+    step_s = statistics.median(c.measurement.step_s.median for c in runs)
+    firsts = [c.first_epoch_s for c in runs if c.first_epoch_s is not None]
+    first_s = statistics.median(firsts) if firsts else steps * step_s
+    return first_s + later_epochs * steps * step_s
+
+
+def _speeds(runs: list[Confirmation]) -> list[float]:
+    return [c.measurement.samples_per_s for c in runs]
+
+
+def _silent(event: Event) -> None:
+    """Progress inside a confirming process is of no interest."""

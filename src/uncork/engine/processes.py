@@ -1,0 +1,178 @@
+"""Starting children: which interpreter, which files between us, which exit code."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from uncork.core import exits
+from uncork.core.errors import MissingTensorFlow, UncorkError
+from uncork.core.job import Job, Result
+from uncork.core.journal import Event, read
+from uncork.core.record import from_json, replace, to_json
+
+Follow = Callable[[Event], None]
+
+# Not ``-m``: that would put the working directory before the standard library, and a user's
+# ``queue.py`` would break Uncork. The first entry is the script's to replace.
+_CHILD: Final = (
+    "import sys; sys.path[0] = sys.path[-1]; "
+    "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
+)
+_POLL_S: Final = 0.05
+# How long an interrupted child may take to write down what it has.
+_GRACE_S: Final = 20.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """What the user typed: a script and its arguments."""
+
+    path: str
+    args: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """As typed."""
+        return " ".join([self.path, *self.args])
+
+
+class ChildFailed(UncorkError):
+    """A child ended without a result; it has said why itself.
+
+    Attributes:
+        code: The exit code to hand on.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the child ended with exit code {code}")
+        self.exit_code = code
+
+
+def require_tensorflow() -> None:
+    """Fail early and clearly where no TensorFlow is installed.
+
+    Raises:
+        MissingTensorFlow: With the two commands that install one.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise MissingTensorFlow(
+            f"no TensorFlow in this environment ({sys.prefix})",
+            "TensorFlow 2.18 to 2.21 with Keras 3",
+            "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
+        )
+
+
+def replace_process(job: Job, script: Script) -> None:
+    """Become the child: signals, terminal and exit code are the script's own. Never returns."""
+    with tempfile.NamedTemporaryFile(prefix="uncork-", suffix=".json", delete=False) as file:
+        file.write(to_json(job))
+    sys.stdout.flush()
+    command = _command(Path(file.name), script)
+    os.execv(command[0], command)
+
+
+def run_child(
+    job: Job, script: Script, follow: Follow, *, quiet: bool = False
+) -> tuple[Result, int]:
+    """Run one job to its end.
+
+    Args:
+        job: What to do; its journal and result paths are set here.
+        script: What to run.
+        follow: Called with each event as it happens.
+        quiet: Hide the script's own output, which the user has seen before.
+
+    Returns:
+        The result, and the exit code: 0, or 130 for a partial result.
+
+    Raises:
+        ChildFailed: There is no result.
+        KeyboardInterrupt: Interrupted before there was any result.
+    """
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        files = {name: str(Path(folder, name)) for name in ("journal", "result")}
+        job = replace(job, journal=files["journal"], result=files["result"])
+        Path(folder, "job").write_bytes(to_json(job))
+        code = _wait(_start(Path(folder, "job"), script, quiet), Path(files["journal"]), follow)
+        result = Path(files["result"])
+        if result.exists():
+            return from_json(result.read_bytes(), Result), code
+    if code in (exits.INTERRUPTED, -signal.SIGINT):
+        raise KeyboardInterrupt
+    raise ChildFailed(_exit_code(code))
+
+
+def _command(job: Path, script: Script) -> list[str]:
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [sys.executable, *flags, "-c", _CHILD, str(job), "--", script.path, *script.args]
+
+
+def _start(job: Path, script: Script, quiet: bool) -> subprocess.Popen[bytes]:
+    hidden: int | None = subprocess.DEVNULL if quiet else None
+    return subprocess.Popen(
+        _command(job, script), stdin=_stdin(), stdout=hidden, stderr=hidden, bufsize=0
+    )
+
+
+def _stdin() -> IO[bytes] | int | None:
+    """The user's input. From a file each child reads it whole; a pipe can be read only once."""
+    try:
+        path = Path(f"/proc/self/fd/{sys.stdin.fileno()}").resolve()
+        return path.open("rb") if path.is_file() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _wait(child: subprocess.Popen[bytes], journal: Path, follow: Follow) -> int:
+    """Follow the journal until the child ends; hand an interruption on to it."""
+    offset = 0
+    try:
+        while child.poll() is None:
+            offset = _follow(journal, offset, follow)
+            time.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        _interrupt(child)
+    _follow(journal, offset, follow)
+    return child.returncode
+
+
+def _follow(journal: Path, offset: int, follow: Follow) -> int:
+    with suppress(msgspec.MsgspecError):  # a line of another version's child is no reason to stop
+        for event, after in read(journal, offset):
+            follow(event)
+            offset = after
+    return offset
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    """In a terminal Ctrl-C reached the child, too; elsewhere it has to be told."""
+    if not sys.stdin.isatty():
+        with suppress(ProcessLookupError):
+            child.send_signal(signal.SIGINT)
+    try:
+        child.wait(_GRACE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.kill()
+        child.wait()
+
+
+def _exit_code(code: int) -> int:
+    """A child killed by a signal is a script that failed, said aloud."""
+    if code >= 0:
+        return code
+    name = signal.Signals(-code).name
+    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+    sys.stderr.write(f"uncork: the script's process was ended by {name}{hint}\n")
+    return exits.SCRIPT_FAILED

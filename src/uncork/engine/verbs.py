@@ -1,0 +1,122 @@
+"""The verbs as the command line calls them, in a parent process that never loads TensorFlow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from uncork.core.diagnosis import Diagnosis, Overhead
+from uncork.core.job import Job, Result
+from uncork.core.journal import Event
+from uncork.core.plan import Plan, Policy, Speedup
+from uncork.core.record import digest, replace
+from uncork.core.workload import Workload
+from uncork.engine.confirm import confirm
+from uncork.engine.files import load_plan
+from uncork.engine.processes import Follow, Script, replace_process, require_tensorflow, run_child
+
+
+def diagnose(script: Script, follow: Follow, *, training: int | None = None) -> Diagnosis:
+    """Where does the time go? The script is stopped after the measurement.
+
+    Args:
+        script: What to run.
+        follow: Called with each event as it happens.
+        training: Index of the training call; the first that does real work unless given.
+    """
+    require_tensorflow()
+    begin = time.monotonic()
+    result, _ = run_child(Job(mode="diagnose", training=training), script, follow)
+    assert result.before is not None
+    return Diagnosis(
+        script=script.path,
+        machine=result.machine,
+        workloads=(replace(result.before, notes=_notes(result)),),
+        reached=result.reached,
+        overhead=Overhead(measured_share=result.overhead_share, total_s=time.monotonic() - begin),
+    )
+
+
+def list_trainings(script: Script, follow: Follow) -> tuple[Workload, ...]:
+    """All training calls of a script, each cut short after its first step."""
+    require_tensorflow()
+    result, _ = run_child(Job(mode="list"), script, follow)
+    return result.reached
+
+
+def tune(
+    script: Script, follow: Follow, *, policy: Policy, training: int | None = None
+) -> tuple[Plan, bool]:
+    """Walk the road, then confirm the result in fresh processes.
+
+    Args:
+        script: What to run.
+        follow: Called with each event as it happens.
+        policy: What may be done.
+        training: Index of the training call; the first that does real work unless given.
+
+    Returns:
+        The plan, and whether the tuning was interrupted: then it holds what was found so far.
+    """
+    require_tensorflow()
+    begin = time.monotonic()
+    result, _ = run_child(Job(mode="tune", training=training, policy=policy), script, follow)
+    plan = plan_of(result, script.path, policy)
+    if plan.kept and not result.interrupted:
+        follow(
+            Event(kind="phase", text="confirming in fresh processes, as written and tuned in turn")
+        )
+        plan = confirm(plan, script, follow)
+    plan = replace(plan, tuning_cost_s=time.monotonic() - begin)
+    return plan, result.interrupted
+
+
+def plan_of(result: Result, script: str, policy: Policy) -> Plan:
+    """A plan that is not confirmed yet, from what a tuning child found."""
+    before = result.before
+    assert before is not None
+    tuned = result.after.measurement if result.after else before.measurement
+    notes = _notes(result)
+    if result.interrupted:
+        notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
+    return Plan(
+        script=script,
+        script_digest=script_digest(script),
+        machine=result.machine,
+        policy=policy,
+        before=before,
+        after=result.after,
+        baseline=before.measurement,
+        tuned=tuned,
+        speedup=Speedup(ratio=1.0, low=0.0, high=None, verdict="not_proven", n_processes=0),
+        tuning_cost_s=0.0,
+        steps=result.steps,
+        notes=notes,
+    )
+
+
+def run(script: Script, plan: Path | None, *, strict: bool) -> None:
+    """Run the script whole, with a plan in force. Becomes the script's process; never returns.
+
+    Raises:
+        PlanRefused: The plan cannot be used, whatever the script.
+    """
+    if plan is not None:
+        loaded = load_plan(plan)
+        if loaded.edits:
+            require_tensorflow()
+    job = Job(mode="run", plan=str(plan.absolute()) if plan else None, strict=strict)
+    replace_process(job, script)
+
+
+def script_digest(script: str) -> str:
+    """Fingerprint of a script's text; empty for what is no file (a notebook's cell)."""
+    try:
+        return digest(Path(script).read_bytes())
+    except OSError:
+        return ""
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    held = ", ".join(result.held_back)
+    return (*result.notes, *([f"saves by the script were held back: {held}"] if held else ()))

@@ -1,0 +1,81 @@
+"""Runs a script under a listener, with exit codes as the command line makes them.
+
+Usage: python driver.py LISTENER SCRIPT [ARGS]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from uncork.capture import (
+    FitCall,
+    HeldSaves,
+    LoopCall,
+    PassThrough,
+    StopScript,
+    hold_saves,
+    run_script,
+)
+from uncork.core import exits
+from uncork.core.errors import PlanRefused, ScriptFailed, UncorkError
+
+
+class Telling(PassThrough):
+    """Names each training call on stdout."""
+
+    def fit(self, call: FitCall):
+        print(f"<fit {call.index} {call.at}>", flush=True)
+        return super().fit(call)
+
+    def loop(self, call: LoopCall, first):
+        print(f"<loop {call.index} {call.at}>", flush=True)
+        return super().loop(call, first)
+
+
+class Stopping(PassThrough):
+    """Ends the script at its first training call."""
+
+    def fit(self, call: FitCall):
+        print("<stop>", flush=True)
+        raise StopScript
+
+    def loop(self, call: LoopCall, first):
+        print("<stop>", flush=True)
+        raise StopScript
+
+
+class Refusing(PassThrough):
+    def fit(self, call: FitCall):
+        raise PlanRefused("the plan does not fit")
+
+
+LISTENERS = {"pass": PassThrough, "tell": Telling, "stop": Stopping, "refuse": Refusing}
+
+
+def main() -> int:
+    kind, script, *args = sys.argv[1:]
+    try:
+        if kind == "hold":
+            with hold_saves() as saves:
+                run_script(Path(script), args, PassThrough())
+            tell(saves)
+        else:
+            run_script(Path(script), args, LISTENERS[kind]())
+    except ScriptFailed as error:
+        return error.exit_code
+    except UncorkError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    return exits.DONE
+
+
+def tell(saves: HeldSaves) -> None:
+    for name, count in sorted(saves.held.items()):
+        print(f"<held {name} x{count}>")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,529 @@
+"""Training calls in a live process: who reports what, and what must not be reported."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.eager import backprop
+
+from uncork.capture import FitCall, LoopCall, PassThrough, StopScript, listening
+from uncork.core.errors import PlanRefused, WrongUse
+
+HERE = Path(__file__)
+
+
+def line(offset: int = 0) -> int:
+    return sys._getframe(1).f_lineno + offset
+
+
+class Recorder(PassThrough):
+    def __init__(self) -> None:
+        self.fits: list[FitCall] = []
+        self.loops: list[LoopCall] = []
+        self.iterated: list[str] = []
+
+    def fit(self, call: FitCall):
+        self.fits.append(call)
+        return super().fit(call)
+
+    def loop(self, call: LoopCall, first):
+        self.loops.append(call)
+        return super().loop(call, first)
+
+    def dataset(self, dataset, at):
+        self.iterated.append(at)
+        return super().dataset(dataset, at)
+
+
+@pytest.fixture
+def data():
+    x = np.random.default_rng(0).random((24, 4), np.float32)
+    return x, x.sum(1, keepdims=True)
+
+
+@pytest.fixture
+def dataset(data):
+    return tf.data.Dataset.from_tensor_slices(data).batch(4)
+
+
+@pytest.fixture
+def model():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        x, y = self.data
+        return x[4 * index : 4 * index + 4], y[4 * index : 4 * index + 4]
+
+
+def at(line_number: int) -> str:
+    return f"{HERE.relative_to(Path.cwd())}:{line_number}"
+
+
+def make_step(model, optimizer):
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+# fit
+
+
+@pytest.mark.parametrize("kind", ["tf.data", "numpy", "pydataset", "generator"])
+def test_fit_is_reported_with_its_arguments(kind, model, data, dataset):
+    arguments = {
+        "tf.data": {"x": dataset},
+        "numpy": {"x": data[0], "y": data[1]},
+        "pydataset": {"x": Batches(data)},
+        "generator": {"x": (b for b in list(dataset)), "steps_per_epoch": 6},
+    }[kind]
+    recorder = Recorder()
+    with listening(recorder):
+        history = model.fit(**arguments, shuffle=kind == "numpy", verbose=0)
+        expected = line(-1)
+    (call,) = recorder.fits
+    assert (call.index, call.at, call.model) == (0, at(expected), model)
+    assert call.arguments["x"] is arguments["x"]
+    assert (call.arguments["epochs"], call.arguments["verbose"]) == (1, 0)
+    assert set(call.arguments) == set(inspect.signature(model.fit).parameters)
+    assert isinstance(history, keras.callbacks.History)
+    assert recorder.loops == []
+
+
+def test_positional_arguments_and_result(model, data):
+    class Replace(PassThrough):
+        def fit(self, call):
+            return call.arguments["x"] is data[0], call.arguments["y"] is data[1]
+
+    with listening(Replace()):
+        assert model.fit(*data) == (True, True)
+
+
+def test_same_line_keeps_its_index(model, data, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        model.fit(dataset, shuffle=False, verbose=0)
+        for _ in range(2):
+            model.fit(*data, verbose=0)
+    assert [call.index for call in recorder.fits] == [0, 1, 1]
+
+
+def test_keras_reports_wrong_arguments(model):
+    recorder = Recorder()
+    with listening(recorder), pytest.raises(TypeError, match="epoch_count"):
+        model.fit(epoch_count=3)
+    assert recorder.fits == []
+
+
+def test_overridden_fit_reports_the_inner_call_once(dataset):
+    class Own(keras.Sequential):
+        def fit(self, *args, **kwargs):
+            return super().fit(*args, **kwargs)
+
+    model = Own([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    recorder = Recorder()
+    with listening(recorder):
+        model.fit(dataset, shuffle=False, verbose=0)
+    assert len(recorder.fits) == 1
+
+
+def test_fit_inside_a_callback_belongs_to_the_outer_one(model, dataset):
+    inner = keras.Sequential([keras.layers.Dense(1)])
+    inner.compile("sgd", "mse")
+
+    class Nested(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            inner.fit(dataset, shuffle=False, verbose=0)
+            for x, _ in dataset:
+                inner(x)
+
+    recorder = Recorder()
+    with listening(recorder):
+        model.fit(dataset, shuffle=False, verbose=0, callbacks=[Nested()])
+    assert [call.model for call in recorder.fits] == [model]
+    assert recorder.iterated == []
+
+
+# loops
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_custom_loop(eager, model, dataset):
+    step = make_step(model, keras.optimizers.Adam())
+    step = step if eager else tf.function(step)
+    recorder = Recorder()
+    with listening(recorder):
+        seen = 0
+        for epoch in range(2):
+            for x, y in dataset:
+                step(x, y)
+                seen += len(x)
+            del epoch
+        expected = line(-4)
+    assert seen == 48
+    assert [(call.index, call.at) for call in recorder.loops] == [(0, at(expected))] * 2
+    first, second = (call.evidence for call in recorder.loops)
+    assert (first.eager_step, first.steps_seen) == (eager, 1)
+    assert first.tape_calls_per_step >= 1
+    assert (second.eager_step, second.steps_seen) == (eager, 1)
+
+
+@pytest.mark.parametrize("wrap", [enumerate, lambda d: d.take(3), lambda d: d.as_numpy_iterator()])
+def test_loops_around_the_dataset(wrap, model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        step = make_step(model, keras.optimizers.SGD())
+        for element in wrap(dataset):
+            x, y = element[1] if isinstance(element[1], tuple) else element
+            step(x, y)
+    assert len(recorder.loops) == 1
+
+
+def test_next_by_hand_and_train_on_batch(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        iterator = iter(dataset)
+        expected = line(-1)
+        for _ in range(3):
+            model.train_on_batch(*next(iterator))
+        for _ in range(3):
+            iterator.get_next()
+        with pytest.raises(tf.errors.OutOfRangeError):
+            iterator.get_next()
+    (call,) = recorder.loops
+    assert call.at == at(expected)
+    assert not call.evidence.eager_step
+
+
+def test_pretraced_step_is_known_by_the_optimizer(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        step = tf.function(make_step(model, keras.optimizers.SGD()))
+        step(*next(iter(dataset)))
+        for x, y in dataset:
+            step(x, y)
+    (call,) = recorder.loops
+    assert call.evidence.tape_calls_per_step == 0
+
+
+def test_hand_made_update_is_training(dataset):
+    weight = tf.Variable(tf.zeros((4, 1)))
+    recorder = Recorder()
+    with listening(recorder):
+        for x, y in dataset:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((x @ weight - y) ** 2)
+            weight.assign_sub(0.1 * tape.gradient(loss, weight))
+    assert len(recorder.loops) == 1
+
+
+def test_two_trainings_and_what_is_none(model, data, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        step = make_step(model, keras.optimizers.SGD())
+        for x, y in dataset:  # trains
+            step(x, y)
+        for x, _ in dataset:  # evaluates
+            model(x)
+        for x, y in dataset:  # explains: gradients, but no update
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_mean((model(x) - y) ** 2)
+            tape.gradient(loss, x)
+        for x, _ in dataset:  # evaluates inside and out
+            model.evaluate(*data, verbose=0)
+            model.predict(x, verbose=0)
+        model.fit(dataset, shuffle=False, verbose=0)  # trains
+    assert [(call.index, type(call).__name__) for call in recorder.loops + recorder.fits] == [
+        (0, "LoopCall"),
+        (1, "FitCall"),
+    ]
+
+
+def test_evaluation_inside_a_training_loop(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        step = make_step(model, keras.optimizers.SGD())
+        for x, y in dataset:
+            step(x, y)
+            for inner, _ in dataset.take(2):
+                model(inner)
+        expected = line(-4)
+    assert [call.at for call in recorder.loops] == [at(expected)]
+
+
+def test_loop_around_a_training_loop_is_none(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        step = make_step(model, keras.optimizers.SGD())
+        for _ in tf.data.Dataset.range(3):
+            for x, y in dataset:
+                step(x, y)
+            expected = line(-2)
+    assert [call.at for call in recorder.loops] == [at(expected)] * 3
+
+
+def test_fit_in_a_loop_is_a_fit(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        for x, y in dataset:
+            model.fit(x, y, verbose=0)
+    assert (len(recorder.fits), recorder.loops) == (6, [])
+
+
+def test_generator_behind_a_training_loop_is_no_loop(model, dataset):
+    def generate():
+        for x, y in dataset.repeat():
+            yield x.numpy(), y.numpy()
+
+    recorder = Recorder()
+    with listening(recorder):
+        step = make_step(model, keras.optimizers.SGD())
+        outer = tf.data.Dataset.from_generator(generate, output_signature=dataset.element_spec)
+        for x, y in outer.take(8):
+            step(x, y)
+        expected = line(-2)
+    assert recorder.iterated == [at(expected)]
+    assert len(recorder.loops) == 1
+
+
+def test_iteration_inside_a_function_is_tensorflows(dataset):
+    @tf.function
+    def total():
+        result = 0.0
+        for x, _ in dataset:
+            result += tf.reduce_sum(x)
+        return result
+
+    recorder = Recorder()
+    with listening(recorder):
+        total()
+    assert recorder.iterated == []
+
+
+def test_iterator_passes_for_tensorflows_own(dataset):
+    @tf.function
+    def step(iterator):
+        return next(iterator)
+
+    plain = iter(dataset)
+    with listening(Recorder()):
+        iterator = iter(dataset)
+        assert isinstance(iterator, type(plain))
+        assert type(iterator).__name__ == type(plain).__name__
+        assert iterator.element_spec == plain.element_spec
+        assert step.get_concrete_function(iterator) is step.get_concrete_function(plain)
+        np.testing.assert_equal(step(iterator)[0].numpy(), next(plain)[0].numpy())
+        np.testing.assert_equal(next(iterator)[0].numpy(), next(plain)[0].numpy())
+        np.testing.assert_equal(iterator.get_next()[0].numpy(), next(plain)[0].numpy())
+        assert bool(iterator.get_next_as_optional().has_value())
+
+
+def test_settled_iterator_is_tensorflows_own(dataset):
+    with listening(Recorder()):
+        iterator = iter(dataset.repeat())
+        for _ in range(70):
+            next(iterator)
+    assert type(iterator) is type(iter(dataset))
+
+
+def test_listener_feeds_the_rest_of_the_loop(model, dataset):
+    class Feed(Recorder):
+        def loop(self, call, first):
+            self.rest = [float(x[0, 0]) for x, _ in first]
+            return iter([*call.original(), "last"])
+
+    feed = Feed()
+    got = []
+    with listening(feed):
+        step = make_step(model, keras.optimizers.SGD())
+        for element in dataset:
+            got.append(element)
+            if len(got) == 1:
+                step(*element)
+    values = [float(x[0, 0]) for x, _ in dataset]
+    assert feed.rest == values[1:]
+    assert [float(x[0, 0]) for x, _ in got[:-1]] == [values[0], *values]
+    assert got[-1] == "last"
+
+
+def test_listener_substitutes_the_dataset(dataset):
+    class Short(Recorder):
+        def dataset(self, dataset, at):
+            super().dataset(dataset, at)
+            return dataset.take(2)
+
+    short = Short()
+    with listening(short):
+        assert len(list(dataset)) == 2
+        expected = line(-1)
+    assert short.iterated == [at(expected)]
+    assert len(list(dataset)) == 6
+
+
+def test_unwanted_loops_are_not_watched(dataset):
+    class Deaf(Recorder):
+        wants_loops = False
+
+    with listening(Deaf()):
+        watched = iter(dataset)
+    assert type(watched) is type(iter(dataset))
+
+
+# stopping
+
+
+class Stopping(Recorder):
+    def fit(self, call):
+        self.fits.append(call)
+        raise StopScript
+
+    def loop(self, call, first):
+        self.loops.append(call)
+
+        def feed():
+            yield next(first)
+            raise StopScript
+
+        return feed()
+
+
+def test_stop_ends_the_block(model, dataset):
+    events = []
+    with listening(Stopping()):
+        try:
+            model.fit(dataset)
+        except Exception:
+            events.append("taken for a failure")
+        finally:
+            events.append("finally")
+        events.append("went on")
+    assert events == ["finally"]
+
+
+def test_stop_from_a_feed(model, dataset):
+    seen = 0
+    with listening(Stopping()):
+        step = make_step(model, keras.optimizers.SGD())
+        for x, y in dataset:
+            step(x, y)
+            seen += 1
+        seen = -1
+    assert seen == 2
+
+
+def test_swallowed_stop_is_raised_again(model, dataset):
+    stopping = Stopping()
+    reached = []
+    with listening(stopping):
+        try:
+            model.fit(dataset)
+        except BaseException:
+            reached.append("swallowed")
+        for _ in dataset:
+            reached.append("iterated")
+        reached.append("after")
+    assert reached == ["swallowed"]
+    assert len(stopping.fits) == 1
+
+
+@pytest.mark.parametrize("end", [SystemExit(1), ValueError("history is missing")])
+def test_what_the_script_makes_of_a_stop_does_not_count(end, model, dataset):
+    with listening(Stopping()):
+        try:
+            model.fit(dataset)
+        except BaseException:
+            raise end from None
+
+
+def test_interrupt_comes_through_a_stop(model, dataset):
+    def script():
+        try:
+            model.fit(dataset)
+        finally:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), listening(Stopping()):
+        script()
+
+
+def test_error_of_uncork_survives_the_scripts_handlers(model, dataset):
+    class Refusing(PassThrough):
+        def fit(self, call):
+            raise PlanRefused("does not fit")
+
+    def script():
+        try:
+            model.fit(dataset)
+        except Exception:
+            pytest.fail("the script took it for its own")
+
+    with pytest.raises(PlanRefused, match="does not fit"), listening(Refusing()):
+        script()
+
+
+def test_foreign_keras_is_refused(write, monkeypatch, tmp_path):
+    for folder in ("tf_keras", "tf_keras/src", "tf_keras/src/engine"):
+        write("", f"{folder}/__init__.py")
+    write("class Model:\n    def fit(self): pass\n", "tf_keras/src/engine/training.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def script():
+        importlib.import_module("tf_keras.src.engine.training").Model().fit()
+
+    refused = pytest.raises(WrongUse, match=r"test_hooks.py:\d+ runs on Keras 2")
+    with refused, listening(PassThrough()):
+        script()
+    script()
+
+
+# tidiness
+
+
+def test_everything_is_put_back(model, dataset):
+    def patched():
+        return (
+            dataset_ops.DatasetV2.__iter__,
+            backprop.GradientTape.gradient,
+            type(model).fit,
+            type(model).train_on_batch,
+            keras.optimizers.Optimizer.apply,
+        )
+
+    before = patched()
+    with listening(PassThrough()):
+        assert dataset_ops.DatasetV2.__iter__ is not before[0]
+    assert patched() == before
+
+
+def test_user_errors_come_through(model, dataset):
+    def script():
+        for _ in dataset:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), listening(Recorder()):
+        script()

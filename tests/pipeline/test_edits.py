@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, read, seeded
+from uncork.pipeline.nodes import memory_cache
+
+from .conftest import load_and_flip
+from .helpers import epochs, kinds
+
+RANGE = tf.data.Dataset.range
+
+
+def words(x):
+    return tf.strings.length(tf.strings.as_string(x * x))
+
+
+def noisy(x):
+    return words(x) + tf.random.uniform([], 0, 1000, tf.int32)
+
+
+def edited(pipeline, *edits):
+    """Apply edits given as functions of the digest."""
+    for edit in edits:
+        pipeline = apply(pipeline, edit(pipeline.digest))
+    return pipeline
+
+
+def proved(data, *edits):
+    """Seeded twins of the original and the rewritten pipeline are equal in two epochs."""
+    before = epochs(seeded(read(data), 5).dataset)
+    after = edited(seeded(read(data), 5), *edits)
+    assert epochs(after.dataset) == before
+    assert int(after.dataset.cardinality()) == int(data.cardinality())
+    assert after.element_spec == data.element_spec
+    return after
+
+
+def split_at(stage):
+    return lambda digest: SplitMap(stage=stage, expects=digest)
+
+
+def cache_at(stage):
+    return lambda digest: Cache(stage=stage, expects=digest)
+
+
+def parallel_at(stage):
+    return lambda digest: ParallelMap(stage=stage, expects=digest)
+
+
+def prefetch(digest):
+    return Prefetch(expects=digest)
+
+
+def test_a_photo_pipeline_split_cached_and_prefetched_is_equal(photos):
+    after = proved(photos, split_at(2), cache_at(2), prefetch)
+    assert kinds(after) == [
+        "from_tensor_slices", "map", "cache", "shuffle", "map", "batch", "prefetch",
+    ]  # fmt: skip
+    prefix, rest = after.stages[1], after.stages[4]
+    assert prefix.parallelism == tf.data.AUTOTUNE
+    assert prefix.dataset._deterministic == "true"
+    assert rest.parallelism == 1
+    assert prefix.at == rest.at == read(photos).stages[2].at
+    assert prefix.name == "load_and_flip"
+
+
+def test_flips_stay_alive_after_caching(photos):
+    after = edited(read(photos), split_at(2), cache_at(2))
+    first, second = epochs(after.dataset)
+    assert first.digests != second.digests
+
+
+def test_a_cache_goes_below_shuffle_and_repeat():
+    data = RANGE(20).shuffle(7, seed=3).map(words).repeat(2).map(lambda x: x + 1).batch(3)
+    after = proved(data, cache_at(4))
+    assert kinds(after) == ["range", "map", "map", "cache", "shuffle", "options", "repeat", "batch"]
+
+
+def test_a_cache_without_shuffle_goes_right_there():
+    assert kinds(proved(RANGE(9).map(words).batch(2), cache_at(2)))[-1] == "cache"
+
+
+def test_a_fixed_order_is_as_good_as_none():
+    data = RANGE(20).shuffle(7, seed=3, reshuffle_each_iteration=False).map(words).batch(2)
+    assert kinds(proved(data, cache_at(2))) == ["range", "shuffle", "map", "cache", "batch"]
+
+
+def test_a_cache_is_filled_once_and_shared_by_all_iterators():
+    calls = []
+
+    def load(x):
+        calls.append(int(x))
+        return x
+
+    counted = RANGE(5).map(lambda x: tf.py_function(load, [x], tf.int64))
+    cached = memory_cache(counted)
+    assert all(list(cached.as_numpy_iterator()) == list(range(5)) for _ in range(3))
+    assert len(calls) == 5
+
+
+def test_a_parallel_map_keeps_the_order():
+    after = proved(RANGE(50).map(words).batch(5), parallel_at(1))
+    assert after.stages[1].parallelism == tf.data.AUTOTUNE
+
+
+def test_table_lookups_may_run_in_parallel():
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(tf.range(9, dtype=tf.int64), tf.range(9) * 3), -1
+    )
+    proved(RANGE(12).map(table.lookup), parallel_at(1))
+
+
+def test_a_generator_draws_in_the_same_order_after_the_split():
+    generator = tf.random.Generator.from_seed(5)
+    data = RANGE(12).map(lambda x: tf.cast(words(x), tf.float32) + generator.uniform([]))
+    proved(data, split_at(1), cache_at(1))
+
+
+def test_python_after_the_cut_is_called_as_before():
+    seen = []
+
+    def note(v):
+        seen.append(int(v))
+        return v
+
+    data = RANGE(6).map(lambda x: tf.numpy_function(note, [words(x)], tf.int32))
+    proved(data, split_at(1))
+    assert len(seen) == 24
+
+
+def test_parallel_random_maps_stay_parallel():
+    data = RANGE(9).map(noisy, num_parallel_calls=3, deterministic=False)
+    after = edited(read(data), split_at(1))
+    assert [node.parallelism for node in after.stages] == [None, -1, 3]
+    assert after.root.dataset._deterministic == "false"
+
+
+def test_dictionaries_ragged_and_sparse_elements_pass_through():
+    def function(x):
+        return {
+            "n": noisy(x),
+            "r": tf.RaggedTensor.from_row_lengths(tf.range(3), [1, 2]),
+            "s": tf.sparse.from_dense([[x, 0]]),
+            "t": (words(x), tf.strings.as_string(x)),
+        }
+
+    proved(RANGE(8).map(function).batch(3), split_at(1), cache_at(1))
+
+
+def test_ragged_input_of_a_split_map():
+    data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3], []]))
+
+    def function(x, y):
+        return x, words(y) + tf.random.uniform([], 0, 99, tf.int32)
+
+    zipped = tf.data.Dataset.zip((data.batch(2).unbatch(), RANGE(3)))
+    proved(zipped.map(function), split_at(1), cache_at(1))
+
+
+def test_an_unknown_length_stays_unknown():
+    data = RANGE(9).filter(lambda x: x > 2).map(noisy)
+    after = proved(data, split_at(2), cache_at(2))
+    assert int(after.dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+
+
+def test_an_empty_dataset_stays_empty():
+    proved(RANGE(0).map(noisy).batch(2), split_at(1), cache_at(1), prefetch)
+
+
+def test_options_survive():
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 3
+    after = proved(RANGE(9).map(noisy).with_options(options).batch(2), split_at(1), cache_at(1))
+    assert after.dataset.options().threading.private_threadpool_size == 3
+
+
+def test_a_corrupt_file_fails_at_the_same_element(jpegs):
+    Path(jpegs[5]).write_bytes(b"no jpeg")
+    data = tf.data.Dataset.from_tensor_slices((jpegs, list(range(12)))).map(load_and_flip)
+    after = proved(data, split_at(1), cache_at(1))
+    failed = epochs(after.dataset)[0].error
+    assert failed.index == 5
+    assert failed.type == "InvalidArgumentError"
+
+
+def test_keras_pipelines_can_be_cached(tmp_path, jpegs):
+    data = tf.keras.utils.image_dataset_from_directory(
+        tmp_path, labels=list(range(12)), image_size=(16, 16), batch_size=4, verbose=False, seed=1
+    )
+    stage = kinds(read(data)).index("map")
+    assert "cache" in kinds(proved(data, cache_at(stage)))
+
+
+def test_the_original_can_still_be_used(photos):
+    pipeline = read(photos)
+    edited(pipeline, split_at(2), cache_at(2))
+    assert kinds(pipeline) == ["from_tensor_slices", "shuffle", "map", "batch"]
+    assert epochs(pipeline.dataset)[0].complete
+
+
+def test_a_seed_is_not_drawn_by_an_edit():
+    tf.random.set_seed(3)
+    pipeline = read(RANGE(9).shuffle(4).map(noisy))
+    edited(pipeline, split_at(2), cache_at(2), prefetch)
+    seen = float(tf.random.uniform([]))
+    tf.random.set_seed(3)
+    RANGE(9).shuffle(4).map(noisy)
+    assert float(tf.random.uniform([])) == seen
+
+
+REFUSED = {
+    "other pipeline": (lambda: RANGE(9).map(words), lambda d: Cache(stage=1, expects="0" * 16)),
+    "no such stage": (lambda: RANGE(9).map(words), cache_at(7)),
+    "not a map": (lambda: RANGE(9).batch(2), split_at(1)),
+    "nothing random": (lambda: RANGE(9).map(words), split_at(1)),
+    "random below": (lambda: RANGE(9).map(noisy), cache_at(1)),
+    "random further below": (lambda: RANGE(9).map(noisy).map(words).batch(2), cache_at(3)),
+    "batches of a shuffle": (lambda: RANGE(9).shuffle(3).batch(2).map(lambda x: x), cache_at(3)),
+    "infinite": (lambda: tf.data.Dataset.counter().map(words), cache_at(1)),
+    "generator": (
+        lambda: tf.data.Dataset.from_generator(
+            lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int64)
+        ).map(words),
+        cache_at(1),
+    ),
+    "unknown class": (
+        lambda: RANGE(4)
+        .group_by_window(lambda x: x % 2, lambda _, w: w.batch(2), window_size=2)
+        .map(lambda x: x),
+        cache_at(1),
+    ),
+    "python": (lambda: RANGE(9).map(lambda x: tf.py_function(abs, [x], tf.int64)), cache_at(1)),
+    "unordered": (
+        lambda: RANGE(9).map(words, num_parallel_calls=2, deterministic=False), cache_at(1),
+    ),
+    "cached already": (lambda: RANGE(9).map(words).cache(), cache_at(2)),
+    "random in parallel": (lambda: RANGE(9).map(noisy), parallel_at(1)),
+    "parallel already": (lambda: RANGE(9).map(words, num_parallel_calls=2), parallel_at(1)),
+    "prefetched already": (lambda: RANGE(9).prefetch(1), prefetch),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    make, edit = REFUSED[case]
+    pipeline = read(make())
+    with pytest.raises(EditRefused) as refused:
+        apply(pipeline, edit(pipeline.digest))
+    assert refused.value.expected
+    assert refused.value.remedy
+
+
+def test_unordered_by_options_is_refused():
+    options = tf.data.Options()
+    options.deterministic = False
+    data = RANGE(9).map(words, num_parallel_calls=2).batch(2).with_options(options)
+    pipeline = read(data)
+    with pytest.raises(EditRefused, match="map"):
+        apply(pipeline, Cache(stage=1, expects=pipeline.digest))

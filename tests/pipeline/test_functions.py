@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.pipeline import is_deterministic, read, runs_python, split
+from uncork.pipeline.functions import is_order_free
+
+from .conftest import load_and_flip
+
+
+def function_of(python_function, data=None):
+    data = tf.data.Dataset.range(4) if data is None else data
+    return read(data.map(python_function)).root.functions[0]
+
+
+def table():
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
+
+
+def with_assert(x):
+    tf.debugging.assert_less(x, tf.constant(9, tf.int64))
+    return x + 1
+
+
+def branch(x):
+    return tf.cond(x > 2, lambda: x + 1, lambda: x)
+
+
+def loop(x):
+    return tf.map_fn(lambda y: y * 2, tf.range(3, dtype=tf.int64) + x)
+
+
+def random_branch(x):
+    return tf.cond(x > 2, lambda: tf.random.uniform([], 0, 5, tf.int64), lambda: x)
+
+
+def random_loop(x):
+    return tf.map_fn(lambda y: y + tf.random.uniform([], 0, 5, tf.int64), tf.fill([2], x))
+
+
+@tf.function
+def nested_random(x):
+    return x + tf.random.uniform([], 0, 5, tf.int64)
+
+
+@tf.function
+def nested_sum(x):
+    return x + 1
+
+
+def stateless_random(x):
+    return tf.random.stateless_uniform([2], seed=tf.stack([x, x]))
+
+
+@pytest.mark.parametrize(
+    "python_function",
+    [lambda x: x, with_assert, branch, loop, nested_sum, stateless_random],
+)
+def test_deterministic(python_function):
+    function = function_of(python_function)
+    assert is_deterministic(function)
+    assert split(function) is None
+
+
+@pytest.mark.parametrize(
+    "python_function",
+    [
+        lambda x: tf.random.uniform([], 0, 5, tf.int64) + x,
+        lambda x: tf.random.uniform([], 0, 5, tf.int64, seed=3) + x,
+        random_branch,
+        random_loop,
+        nested_random,
+        lambda x: tf.random.shuffle(tf.fill([3], x)),
+        lambda x: tf.cast(tf.timestamp(), tf.int64) + x,
+    ],
+)
+def test_not_deterministic(python_function):
+    function = function_of(python_function)
+    assert not is_deterministic(function)
+    assert not is_order_free(function)
+
+
+def test_state_outside_the_graph_is_not_deterministic():
+    generator = tf.random.Generator.from_seed(1)
+    counter = tf.Variable(0, dtype=tf.int64)
+    lookup = table()
+    assert not is_deterministic(function_of(lambda x: generator.uniform([])))
+    assert not is_deterministic(function_of(counter.assign_add))
+    reading = function_of(lambda x: lookup.lookup(tf.cast(x, tf.int32)))
+    assert not is_deterministic(reading)
+    assert is_order_free(reading)
+
+
+def test_python_is_recognised():
+    for wrapped in (
+        lambda x: tf.py_function(lambda v: v, [x], tf.int64),
+        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64),
+        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64, stateful=False),
+        lambda x: tf.cond(x > 1, lambda: tf.numpy_function(lambda v: v, [x], tf.int64), lambda: x),
+    ):
+        function = function_of(wrapped)
+        assert runs_python(function)
+        assert not is_deterministic(function)
+    assert not runs_python(function_of(lambda x: x))
+
+
+@pytest.mark.parametrize(
+    ("python_function", "expected"),
+    [
+        (tf.data.Dataset.range, True),
+        (lambda x: tf.data.Dataset.range(x).map(lambda y: y + 1).batch(2), True),
+        (lambda x: tf.data.Dataset.range(x).shuffle(3), False),
+        (lambda x: tf.data.Dataset.range(x).map(nested_random), False),
+        (lambda x: tf.data.Dataset.random(seed=1), False),
+        (
+            lambda x: tf.data.Dataset.range(x).map(
+                lambda y: y, num_parallel_calls=2, deterministic=False
+            ),
+            False,
+        ),
+    ],
+)
+def test_datasets_made_inside_a_function(python_function, expected):
+    data = tf.data.Dataset.range(4).flat_map(python_function)
+    assert is_deterministic(read(data).root.functions[0]) is expected
+
+
+def run(cut, *flat):
+    return [np.asarray(t) for t in cut.rest(*cut.prefix(*flat))]
+
+
+def test_the_photo_function_is_cut_before_the_flip(photos):
+    function = read(photos).stages[2].functions[0]
+    cut = split(function)
+    assert [spec.shape.as_list() for spec in cut.specs] == [[16, 16, 3], []]
+    prefix, rest = set(op_types(cut.prefix)), set(op_types(cut.rest))
+    assert {"ReadFile", "DecodeJpeg", "ResizeBilinear"} <= prefix
+    assert "RandomUniform" not in prefix
+    assert "RandomUniform" in rest
+    assert not rest & {"ReadFile", "DecodeJpeg", "ResizeBilinear"}
+
+
+def op_types(function):
+    return [op.type for op in function.graph.get_operations()]
+
+
+def test_widening_is_left_to_the_rest():
+    def widen(x):
+        pixels = tf.tile(tf.reshape(tf.cast(x, tf.uint8), [1, 1, 1]), [4, 4, 3])
+        return tf.image.random_flip_left_right(tf.cast(pixels, tf.float32) / 255.0)
+
+    cut = split(function_of(widen))
+    assert [(spec.dtype, spec.shape.as_list()) for spec in cut.specs] == [(tf.uint8, [4, 4, 3])]
+
+
+def test_narrowing_is_kept_in_the_prefix():
+    def narrow(x):
+        pixels = tf.cast(tf.tile([tf.cast(x, tf.float64)], [12]), tf.float16)
+        return tf.random.shuffle(pixels)
+
+    assert split(function_of(narrow)).specs[0].dtype == tf.float16
+
+
+def test_both_halves_get_the_captured_tensors():
+    lookup = table()
+    weights = tf.constant(np.arange(6.0))
+
+    def function(x):
+        y = tf.strings.length(tf.strings.as_string(x)) + tf.cast(weights[1], tf.int32)
+        return lookup.lookup(y - 1) * y + tf.cast(weights[2], tf.int32)
+
+    whole = function_of(function)
+    cut = split(whole)
+    assert "LookupTableFindV2" not in op_types(cut.prefix)
+    assert run(cut, tf.constant(7, tf.int64)) == [np.asarray(whole(tf.constant(7, tf.int64))[0])]
+
+
+def test_an_assertion_before_the_draw_runs_in_the_prefix():
+    def checked(x):
+        with tf.control_dependencies([tf.debugging.assert_less(x, tf.constant(2, tf.int64))]):
+            y = tf.strings.length(tf.strings.as_string(x))
+        return y + tf.random.uniform([], 0, 5, tf.int32)
+
+    cut = split(function_of(checked))
+    cut.prefix(tf.constant(1, tf.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        cut.prefix(tf.constant(3, tf.int64))
+
+
+def test_an_assertion_on_the_draw_runs_in_the_rest():
+    def checked(x):
+        y = tf.strings.length(tf.strings.as_string(x))
+        drawn = tf.random.uniform([], 0, 5, tf.int32)
+        tf.debugging.assert_less(drawn, 0)
+        return y
+
+    cut = split(function_of(checked))
+    (middle,) = cut.prefix(tf.constant(1, tf.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        cut.rest(middle)
+
+
+def test_side_effects_stay_in_the_rest():
+    counter = tf.Variable(0)
+
+    def counting(x):
+        y = tf.strings.length(tf.strings.as_string(x))
+        counter.assign_add(1)
+        return y
+
+    cut = split(function_of(counting))
+    middle = cut.prefix(tf.constant(1, tf.int64))
+    assert int(counter) == 0
+    cut.rest(*middle)
+    assert int(counter) == 1
+
+
+def test_lists_and_ragged_tensors_do_not_cross_the_cut():
+    data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3]]))
+
+    def function(x):
+        words = tf.ragged.map_flat_values(tf.strings.as_string, x)
+        return tf.random.shuffle(words.to_tensor(default_value=""))[0]
+
+    def stacked(x):
+        rows = tf.TensorArray(tf.int64, 2).unstack(tf.stack([x, x]))
+        return rows.read(tf.random.uniform([], 0, 2, tf.int32)) + rows.read(0)
+
+    batched = data.batch(2)
+    for whole in (function_of(function, batched), function_of(stacked)):
+        cut = split(whole)
+        if cut is not None:
+            arguments = {f"{name}:0" for name in whole.structured_input_signature[1]}
+            inner = zip(cut.frontier, cut.specs, strict=True)
+            assert all(s.dtype != tf.variant or "args" in f for f, s in inner), arguments
+
+
+def test_nothing_before_the_draw_is_no_split():
+    assert split(function_of(lambda x: x + tf.random.uniform([], 0, 5, tf.int64))) is None
+
+
+def test_photo_function_has_a_line_to_show(photos):
+    assert read(photos).stages[2].name == load_and_flip.__name__
