@@ -27,6 +27,12 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
+def driver() -> Path:
+    """The program that runs a script under a listener."""
+    return DRIVER
+
+
+@pytest.fixture
 def plain(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """``python SCRIPT ARGS``."""
     return lambda *args, stdin="": _run([*args], tmp_path, stdin)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from tests.capture.conftest import DRIVER
 
 
 def test_missing_script_suggests_a_close_name(write, uncork):
@@ -39,11 +38,17 @@ def test_unreadable(write, uncork):
     assert "cannot read 'train.py'" in got.stderr
 
 
+def test_name_no_file_can_have(uncork):
+    got = uncork("tell", "x" * 300)
+    assert (got.returncode, got.stdout) == (2, "")
+    assert "File name too long" in got.stderr
+
+
 def test_not_python_at_all(tmp_path, uncork):
     (tmp_path / "train.py").write_bytes(b"\x00\xff\x7fELF")
     got = uncork("tell", "train.py")
     assert got.returncode == 1
-    assert "SyntaxError" in got.stderr
+    assert "null bytes" in got.stderr
     assert "uncork" not in got.stderr
 
 
@@ -77,7 +82,7 @@ def test_reads_stdin_that_has_ended(write, plain, uncork):
 
 
 @pytest.mark.slow
-def test_interrupted_during_training(write, tmp_path):
+def test_interrupted_during_training(write, driver, tmp_path):
     write("""
         import atexit, keras, tensorflow as tf
         atexit.register(lambda: print("exit handler", flush=True))
@@ -95,7 +100,7 @@ def test_interrupted_during_training(write, tmp_path):
         print("never")
         """)
     process = subprocess.Popen(
-        [sys.executable, str(DRIVER), "pass", "train.py"],
+        [sys.executable, str(driver), "pass", "train.py"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,6 +16,7 @@ from tensorflow.python.eager import backprop
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StopScript, listening
 from uncork.core.errors import PlanRefused, WrongUse
+from uncork.pipeline import source_line
 
 HERE = Path(__file__)
 
@@ -394,6 +395,16 @@ def test_unwanted_loops_are_not_watched(dataset):
     assert type(watched) is type(iter(dataset))
 
 
+def test_datasets_remember_their_lines_when_wanted():
+    class Wants(PassThrough):
+        wants_source_lines = True
+
+    with listening(Wants()):
+        dataset = tf.data.Dataset.range(3)
+        expected = line(-1)
+    assert source_line(dataset) == at(expected)
+
+
 # stopping
 
 
@@ -518,6 +529,18 @@ def test_everything_is_put_back(model, dataset):
     with listening(PassThrough()):
         assert dataset_ops.DatasetV2.__iter__ is not before[0]
     assert patched() == before
+
+
+def test_iterators_outlive_the_hooks(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        iterator = iter(dataset)
+        next(iterator)
+    step = make_step(model, keras.optimizers.SGD())
+    for x, y in iterator:
+        step(x, y)
+    assert recorder.loops == []
+    assert type(iterator) is type(iter(dataset))
 
 
 def test_user_errors_come_through(model, dataset):

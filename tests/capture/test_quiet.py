@@ -56,7 +56,6 @@ def test_held_saves_leave_no_files(model, tmp_path):
     }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # h5py and protobuf, on a real save
 def test_saves_again_afterwards(model, tmp_path):
     with hold_saves():
         pass

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from uncork.pipeline import Pipeline, element_digests, read
-from uncork.pipeline.rebuild import kind_of, make
+from uncork.pipeline.kinds import kind_of
+from uncork.pipeline.rebuild import make
 
 
 def epochs(dataset, limit=40):

@@ -75,7 +75,10 @@ def legal_edits(pipeline):
 
 
 @settings(
-    max_examples=60, deadline=None, derandomize=True, print_blob=True,
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(steps=st.lists(STEPS, min_size=1, max_size=6), size=st.integers(0, 13))

@@ -12,7 +12,8 @@ from tensorflow.python.data.ops import dataset_ops
 
 from uncork.core.errors import EditRefused
 from uncork.pipeline import read
-from uncork.pipeline.rebuild import KINDS, kind_of, rebuild
+from uncork.pipeline.kinds import KINDS, kind_of
+from uncork.pipeline.rebuild import rebuild
 
 from .helpers import deep_copy, epochs
 

@@ -52,7 +52,7 @@ def listening(listener: Listener) -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt) or not hooks.stops.pending:
             raise
     finally:
-        hooks.patches.undo()
+        hooks.remove()
     if hooks.stops.cause is not None:
         raise hooks.stops.cause
 
@@ -80,6 +80,11 @@ class _Hooks:
         if self._listener.wants_source_lines:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
             when_imported("tensorflow", _record_source_lines)
+
+    def remove(self) -> None:
+        """Leave TensorFlow and Keras as they were, and no iterator watched."""
+        self.patches.undo()
+        self._loops.close()
 
     def _on_datasets(self, module: Any) -> None:
         eager = module.context.executing_eagerly

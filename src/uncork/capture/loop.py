@@ -57,16 +57,20 @@ class Loops:
         """A watched loop trains: hand it to the listener."""
         # Loops around this one (over tasks, domains, epochs) saw the same step, and others advance
         # beside it (a second iterator in the same step). The first to notice is the training loop.
-        for other in list(self._open):
-            other.settle()
+        self.close()
         call = LoopCall(
             self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence
         )
         return self.listener.loop(call, watch.first)
 
-    def closed(self, watch: Watch) -> None:
-        """Whether this loop trains is settled."""
+    def settled(self, watch: Watch) -> None:
+        """Whether this loop trains has been decided."""
         self._open.discard(watch)
+
+    def close(self) -> None:
+        """Stop watching all loops."""
+        for watch in list(self._open):
+            watch.settle()
 
 
 class Watch:
@@ -116,7 +120,7 @@ class Watch:
     def settle(self) -> None:
         """Stop watching."""
         self._open = False
-        self._loops.closed(self)
+        self._loops.settled(self)
 
     def _look(self) -> None:
         if not self._eager():

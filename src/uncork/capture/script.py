@@ -63,7 +63,9 @@ def _read(script: Path) -> bytes:
         ) from None
     except OSError as error:
         raise WrongUse(
-            f"cannot read '{script}': {error.strerror}", "a readable file", f"chmod u+r {script}"
+            f"cannot read '{script}': {error.strerror}",
+            "a readable file",
+            "check its path and permissions",
         ) from None
 
 

@@ -17,6 +17,8 @@ from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
 _PRECISION_STEPS = (40, 400)
+# Seconds for all runs together.
+_PRECISION_S = 24.0
 
 
 class StepProver:
@@ -60,7 +62,7 @@ class StepProver:
         return prove_rounding(original, nudged, candidate, len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
-        steps = self._affordable(budget_s / (2 * ORDERS))
+        steps = self._affordable(min(budget_s, _PRECISION_S) / (2 * ORDERS))
         orders = [self._order(steps, seed) for seed in range(ORDERS)]
         original = [self._run(self._original, order, WINDOWS) for order in orders]
         candidate = [self._run(settings, order, WINDOWS) for order in orders]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import GUARANTEES, Edit, Guarantee, PipelineEdit, StepEdit
+from uncork.core.edit import Edit, Guarantee, PipelineEdit, StepEdit, loosest
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -24,7 +24,7 @@ from uncork.road import ROAD, Optimization, Proposal, Skipped
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training.
 _BLOCK_S: Final = 1.0
 _PAIRS_S: Final = 16.0
-_PROOF_S: Final = 60.0
+_PROOF_S: Final = 45.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.6
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
@@ -85,8 +85,7 @@ class Walk:
             self.subject.restore()
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
-        allowed = GUARANTEES.index(self.policy.loosest)
-        if GUARANTEES.index(optimization.guarantee) > allowed:
+        if not self._allows(optimization.guarantee):
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
@@ -95,9 +94,12 @@ class Walk:
             return Skipped(reason="the time budget is used up; raise it with --budget")
         return None
 
+    def _allows(self, guarantee: Guarantee) -> bool:
+        return loosest(guarantee, self.policy.loosest) == self.policy.loosest
+
     def _trial(self, optimization: Optimization, proposal: Proposal) -> Step:
         candidate = _apply(self.version, proposal)
-        proof = self._prove(candidate, optimization.guarantee, proposal)
+        proof = self._prove(candidate, optimization, proposal)
         if not proof.passed:
             return _step(optimization, "rejected", f"not proven: {proof.detail}", proposal, proof)
         runner = self.subject.runner(candidate)
@@ -110,12 +112,23 @@ class Walk:
             return _step(optimization, "rejected", reason, proposal, proof, trial.comparison)
         edits = self._keep(candidate, trial.candidate)
         kept = _step(optimization, "kept", proposal.why, proposal, proof, trial.comparison)
-        return replace(kept, edits=edits, samples_per_s=trial.candidate.samples_per_s)
+        return replace(
+            kept,
+            guarantee=proof.kind,
+            edits=edits,
+            samples_per_s=trial.candidate.samples_per_s,
+        )
 
-    def _prove(self, candidate: Version, guarantee: Guarantee, proposal: Proposal) -> Proof:
+    def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
+        """The promise as it is made, or the weaker one that it falls back on, if allowed."""
+        prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
-            return self._prover.prove(candidate, guarantee, _PROOF_S)
-        return self.subject.prove_step(candidate, guarantee, _PROOF_S)
+            prove = self._prover.prove
+        proof = prove(candidate, optimization.guarantee, _PROOF_S)
+        weaker = optimization.at_worst
+        if proof.passed or weaker is None or not self._allows(weaker):
+            return proof
+        return prove(candidate, weaker, _PROOF_S)
 
     def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""

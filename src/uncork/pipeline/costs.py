@@ -20,6 +20,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.stage import CachePoint, Prefix, Stage
 from uncork.pipeline.edits import apply, first_half
 from uncork.pipeline.functions import Split, runs_python, split
+from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import MOVABLE, cache_place, is_random, ordered_by_default
 from uncork.pipeline.probes import (
     Probe,
@@ -30,7 +31,7 @@ from uncork.pipeline.probes import (
     serially,
     take_turns,
 )
-from uncork.pipeline.rebuild import Dataset, kind_of, make
+from uncork.pipeline.rebuild import make
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.tree import Node, Pipeline, read
 

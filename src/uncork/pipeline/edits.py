@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable
 from uncork.core.edit import Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline.functions import Split, is_order_free, split
+from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import cache_place
-from uncork.pipeline.nodes import MapFunction, barrier, memory_cache, parallel_map, prefetched, serial_map
-from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.nodes import (
+    MapFunction,
+    barrier,
+    memory_cache,
+    parallel_map,
+    prefetched,
+    serial_map,
+)
+from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
 
 
@@ -45,9 +46,7 @@ def _redirect(node: Node, directory: Path) -> Dataset:
     if node.kind == "snapshot":
         path = tempfile.mkdtemp(prefix="snapshot", dir=directory)
         return make(dataset, inputs, kind_of(dataset), _path=path)
-    if not inputs or kind_of(dataset).op is None:
-        return dataset
-    return rebuild(dataset, inputs)
+    return rebuild(dataset, inputs) if inputs else dataset
 
 
 def _copied(cache: Path, directory: Path) -> Path:

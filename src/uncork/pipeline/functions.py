@@ -74,7 +74,7 @@ def is_deterministic(function: ConcreteFunction) -> bool:
 
 
 def is_order_free(function: ConcreteFunction) -> bool:
-    """Calls may overlap without changing any result: as above, but tables and variables may be read."""
+    """Calls may overlap without changing any result: tables and variables may be read, not more."""
     return _Judge(graph_of(function), resources=True).all_repeatable()
 
 

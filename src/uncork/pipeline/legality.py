@@ -12,7 +12,7 @@ from typing import Final
 
 from uncork.core.errors import EditRefused
 from uncork.pipeline.functions import is_deterministic
-from uncork.pipeline.rebuild import interleave_determinism
+from uncork.pipeline.kinds import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 
 # Repeat themselves whenever what lies below and the function, if any, does.

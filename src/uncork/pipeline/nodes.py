@@ -9,7 +9,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import cache_op, map_op, prefetch_op
 
 from uncork.pipeline.graphs import ConcreteFunction
-from uncork.pipeline.rebuild import Dataset, blank, initialise, kind_of
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.rebuild import blank, initialise
 from uncork.pipeline.source_lines import same_line
 
 

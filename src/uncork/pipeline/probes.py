@@ -17,7 +17,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node
 
 # A shuffle costs the same for each element whatever its buffer holds; a small one fills at once.

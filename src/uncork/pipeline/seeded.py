@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from uncork.pipeline.functions import argument_specs, is_order_free
 from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, op_def, replay, trace
+from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.nodes import MapFunction
-from uncork.pipeline.rebuild import Dataset, kind_of, make, rebuild
+from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from uncork.core.record import digest
 from uncork.pipeline.graphs import NodeDef, full_name, graph_of, is_control, op_of
-from uncork.pipeline.rebuild import kind_of
+from uncork.pipeline.kinds import kind_of
 
 if TYPE_CHECKING:
     from uncork.pipeline.tree import Node

@@ -12,7 +12,7 @@ import tensorflow as tf
 from uncork.core.errors import WrongUse
 from uncork.core.stage import AUTOTUNE
 from uncork.pipeline.graphs import ConcreteFunction, graph_of
-from uncork.pipeline.rebuild import Dataset, inputs_of, kind_of, unwrapped
+from uncork.pipeline.kinds import Dataset, inputs_of, kind_of, unwrapped
 from uncork.pipeline.source_lines import source_line
 from uncork.pipeline.structure import structure_digest
 

@@ -46,11 +46,14 @@ class Optimization(ABC):
         name: Of its file, its test and its page.
         stage: Where on the road it stands.
         guarantee: What it promises about the training.
+        at_worst: The weaker promise it is also worth keeping for, where the stricter one cannot be
+            proved on this model; None when there is none.
     """
 
     name: ClassVar[str]
     stage: ClassVar[StageName]
     guarantee: ClassVar[Guarantee]
+    at_worst: ClassVar[Guarantee | None] = None
 
     @abstractmethod
     def propose(

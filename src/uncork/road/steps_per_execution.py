@@ -1,7 +1,9 @@
 """Run several training steps for each call from Python.
 
 Legal because Keras puts the very same step into a loop inside one ``tf.function``: the same ops on
-the same batches in the same order. What changes is who sees each batch: callbacks that act on every
+the same batches in the same order. That is bit for bit the same on many models; on some TensorFlow
+picks other kernels inside a loop, and the last bits differ: then it is kept as ``rounding`` or not
+at all, whichever the proof says. What changes is who sees each batch: callbacks that act on every
 batch would be called once in N, so their presence forbids it. On a dataset of unknown length Keras
 counts one more optimizer iteration at the end of an epoch when it runs step by step (the step
 function still runs when the iterator ends), and none in a loop; so the length must be known.
@@ -36,6 +38,7 @@ class ChainSteps(Optimization):
     name = "steps_per_execution"
     stage = "host"
     guarantee = "exact"
+    at_worst = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy

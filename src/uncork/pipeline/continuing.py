@@ -1,0 +1,79 @@
+"""Let a rewritten pipeline go on where the user's was, to the bit.
+
+A seeded shuffle with a new order every epoch counts its epochs in a generator that belongs to the
+dataset object. A script that looks at one batch before training has used up the first order. The
+rewritten shuffle would start at the first again; sharing the user's generator prevents that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.pipeline.graphs import op_of
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.rebuild import ORIGINAL, make, rebuild
+from uncork.pipeline.tree import Node, Pipeline, read
+
+# The generator's handle can only be read from the serialized pipeline, which holds all in-memory
+# arrays; beyond this (and the format's limit of 2 GB) the shuffle starts at its first epoch.
+_SERIALIZED_LIMIT_BYTES: Final = 1 << 30
+
+
+def continued(pipeline: Pipeline) -> Pipeline:
+    """The same pipeline, its rebuilt shuffles counting epochs together with the user's own.
+
+    Call it last, on the pipeline that is to be trained on; not on one that is only tried.
+
+    Args:
+        pipeline: As left by the last edit; the user's datasets must not have been read since.
+    """
+    return read(_continue(pipeline.root))
+
+
+def _continue(node: Node) -> Dataset:
+    inputs = [_continue(i) for i in node.inputs]
+    dataset = node.dataset
+    if not inputs or kind_of(dataset).op is None:
+        return dataset
+    original = dataset.__dict__.get(ORIGINAL)
+    if node.kind == "shuffle" and original is not None and _counts_epochs(original):
+        handle = _seed_generator(original)
+        if handle is not None:
+            return make(dataset, inputs, kind_of(dataset), seed_generator=handle)
+    return rebuild(dataset, inputs)
+
+
+def _counts_epochs(shuffle: Dataset) -> bool:
+    seeded = bool(int(shuffle._seed) or int(shuffle._seed2))
+    return seeded and shuffle._reshuffle_each_iteration is not False
+
+
+def _seed_generator(shuffle: Dataset) -> Any | None:
+    """The resource in which the user's shuffle counts its epochs."""
+    if _array_bytes(read(shuffle).root) > _SERIALIZED_LIMIT_BYTES:
+        return None
+    policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    text = shuffle._as_serialized_graph(external_state_policy=policy).numpy()
+    nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(text).node}
+    own = [node for node in nodes.values() if node.op == "ShuffleDatasetV3"]
+    return _as_tensor(nodes[op_of(own[-1].input[4])]) if own else None
+
+
+def _as_tensor(constant: Any) -> Any:
+    # Eager mode has no constants of resource type; a function's graph may hold one.
+    def handle() -> Any:
+        graph = tf.compat.v1.GraphDef(node=[constant])
+        (tensor,) = tf.graph_util.import_graph_def(graph, return_elements=[f"{constant.name}:0"])
+        return tensor
+
+    with tf.device("/CPU:0"):
+        return tf.function(handle, autograph=False)()
+
+
+def _array_bytes(node: Node) -> int:
+    tensors = getattr(node.dataset, "_tensors", ())
+    own: int = sum(int(np.prod(t.shape)) * max(1, t.dtype.size) for t in tf.nest.flatten(tensors))
+    return own + sum(map(_array_bytes, node.inputs))

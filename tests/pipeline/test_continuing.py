@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import itertools
+
+import tensorflow as tf
+
+from uncork.core.edit import Cache
+from uncork.pipeline import apply, continued, read
+
+
+def pipeline_after_a_look(seed):
+    data = tf.data.Dataset.range(20).shuffle(20, seed=seed).map(lambda x: x + 1).batch(5)
+    for _ in data.take(1):
+        pass
+    return data
+
+
+def values(dataset):
+    return [batch.tolist() for batch in dataset.as_numpy_iterator()]
+
+
+def cached(data):
+    pipeline = read(data)
+    return apply(pipeline, Cache(stage=2, expects=pipeline.digest))
+
+
+def test_training_goes_on_in_the_epoch_that_plain_tensorflow_would():
+    plain = pipeline_after_a_look(seed=3)
+    expected = [values(plain) for _ in range(3)]
+    changed = continued(cached(pipeline_after_a_look(seed=3)))
+    assert [values(changed.dataset) for _ in range(3)] == expected
+
+
+def test_the_state_outlives_the_users_own_objects():
+    expected = values(pipeline_after_a_look(seed=5))
+    data = pipeline_after_a_look(seed=5)
+    changed = continued(cached(data))
+    del data
+    assert values(changed.dataset) == expected
+
+
+def test_without_a_look_nothing_differs():
+    data = tf.data.Dataset.range(20).shuffle(20, seed=3).map(lambda x: x + 1).batch(5)
+    twin = tf.data.Dataset.range(20).shuffle(20, seed=3).map(lambda x: x + 1).batch(5)
+    changed = continued(cached(data))
+    assert [values(changed.dataset) for _ in range(2)] == [values(twin) for _ in range(2)]
+
+
+def test_what_was_not_rebuilt_is_the_users_own_object():
+    data = tf.data.Dataset.range(20).shuffle(20, seed=3).batch(5)
+    assert continued(read(data)).dataset is data
+
+
+def test_unseeded_shuffles_need_no_state():
+    changed = continued(cached(pipeline_after_a_look(seed=None)))
+    assert sorted(itertools.chain(*values(changed.dataset))) == list(range(1, 21))

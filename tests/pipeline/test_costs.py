@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.pipeline import measure, read, supply
+
+from .helpers import epochs
+from .test_edits import noisy, words
+
+RANGE = tf.data.Dataset.range
+
+
+def stages(data, budget_s=0.6):
+    return measure(read(data), batch_size=4, budget_s=budget_s)
+
+
+def test_every_field_of_a_photo_pipeline(photos):
+    source, shuffle, mapped, batch = stages(photos)
+    assert [s.kind for s in (source, shuffle, mapped, batch)] == [
+        "from_tensor_slices", "shuffle", "map", "batch",
+    ]  # fmt: skip
+    assert [s.elements_per_step for s in (source, shuffle, mapped, batch)] == [4, 4, 4, 1]
+    assert [s.ratio for s in (source, shuffle, mapped, batch)] == [None, 1, 1, 4]
+    assert [s.random for s in (source, shuffle, mapped, batch)] == [False, True, True, False]
+    assert mapped.cpu_s_per_element > 0
+    assert mapped.wall_s_per_element > 0
+    assert mapped.bytes_per_element == 16 * 16 * 3 * 4 + 4
+    assert batch.bytes_per_element == 4 * mapped.bytes_per_element
+    assert mapped.prefix.ops >= 3
+    assert mapped.prefix.bytes_per_element == mapped.bytes_per_element
+    assert 0 < mapped.prefix.cpu_s_per_element <= mapped.cpu_s_per_element
+    assert mapped.cache_point.elements == 12
+    assert mapped.cache_point.memory_bytes == 12 * mapped.bytes_per_element
+    assert mapped.cache_point.below == ("shuffle",)
+    assert mapped.cache_point.saved_cpu_s_per_step > 0
+    assert mapped.name == "load_and_flip"
+    assert mapped.at == batch.at
+    assert batch.cache_point is None
+
+
+def heavy(x):
+    y = tf.cast(x, tf.float32) + tf.random.stateless_normal([60, 60], [1, 2])
+    return tf.linalg.matmul(tf.linalg.matmul(y, y), y)
+
+
+def test_the_heavy_stage_stands_out():
+    data = RANGE(64).map(lambda x: x + 1).map(heavy, num_parallel_calls=2).prefetch(2).batch(4)
+    light, costly = stages(data)[1:3]
+    assert costly.cpu_s_per_element > 5 * light.cpu_s_per_element
+    assert costly.parallelism == 2
+
+
+def test_a_deterministic_map_has_a_cache_point_and_no_prefix():
+    mapped = stages(RANGE(40).map(heavy).batch(4))[1]
+    assert mapped.prefix is None
+    assert mapped.cache_point.elements == 40
+
+
+def test_a_cached_pipeline_needs_no_second_cache():
+    data = RANGE(40).map(heavy).cache().shuffle(8).batch(4)
+    found = stages(data)
+    assert [s.elements_per_step for s in found] == [0, 0, 4, 4, 1]
+    assert all(s.cache_point is None for s in found[:4])
+
+
+def test_costly_work_above_a_cache_is_worth_another():
+    found = stages(RANGE(40).cache().map(heavy).batch(4))
+    assert found[2].cache_point.saved_cpu_s_per_step > 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.data.Dataset.counter().map(heavy),
+        lambda: RANGE(40).map(lambda x: tf.py_function(lambda v: v, [x], tf.int64)),
+        lambda: RANGE(40).map(heavy).take(7),
+        lambda: RANGE(40).map(heavy, num_parallel_calls=2, deterministic=False),
+        lambda: RANGE(40).map(lambda x: x + tf.random.uniform([], 0, 5, tf.int64)),
+    ],
+)
+def test_no_cache_point(make):
+    assert stages(make())[1].cache_point is None
+
+
+def test_a_cache_goes_where_all_is_read():
+    found = stages(RANGE(40).map(heavy).take(7).batch(4))
+    assert found[1].cache_point is None
+    assert found[2].cache_point.elements == 7
+
+
+def test_ratios_of_a_filter_are_counted():
+    found = stages(RANGE(400).filter(lambda x: x % 4 == 0).batch(4))
+    assert found[1].ratio is None
+    assert found[0].elements_per_step == pytest.approx(16)
+
+
+def test_records_of_files_are_counted(tmp_path):
+    path = str(tmp_path / "a.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for index in range(20):
+            writer.write(str(index).encode() * 100)
+    data = tf.data.TFRecordDataset([path]).map(lambda s: heavy(tf.strings.length(s))).batch(4)
+    files, records, mapped, _ = stages(data)
+    assert records.kind == "tfrecord"
+    assert files.elements_per_step == pytest.approx(4 / 20)
+    assert mapped.cache_point.elements == 20
+
+
+def test_python_and_unknown_classes_are_marked():
+    data = tf.data.Dataset.from_generator(
+        lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int32)
+    )
+    source, mapped = stages(data.map(lambda x: tf.numpy_function(lambda v: v, [x], tf.int32)))
+    assert source.python
+    assert mapped.python
+    grouped = RANGE(4).group_by_window(lambda x: x % 2, lambda _, w: w.batch(2), window_size=2)
+    assert stages(grouped.map(lambda x: x))[0].opaque
+
+
+def test_empty_and_corrupt_data_give_no_figures_but_no_failure(jpegs):
+    assert all(s.bytes_per_element is None for s in stages(RANGE(0).map(words).batch(2)))
+    data = tf.data.Dataset.from_tensor_slices([b"no jpeg"] * 20).map(tf.io.decode_jpeg)
+    found = stages(data)
+    assert found[0].cpu_s_per_element > 0
+    assert found[1].cpu_s_per_element is None
+
+
+def test_dictionaries_ragged_and_sparse_elements_are_measured():
+    def function(x):
+        return {"r": tf.ragged.range(tf.stack([x, 2])), "s": tf.sparse.from_dense([[x]]), "t": "ab"}
+
+    found = stages(RANGE(20).map(function).batch(4))
+    assert found[-1].bytes_per_element > 0
+    assert found[1].cpu_s_per_element > 0
+
+
+def test_measuring_leaves_the_users_pipeline_as_it_was():
+    generator = tf.random.Generator.from_seed(5)
+
+    def make():
+        return RANGE(20).shuffle(20, seed=4).map(lambda x: (noisy(x), generator.uniform([])))
+
+    before = generator.state.numpy().tolist()
+    data = make()
+    stages(data)
+    assert generator.state.numpy().tolist() == before
+    order = [int(x) for x in read(data).stages[1].dataset]
+    assert order == [int(x) for x in read(make()).stages[1].dataset]
+
+
+def test_a_file_cache_is_not_written_by_measuring(tmp_path):
+    stages(RANGE(20).map(words).cache(str(tmp_path / "mine")).batch(4))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_supply_counts_batches():
+    rate, cpu_s = supply(RANGE(100).map(words).batch(10), budget_s=0.3)
+    assert rate > 0
+    assert cpu_s > 0
+    assert np.isfinite(rate)
+
+
+def test_supply_of_nothing_is_nothing():
+    assert supply(RANGE(0), budget_s=0.1) == (0.0, 0.0)
+
+
+def test_supply_survives_a_corrupt_element():
+    data = tf.data.Dataset.from_tensor_slices([b"no jpeg"] * 3).map(tf.io.decode_jpeg)
+    assert supply(data, budget_s=0.1) == (0.0, 0.0)
+
+
+def test_measuring_fills_and_keeps_the_users_cache():
+    calls = []
+
+    def note(x):
+        calls.append(int(x))
+        return x
+
+    data = RANGE(5).map(lambda x: tf.py_function(note, [x], tf.int64)).cache().batch(2)
+    stages(data)
+    calls.clear()
+    assert epochs(data)[0].complete
+    assert calls == []

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import Prefetch
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, read, redirected
+
+from .helpers import epochs
+
+RANGE = tf.data.Dataset.range
+
+
+@pytest.fixture
+def trials(tmp_path: Path) -> Path:
+    folder = tmp_path / "trials"
+    folder.mkdir()
+    return folder
+
+
+def test_a_cache_is_written_elsewhere(tmp_path, trials):
+    data = RANGE(6).map(lambda x: x + 1).cache(str(tmp_path / "mine")).batch(2)
+    other = redirected(read(data), trials)
+    assert epochs(other.dataset)[0].complete
+    assert list(tmp_path.iterdir()) == [trials]
+    assert list(trials.rglob("mine.index"))
+    assert other.digest == read(data).digest
+
+
+def test_a_complete_cache_is_read_from_a_copy(tmp_path, trials):
+    calls = []
+
+    def note(x):
+        calls.append(int(x))
+        return x
+
+    data = RANGE(3).map(lambda x: tf.py_function(note, [x], tf.int64)).cache(str(tmp_path / "mine"))
+    list(data)
+    files = {p: p.read_bytes() for p in tmp_path.glob("mine*")}
+    list(redirected(read(data), trials).dataset)
+    assert len(calls) == 3
+    assert files
+    assert all(path.read_bytes() == content for path, content in files.items())
+
+
+def test_two_trials_do_not_meet(tmp_path, trials):
+    data = RANGE(6).cache(str(tmp_path / "mine"))
+    one, two = (iter(redirected(read(data), trials).dataset) for _ in range(2))
+    assert [int(next(one)), int(next(two)), int(next(one)), int(next(two))] == [0, 0, 1, 1]
+
+
+def test_a_snapshot_is_written_elsewhere(tmp_path, trials):
+    data = RANGE(6).snapshot(str(tmp_path / "mine"))
+    other = redirected(read(data), trials)
+    assert sorted(int(x) for x in other.dataset) == list(range(6))
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_memory_cache_and_the_rest_stay_as_they_are(trials):
+    data = RANGE(6).cache().batch(2)
+    assert redirected(read(data), trials).dataset is data
+
+
+def test_edits_fit_the_redirected_pipeline(tmp_path, trials):
+    pipeline = read(RANGE(6).cache(str(tmp_path / "mine")))
+    apply(redirected(pipeline, trials), Prefetch(expects=pipeline.digest))
+
+
+def test_what_writes_and_cannot_be_rebuilt_is_refused(tmp_path, trials):
+    data = RANGE(6).cache(str(tmp_path / "mine"))
+    above = data.group_by_window(lambda x: x % 2, lambda _, w: w.batch(2), window_size=2)
+    with pytest.raises(EditRefused, match="_GroupByWindowDataset"):
+        redirected(read(above), trials)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import SplitMap
+from uncork.pipeline import apply, read, seeded, state_kept
+
+from .helpers import epochs
+
+RANGE = tf.data.Dataset.range
+
+
+def branch(x):
+    return tf.cond(x > 2, lambda: tf.random.uniform([]), lambda: tf.random.normal([]))
+
+
+def loop(x):
+    return tf.map_fn(lambda y: y + tf.random.uniform([]), tf.zeros([20]) + tf.cast(x, tf.float32))
+
+
+@tf.function
+def nested(x):
+    return tf.cast(x, tf.float32) + tf.random.uniform([])
+
+
+PIPELINES = {
+    "shuffle": lambda: RANGE(20).shuffle(9),
+    "map": lambda: RANGE(9).map(lambda x: tf.random.uniform([2])),
+    "parallel map": lambda: RANGE(30).map(
+        lambda x: tf.random.uniform([2]), num_parallel_calls=4, deterministic=False
+    ),
+    "branch": lambda: RANGE(9).map(branch),
+    "loop": lambda: RANGE(9).map(loop),
+    "function": lambda: RANGE(9).map(nested),
+    "filter": lambda: RANGE(40).filter(lambda x: tf.random.uniform([]) > 0.5),
+    "flat_map": lambda: RANGE(9).flat_map(lambda x: RANGE(x).map(nested)),
+    "below a zip": lambda: tf.data.Dataset.zip((RANGE(9).shuffle(9), RANGE(9).map(nested))),
+    "cached draws": lambda: RANGE(9).map(nested).cache(),
+}
+
+
+@pytest.mark.parametrize("case", PIPELINES)
+def test_twins_agree_and_other_seeds_do_not(case):
+    pipeline = read(PIPELINES[case]())
+    first = epochs(seeded(pipeline, 1).dataset)
+    assert epochs(seeded(pipeline, 1).dataset) == first
+    assert epochs(seeded(pipeline, 2).dataset) != first
+    assert seeded(pipeline, 1).digest == pipeline.digest
+
+
+def test_two_ops_and_two_maps_draw_different_numbers():
+    data = RANGE(4).map(lambda x: (tf.random.uniform([]), tf.random.uniform([])))
+    data = data.map(lambda a, b: (a, b, tf.random.uniform([])))
+    for drawn in seeded(read(data), 1).dataset.as_numpy_iterator():
+        assert len({float(d) for d in drawn}) == 3
+
+
+def test_given_seeds_are_kept():
+    data = RANGE(9).shuffle(9, seed=4).map(lambda x: (x, tf.random.uniform([], seed=3)))
+    assert epochs(seeded(read(data), 1).dataset) == epochs(data)
+    assert epochs(seeded(read(data), 1).dataset) == epochs(seeded(read(data), 2).dataset)
+
+
+def test_a_twin_leaves_the_original_random():
+    data = RANGE(50).shuffle(50)
+    epochs(seeded(read(data), 1).dataset)
+    assert epochs(data) != epochs(data)
+
+
+def test_a_twin_starts_at_the_first_epoch_and_does_not_move_the_original():
+    data = RANGE(20).shuffle(20, seed=4)
+    fresh = epochs(RANGE(20).shuffle(20, seed=4))
+    twin = seeded(read(data), 1)
+    assert epochs(twin.dataset) == fresh
+    assert epochs(data) == fresh
+
+
+def test_the_halves_of_a_split_map_draw_what_the_whole_drew():
+    def two_draws(x):
+        y = tf.strings.length(tf.strings.as_string(x))
+        return branch(x) + tf.random.uniform([]) + tf.cast(y, tf.float32)
+
+    pipeline = read(RANGE(9).map(two_draws))
+    whole = seeded(pipeline, 1)
+    cut = apply(seeded(pipeline, 1), SplitMap(stage=1, expects=pipeline.digest))
+    assert epochs(cut.dataset) == epochs(whole.dataset)
+
+
+def test_generators_are_put_back():
+    generator = tf.random.Generator.from_seed(5)
+    pipeline = read(RANGE(9).map(lambda x: generator.uniform([])))
+    before = generator.state.numpy().tolist()
+    with state_kept(pipeline):
+        list(pipeline.dataset)
+        assert generator.state.numpy().tolist() != before
+    assert generator.state.numpy().tolist() == before
+
+
+def test_generators_are_put_back_after_an_error():
+    counter = tf.Variable(0)
+    pipeline = read(RANGE(9).map(lambda x: counter.assign_add(1)))
+
+    def interrupted():
+        with state_kept(pipeline):
+            list(pipeline.dataset)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert int(counter) == 0
+
+
+def test_keras_seed_generators_are_found():
+    layer = tf.keras.layers.RandomFlip("horizontal", seed=3)
+    images = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform([8, 4, 4, 3], [1, 2]))
+    data = images.map(lambda x: layer(x, training=True))
+    assert epochs(data) == epochs(data)
