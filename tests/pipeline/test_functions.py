@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import is_deterministic, read, runs_python, split
+from uncork.core.edit import SplitMap
+from uncork.pipeline import apply, is_deterministic, read, runs_python, split
 from uncork.pipeline.functions import is_order_free
+from uncork.pipeline.graphs import graph_of
 
 from .conftest import load_and_flip
+from .helpers import epochs
 
 
 def function_of(python_function, data=None):
@@ -239,6 +242,57 @@ def test_lists_and_ragged_tensors_do_not_cross_the_cut():
 
 def test_nothing_before_the_draw_is_no_split():
     assert split(function_of(lambda x: x + tf.random.uniform([], 0, 5, tf.int64))) is None
+
+
+@tf.function
+def decorated(x):
+    tf.debugging.assert_less(x, tf.constant(99, tf.int64))
+    return inner(tf.strings.as_string(x)), x
+
+
+@tf.function
+def inner(text):
+    length = tf.strings.length(text)
+    drawn = tf.random.uniform([2], 0, 99, tf.int32, seed=3)
+    return {"sum": tf.cond(length > 1, lambda: length + drawn, lambda: drawn), "text": text}
+
+
+def test_a_decorated_function_is_looked_into():
+    data = tf.data.Dataset.range(30)
+    cut = split(function_of(decorated, data))
+    assert "AsString" in op_types(cut.prefix)
+    assert not {"AsString", "StatefulPartitionedCall"} & set(op_types(cut.rest))
+    pipeline = read(data.map(decorated))
+    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    assert epochs(after.dataset) == epochs(data.map(decorated))
+
+
+def test_assertions_in_a_decorated_function_still_fail():
+    pipeline = read(tf.data.Dataset.range(98, 102).map(decorated))
+    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    assert epochs(after.dataset)[0].error.index == 1
+
+
+def test_a_decorated_function_with_a_table_and_a_variable():
+    lookup = table()
+    counter = tf.Variable(0)
+
+    @tf.function
+    def count(x):
+        length = tf.strings.length(tf.strings.as_string(x))
+        before = counter.assign_add(1)
+        return lookup.lookup(length), before, length
+
+    data = tf.data.Dataset.range(5).map(count)
+    pipeline = read(data)
+    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    assert epochs(after.dataset) == epochs(data)
+
+
+def test_a_compiled_function_stays_whole():
+    compiled = tf.function(lambda x: tf.nn.relu(tf.cast(x, tf.float32)), jit_compile=True)
+    function = function_of(lambda x: compiled(x) + tf.random.uniform([]))
+    assert any("_XlaMustCompile" in n.attr for n in graph_of(function).nodes.values())
 
 
 def test_photo_function_has_a_line_to_show(photos):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from uncork.cli.progress import Progress
 from uncork.core import exits
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.errors import WrongUse
@@ -17,6 +16,7 @@ from uncork.core.plan import Plan, Policy, dump, load
 from uncork.core.record import from_json, to_json, write_atomically
 from uncork.engine import reached, verbs
 from uncork.engine.processes import Script
+from uncork.report.progress import Progress
 
 
 def diagnose(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ most the line it was writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Literal
 
@@ -34,14 +34,22 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Append events to a file, or to nowhere.
+    """Append events to a file, hand them to a listener in the same process, or neither.
+
+    Args:
+        path: Appended to.
+        follow: Called with each event.
 
     Example:
-        >>> Journal(None).write("phase", "measuring")
+        >>> Journal(follow=lambda event: print(event.text)).write("phase", "measuring")
+        measuring
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(
+        self, path: Path | None = None, follow: Callable[[Event], None] | None = None
+    ) -> None:
         self._file: IO[bytes] | None = path.open("ab", buffering=0) if path else None
+        self._follow = follow
 
     def write(
         self,
@@ -52,11 +60,12 @@ class Journal:
         payload: Record | None = None,
     ) -> None:
         """Append one event; unbuffered, so that the parent sees it at once."""
-        if self._file is None:
-            return
         raw = msgspec.Raw(msgspec.json.encode(payload))
         event = Event(kind=kind, text=text, samples_per_s=samples_per_s, payload=raw)
-        self._file.write(msgspec.json.encode(event) + b"\n")
+        if self._follow is not None:
+            self._follow(event)
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(event) + b"\n")
 
     def close(self) -> None:
         """Close the file; later writes go nowhere."""

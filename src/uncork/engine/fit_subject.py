@@ -121,6 +121,13 @@ class FitSubject(Subject):
         block = grouped.block(0.6)
         return max(0.0, resident_s - block.wall_s / block.steps)
 
+    def supply(self, version: Version) -> Any:
+        """What Keras's own adapter makes of the feed."""
+        feed = self.feed
+        if version.pipeline is not None:
+            feed = feed.with_dataset(version.pipeline.dataset)
+        return feed.batches_dataset(self.model)
+
     def loader_stages(self) -> tuple[Stage, ...]:
         """The user's ``PyDataset``, timed on a few of its batches."""
         return loader_stages(self.feed)
@@ -156,7 +163,7 @@ class FitSubject(Subject):
         return max(0.0, resident_s - ops.seconds / max(block.steps, 1))
 
     def _first_batch(self) -> Any:
-        for batch in self.feed.batches(self.model):
+        for batch in self.feed.batches_dataset(self.model):
             return batch
         raise NothingToMeasure(
             "the training data is empty: it gave no batch",

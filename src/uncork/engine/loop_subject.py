@@ -88,6 +88,11 @@ class LoopSubject(Subject):
         del version, steps_per_execution  # the step is the user's own
         return _LoopRunner(self.board, self._resident_epoch, None)
 
+    def supply(self, version: Version) -> Any:
+        """The version's own dataset."""
+        assert version.pipeline is not None
+        return version.pipeline.dataset
+
     def host_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)

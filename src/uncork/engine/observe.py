@@ -52,16 +52,10 @@ def observe(
     host_s = subject.host_s(resident_s)
     ceilings = {"consumer": resident.samples_per_s}
     ceilings["host"] = _host_ceiling(measured, machine)
-    stages: tuple[Stage, ...] = ()
-    if version.pipeline is not None:
-        journal.write("phase", "measuring the input pipeline alone, stage by stage")
-        batches_per_s, _ = supply(version.pipeline.dataset, budget_s=_SUPPLY_S)
-        ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
-        stages = measure_stages(
-            version.pipeline, batch_size=subject.workload.batch_size, budget_s=_STAGES_S
-        )
-    else:
-        stages = subject.loader_stages()
+    journal.write("phase", "measuring the input alone, stage by stage")
+    batches_per_s, _ = supply(subject.supply(version), budget_s=_SUPPLY_S)
+    ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
+    stages = _stages(subject, version)
     digest = version.pipeline.digest if version.pipeline else ""
     found = WorkloadDiagnosis(
         workload=replace(subject.workload, pipeline=digest),
@@ -75,6 +69,13 @@ def observe(
         bfloat16=native_bfloat16(),
     )
     return judge(found, machine)
+
+
+def _stages(subject: Subject, version: Version) -> tuple[Stage, ...]:
+    if version.pipeline is None:
+        return subject.loader_stages()
+    batch_size = subject.workload.batch_size
+    return measure_stages(version.pipeline, batch_size=batch_size, budget_s=_STAGES_S)
 
 
 def _steady(runner: VersionRunner) -> Measurement:

@@ -62,21 +62,24 @@ class StepProver:
         return prove_rounding(original, nudged, candidate, len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
+        # Losses are read at the end of an execution only: windows must end where executions do.
+        unit = WINDOWS * _group(settings.edits)
         steps = self._affordable(min(budget_s, _PRECISION_S) / (2 * ORDERS))
+        steps = max(unit, steps // unit * unit)
         orders = [self._order(steps, seed) for seed in range(ORDERS)]
         original = [self._run(self._original, order, WINDOWS) for order in orders]
         candidate = [self._run(settings, order, WINDOWS) for order in orders]
         return prove_precision(original, candidate, steps)
 
     def _affordable(self, seconds: float) -> int:
-        """Steps that fit into the time, a multiple of the windows, within the limits."""
+        """Steps that fit into the time, within the limits."""
         few = self._order(WINDOWS, seed=0)
         self._run(self._original, few)
         begin = time.perf_counter()
         self._run(self._original, few)
         step_s = (time.perf_counter() - begin) / len(few)
         least, most = _PRECISION_STEPS
-        return int(np.clip(seconds / step_s, least, most)) // WINDOWS * WINDOWS
+        return int(np.clip(seconds / step_s, least, most))
 
     def _order(self, steps: int, seed: int) -> list[int]:
         """Passes over the recording, each in an order of its own."""

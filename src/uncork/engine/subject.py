@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 from uncork.core.edit import Guarantee, PipelineEdit, StepEdit
 from uncork.core.plan import Proof
@@ -87,6 +88,10 @@ class Subject(ABC):
     @abstractmethod
     def host_s(self, resident_s: float) -> float | None:
         """Seconds of a resident step spent between the kernels; None when that is unknown."""
+
+    @abstractmethod
+    def supply(self, version: Version) -> Any:
+        """The batches of a version as a ``tf.data.Dataset``, without any step."""
 
     def loader_stages(self) -> tuple[Stage, ...]:
         """What feeds it, where that is no tf.data pipeline."""

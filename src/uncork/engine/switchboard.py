@@ -10,16 +10,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import OpTime
-
-_WARM_STEPS: Final = 2
-_WARM_SHARE: Final = 0.25
+from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
 
 
 class _Request:
@@ -49,7 +47,7 @@ class _Request:
         """The loop came back for more: a block when this one has lasted long enough."""
         now = time.perf_counter()
         if self._warm is None:
-            if self._given >= _WARM_STEPS and now - self._begin >= _WARM_SHARE * self.seconds:
+            if self._given >= WARM_EXECUTIONS and now - self._begin >= WARM_SHARE * self.seconds:
                 context.async_wait()
                 self._warm = (self._given, time.perf_counter(), time.process_time())
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,9 @@ _PROOF_S: Final = 45.0
 _TRIALS_SHARE: Final = 0.6
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
 KEEP_FROM: Final = 1.03
+
+
+Prove = Callable[[Version, Guarantee, float], Proof]
 
 
 @dataclass
@@ -121,7 +124,7 @@ class Walk:
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed."""
-        prove = self.subject.prove_step
+        prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove
         proof = prove(candidate, optimization.guarantee, _PROOF_S)

@@ -16,6 +16,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
+from uncork.pipeline.inline import inlined
+
 ConcreteFunction = Any
 GraphDef = Any
 NodeDef = Any
@@ -42,13 +44,13 @@ class Graph:
     """A traced function as plain data.
 
     Attributes:
-        nodes: Its ops by name, in the order they were made.
+        nodes: Its ops by name, in the order they were made; called functions are in place.
         library: Functions that they call, by name.
         arguments: Names of the placeholders that take an element's flat tensors.
         captures: Placeholder's name to the tensor it stands for (constants, tables, variables).
         outputs: Tensor names, ``op:index``.
         effects: Ops that must run though no output needs them (assertions, prints, assignments).
-        proto: The GraphDef itself.
+        proto: The same as a GraphDef.
     """
 
     nodes: Mapping[str, NodeDef]
@@ -104,16 +106,22 @@ def _read(function: ConcreteFunction) -> Graph:
     graph = function.graph
     proto = graph.as_graph_def(add_shapes=True)
     captured = {t.op.name for t in graph.internal_captures}
+    library = {f.signature.name: f for f in proto.library.function}
+    flat = inlined({node.name: node for node in proto.node}, library)
+    if flat.tensors:
+        proto = type(proto)(
+            node=flat.nodes.values(), library=proto.library, versions=proto.versions
+        )
     return Graph(
         nodes={node.name: node for node in proto.node},
-        library={f.signature.name: f for f in proto.library.function},
+        library=library,
         arguments=tuple(t.op.name for t in graph.inputs if t.op.name not in captured),
         captures={
             inner.op.name: outer
             for inner, outer in zip(graph.internal_captures, function.captured_inputs, strict=True)
         },
-        outputs=tuple(t.name for t in graph.outputs),
-        effects=tuple(op.name for op in graph.control_outputs),
+        outputs=tuple(flat.tensor(t.name) for t in graph.outputs),
+        effects=tuple(n for op in graph.control_outputs for n in flat.order(op.name)),
         proto=proto,
     )
 

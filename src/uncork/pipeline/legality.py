@@ -101,7 +101,8 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
     """
     chain = pipeline.stages[: stage + 1]
     ordered = ordered_by_default(pipeline)
-    first = next((i for i, node in enumerate(chain) if _must_stay_above(node, i)), len(chain))
+    stays = (i for i in range(len(chain)) if _must_stay_above(pipeline.stages, i))
+    first = next(stays, len(chain))
     rest = range(first, len(chain))
     place = CachePlace(
         above=first - 1,
@@ -122,10 +123,13 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
     return place
 
 
-def _must_stay_above(node: Node, index: int) -> bool:
-    return index > 0 and (
-        node.kind == "repeat" or (node.kind == "shuffle" and not repeats_itself(node))
-    )
+def _must_stay_above(stages: tuple[Node, ...], index: int) -> bool:
+    if index == 0 or stages[index].kind not in ("shuffle", "repeat"):
+        return False
+    if stages[index].kind == "repeat" or not repeats_itself(stages[index]):
+        return True
+    # TensorFlow fuses a shuffle with the repeat above it; a cache between would undo that.
+    return [node.kind for node in stages[index + 1 : index + 2]] == ["repeat"]
 
 
 def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> None:

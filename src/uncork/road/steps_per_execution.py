@@ -55,8 +55,7 @@ class ChainSteps(Optimization):
         )
         if steps < 2:
             return Skipped(reason="a single step already takes so long that nothing is won")
-        share = diagnosis.breakdown.get("host", 0.0)
-        predicted = 1 / (1 - share * (1 - 1 / steps))
+        predicted = _predicted(diagnosis, steps)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         return Proposal(
@@ -66,6 +65,16 @@ class ChainSteps(Optimization):
             why=f"Python is entered once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
+
+
+def _predicted(diagnosis: WorkloadDiagnosis, steps: int) -> float:
+    """Without most of the time between steps; but never faster than the input supplies."""
+    share = diagnosis.breakdown.get("host", 0.0)
+    without_s = diagnosis.step_s * (1 - share * (1 - 1 / steps))
+    supply = diagnosis.ceilings.get("supply", 0.0)
+    batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
+    at_least_s = max(without_s, batch / supply if supply else 0.0)
+    return max(1.0, diagnosis.step_s / at_least_s) if at_least_s else 1.0
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:

@@ -109,9 +109,9 @@ class Feed:
             steps_per_execution=model.steps_per_execution,
         )
 
-    def batches(self, model: Any) -> Any:
-        """An iterator over the batches as the training step receives them."""
-        return iter(self.epochs(model)._distributed_dataset)
+    def batches_dataset(self, model: Any) -> Any:
+        """The batches of one epoch as the training step receives them."""
+        return self.epochs(model)._distributed_dataset
 
 
 def batch_samples(batch: Any) -> int | None:

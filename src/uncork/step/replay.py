@@ -67,7 +67,7 @@ class Recording:
         """Record up to ``most`` batches, fewer when they would take more than ``max_bytes``."""
         batches: list[Any] = []
         taken = 0
-        for batch in feed.batches(model):
+        for batch in feed.batches_dataset(model):
             batches.append(batch)
             taken += _size(batch)
             if len(batches) >= most or taken >= max_bytes:

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
+from uncork.measure.timing import timed
 from uncork.step.feed import Feed
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot
-
-# Steps before the clock starts in each block: a new iterator's threads and buffers need some.
-_WARM_EXECUTIONS = 2
-_WARM_SHARE = 0.25
 
 
 @dataclass
@@ -61,7 +57,7 @@ class FitRunner:
 
     def _run(self, seconds: float) -> Block:
         with self._executing() as executions:
-            return _timed(executions, seconds, self.samples_per_step)
+            return timed(executions, seconds, self.samples_per_step)
 
     @contextmanager
     def _executing(self, *, once: bool = False) -> Iterator[Iterator[int]]:
@@ -97,22 +93,3 @@ class FitRunner:
             if once:
                 return
             epochs.reset()
-
-
-def _timed(executions: Iterator[int], seconds: float, samples_per_step: float) -> Block:
-    """Let the warm-up pass, then count steps until the time is up."""
-    started = time.perf_counter()
-    for count, _ in enumerate(executions, start=1):
-        warm_s = time.perf_counter() - started
-        if count >= _WARM_EXECUTIONS and (warm_s >= _WARM_SHARE * seconds or count >= 64):
-            break
-    context.async_wait()
-    steps, cpu, begin = 0, time.process_time(), time.perf_counter()
-    warmup_s = begin - started
-    for done in executions:
-        steps += done
-        if time.perf_counter() - begin >= seconds:
-            break
-    context.async_wait()
-    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    return Block(steps, steps * samples_per_step, wall_s, cpu_s, warmup_s)

@@ -1,0 +1,219 @@
+"""The same verbs for those who hold a model and a dataset: scripts, notebooks, tests."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from uncork.capture import FitCall
+from uncork.capture.frames import user_line
+from uncork.core.diagnosis import Diagnosis, Overhead
+from uncork.core.edit import Guarantee
+from uncork.core.errors import WrongUse
+from uncork.core.job import Result
+from uncork.core.journal import Journal
+from uncork.core.measurement import Comparison
+from uncork.core.plan import Plan, Policy, Speedup
+from uncork.core.record import replace
+from uncork.engine.dataset_subject import DatasetSubject
+from uncork.engine.files import load_plan
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.observe import observe
+from uncork.engine.running import Running
+from uncork.engine.shown import Shown
+from uncork.engine.subject import Subject
+from uncork.engine.verbs import plan_of
+from uncork.engine.walk import Walk
+from uncork.measure import interleave, probe
+from uncork.measure.devices import accelerators
+from uncork.measure.overhead import clock_s
+from uncork.pipeline import record_source_lines
+from uncork.report.progress import Progress
+
+# A plan is for repeated training; asked for no number of epochs, assume more than one.
+_EPOCHS = 10
+_FINAL_BLOCK_S = 1.0
+_FINAL_BUDGET_S = 20.0
+
+
+def diagnose(
+    model: Any, data: Any, *, epochs: int = _EPOCHS, quiet: bool = False, **fit: Any
+) -> Shown[Diagnosis]:
+    """Where does the time of ``model.fit(data)`` go?
+
+    The model, its optimizer and all random states are given back as they were.
+
+    Args:
+        model: Compiled.
+        data: What ``fit`` takes: a ``tf.data.Dataset``, a ``PyDataset``, or a tuple of arrays.
+        epochs: As in the training meant.
+        quiet: Print no progress.
+        fit: Further arguments of ``fit``: ``batch_size``, ``callbacks``, ...
+
+    Raises:
+        WrongUse: The model was never compiled, or does not fit the data.
+        NothingToMeasure: The data is empty.
+    """
+    begin = time.monotonic()
+    machine = probe(accelerators())
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
+        subject = _subject(model, data, {**fit, "epochs": epochs}, scratch)
+        try:
+            found = observe(subject, machine, _journal(quiet))
+        finally:
+            subject.restore()
+    overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
+    record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
+    return Shown(record)
+
+
+def tune(
+    model: Any,
+    data: Any,
+    *,
+    epochs: int = _EPOCHS,
+    policy: Policy | None = None,
+    quiet: bool = False,
+    **fit: Any,
+) -> Shown[Plan]:
+    """Walk the road for ``model.fit(data)``; hand the plan to :func:`fit`.
+
+    Everything is measured in this process; ``uncork tune`` confirms in fresh ones.
+
+    Args:
+        model: Compiled; given back as it was.
+        data: What ``fit`` takes.
+        epochs: As in the training meant: with one epoch no cache pays.
+        policy: What may be done.
+        quiet: Print no progress.
+        fit: Further arguments of ``fit``.
+    """
+    begin, policy = time.monotonic(), policy or Policy()
+    machine, journal = probe(accelerators()), _journal(quiet)
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
+        subject = _subject(model, data, {**fit, "epochs": epochs}, scratch)
+        try:
+            walk = _walked(subject, policy, journal)
+            final = _compared(subject, walk) if walk.version is not subject.original else None
+        finally:
+            subject.restore()
+    result = Result(
+        machine=machine,
+        before=walk.before,
+        after=walk.now if final else None,
+        steps=tuple(walk.steps),
+        notes=tuple(subject.notes),
+    )
+    plan = replace(plan_of(result, "", policy), tuning_cost_s=time.monotonic() - begin)
+    return Shown(replace(plan, speedup=_speedup(final)) if final else plan)
+
+
+def fit(model: Any, data: Any, *, plan: Plan | Shown[Plan] | str | Path, **arguments: Any) -> Any:
+    """``model.fit(data, ...)`` with a plan in force; returns Keras's history.
+
+    Args:
+        model: The one the plan was made for, or its like.
+        data: Likewise.
+        plan: From :func:`tune`, or the path of a ``plan.json``.
+        arguments: Of ``fit``.
+
+    Raises:
+        PlanRefused: The plan does not fit, with what differs; nothing has been trained.
+    """
+    record = plan.record if isinstance(plan, Shown) else plan
+    loaded = load_plan(Path(record)) if isinstance(record, str | Path) else record
+    bound = _bound(model, data, arguments)
+    at = user_line(sys._getframe(1))
+    call = FitCall(loaded.before.workload.index, at, model, bound, model.fit)
+    return Running(loaded, strict=True).fit(call)
+
+
+def optimize(
+    dataset: Any,
+    *,
+    epochs: int = _EPOCHS,
+    strict: Guarantee = "exact",
+    memory: float = 0.5,
+    quiet: bool = False,
+) -> Any:
+    """The same dataset, faster: every rewrite measured, and proved to keep all elements in order.
+
+    Judged by the loader alone, which is all there is to see here; :func:`tune` judges by the
+    training, and a faster loader can take cores that a training needs.
+
+    Args:
+        dataset: Any ``tf.data.Dataset``; it stays as it is.
+        epochs: How often it will be read.
+        strict: The weakest promise accepted.
+        memory: Share of the available memory that caches may take.
+        quiet: Print no progress.
+
+    Returns:
+        A dataset with the same elements, or ``dataset`` itself when nothing was gained.
+    """
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
+        at = user_line(sys._getframe(1))
+        subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
+        policy = Policy(loosest=strict, memory_share=memory)
+        walk = _walked(subject, policy, _journal(quiet))
+    if not walk.version.edits:
+        return dataset
+    assert walk.version.pipeline is not None
+    return walk.version.pipeline.dataset
+
+
+def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:
+    machine = probe(accelerators())
+    walk = Walk(subject, observe(subject, machine, journal), machine, policy, journal)
+    walk.run()
+    return walk
+
+
+def _compared(subject: Subject, walk: Walk) -> Comparison:
+    """The final figure: as written against all kept steps together."""
+    runners = [subject.runner(v) for v in (subject.original, walk.version)]
+    for runner in runners:
+        runner.prime()
+    trial = interleave(*runners, block_s=_FINAL_BLOCK_S, budget_s=_FINAL_BUDGET_S)
+    return trial.comparison
+
+
+def _speedup(found: Comparison) -> Speedup:
+    return Speedup(
+        ratio=found.ratio, low=found.low, high=found.high, verdict=found.verdict, n_processes=1
+    )
+
+
+def _subject(model: Any, data: Any, arguments: dict[str, Any], scratch: str) -> FitSubject:
+    record_source_lines()
+    at = user_line(sys._getframe(2))
+    return FitSubject(model, _bound(model, data, arguments), 0, at, scratch)
+
+
+def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of ``fit`` by name, defaults filled in; a tuple is x, y and perhaps weights."""
+    if not isinstance(model, keras.Model):
+        raise WrongUse(
+            f"a {type(model).__name__} is no Keras model",
+            "a compiled keras.Model",
+            "uncork.optimize(dataset) works without a model",
+        )
+    names = ("x", "y", "sample_weight")
+    parts = data if isinstance(data, tuple) else (data,)
+    named = {**dict(zip(names, parts, strict=False)), **arguments}
+    try:
+        bound = inspect.signature(type(model).fit).bind(model, **named)
+    except TypeError as error:
+        raise WrongUse(f"fit cannot take these arguments: {error}", "Keras's own") from error
+    bound.apply_defaults()
+    return {k: v for k, v in bound.arguments.items() if k != "self"}
+
+
+def _journal(quiet: bool) -> Journal:
+    return Journal(follow=Progress(quiet=quiet))

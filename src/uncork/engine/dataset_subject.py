@@ -1,0 +1,107 @@
+"""A ``tf.data`` pipeline by itself under examination: how fast it gives batches to anyone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from uncork.core.edit import Guarantee
+from uncork.core.errors import NothingToMeasure
+from uncork.core.plan import Proof
+from uncork.core.workload import Workload
+from uncork.engine.pipelines import default_rewrites, fill_caches, readable
+from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.measure.interleave import Block
+from uncork.measure.timing import timed
+from uncork.step import batch_samples, spec_text
+
+
+class _DatasetRunner(VersionRunner):
+    def __init__(self, version: Version | None, dataset: Any, samples: float) -> None:
+        self._version = version
+        self._dataset = dataset
+        self._samples = samples
+
+    def prime(self) -> float:
+        begin = time.perf_counter()
+        if self._version is not None and self._version.pipeline is not None:
+            fill_caches(self._version.pipeline)
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        return None
+
+    def block(self, seconds: float) -> Block:
+        return timed(self._batches(), seconds, self._samples)
+
+    def _batches(self) -> Iterator[int]:
+        while True:
+            for _ in self._dataset:
+                yield 1
+
+
+class DatasetSubject(Subject):
+    """Measures and compares versions of one pipeline that nothing consumes.
+
+    Args:
+        dataset: The user's.
+        epochs: How often it will be read; a cache pays from the second time on.
+        at: ``file.py:line`` of the call.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+    """
+
+    def __init__(self, dataset: Any, *, epochs: int, at: str, scratch: str) -> None:
+        pipeline = readable(dataset, scratch)
+        assert pipeline is not None
+        self.notes = []
+        self.original = Version(pipeline)
+        self._batch = next(iter(pipeline.dataset), None)
+        if self._batch is None:
+            raise NothingToMeasure("the dataset is empty", "at least one element", "check it")
+        self.workload = Workload(
+            index=0,
+            at=at,
+            kind="custom_loop",
+            data="tf.data",
+            model=None,
+            element_spec=spec_text(pipeline.element_spec),
+            batch_size=batch_samples(self._batch),
+            steps_per_epoch=pipeline.cardinality if pipeline.cardinality >= 0 else None,
+            epochs=epochs,
+            pipeline=pipeline.digest,
+            default_rewrites=default_rewrites(pipeline),
+        )
+
+    def runner(self, version: Version) -> VersionRunner:
+        """Reads the version's batches and drops them."""
+        return _DatasetRunner(version, self.supply(version), self._samples)
+
+    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+        """Reads one batch over and over: what iterating costs by itself."""
+        del version, steps_per_execution
+        dataset = tf.data.Dataset.from_tensors(self._batch).repeat()
+        return _DatasetRunner(None, dataset, self._samples)
+
+    def host_s(self, resident_s: float) -> float | None:
+        """Unknown: there is no step."""
+        del resident_s
+        return None
+
+    def supply(self, version: Version) -> Any:
+        """The version's own dataset."""
+        assert version.pipeline is not None
+        return version.pipeline.dataset
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Never asked: there is no step."""
+        raise NotImplementedError("a dataset has no training step")
+
+    def restore(self) -> None:
+        """Nothing was changed."""
+
+    @property
+    def _samples(self) -> float:
+        return float(self.workload.batch_size or 1)

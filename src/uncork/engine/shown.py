@@ -1,0 +1,56 @@
+"""Records as people see them: text in a terminal, a page in a notebook."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.plan import Plan, dump
+from uncork.core.record import to_json, write_atomically
+from uncork.report.html import diagnosis_html, plan_html
+from uncork.report.save import save_report
+from uncork.report.terminal import diagnosis_text, plan_text
+
+R = TypeVar("R", Diagnosis, Plan)
+
+_FRAME = '<iframe srcdoc="{}" style="width:100%;height:720px;border:0"></iframe>'
+
+
+@dataclass(frozen=True)
+class Shown(Generic[R]):
+    """A diagnosis or a plan, ready to be printed, shown in a notebook, or saved.
+
+    Attributes:
+        record: The figures themselves.
+    """
+
+    record: R
+
+    def __str__(self) -> str:
+        """What the command line prints."""
+        if isinstance(self.record, Plan):
+            return plan_text(self.record)
+        return diagnosis_text(self.record)
+
+    def html(self) -> str:
+        """The report as one self-contained page."""
+        if isinstance(self.record, Plan):
+            return plan_html(self.record)
+        return diagnosis_html(self.record)
+
+    def save(self, path: str | Path) -> None:
+        """Write the record as JSON to ``path`` and the report beside it as HTML.
+
+        A plan saved so is what ``uncork run --plan`` takes.
+        """
+        path = Path(path)
+        text = dump(self.record) if isinstance(self.record, Plan) else to_json(self.record)
+        write_atomically(path, text)
+        save_report(self.html(), path.with_suffix(".html"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the page in a frame, so that its style stays its own."""
+        return _FRAME.format(html.escape(self.html(), quote=True))

@@ -1,0 +1,46 @@
+"""The clock of a block: warm-up apart, device synchronized at the edges only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from tensorflow.python.eager import context
+
+from uncork.measure.interleave import Block
+
+# Executions before the clock starts: a new iterator's threads and buffers need some, for a part of
+# the block's length, but a block of very short executions need not wait for hundreds of them.
+WARM_EXECUTIONS: Final = 2
+WARM_SHARE: Final = 0.25
+MOST_WARM_EXECUTIONS: Final = 64
+
+
+def timed(executions: Iterator[int], seconds: float, samples_per_step: float) -> Block:
+    """Let the warm-up pass, then count steps until the time is up.
+
+    Args:
+        executions: Runs some steps at each turn and gives their number.
+        seconds: How long to time; at least one execution always is.
+        samples_per_step: Samples of one step.
+
+    Example:
+        >>> timed(iter([1] * 10), 0.0, 32.0).samples
+        32.0
+    """
+    started = time.perf_counter()
+    for count, _ in enumerate(executions, start=1):
+        warm_s = time.perf_counter() - started
+        long_enough = warm_s >= WARM_SHARE * seconds or count >= MOST_WARM_EXECUTIONS
+        if count >= WARM_EXECUTIONS and long_enough:
+            break
+    context.async_wait()
+    steps, cpu, begin = 0, time.process_time(), time.perf_counter()
+    for done in executions:
+        steps += done
+        if time.perf_counter() - begin >= seconds:
+            break
+    context.async_wait()
+    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - started)

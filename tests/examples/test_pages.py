@@ -1,0 +1,89 @@
+"""Every optimization has its page, and the code on the pages runs and means what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uncork.road import ROAD
+
+PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
+SECTIONS = ("What it does", "Guarantee: ", "Skipped when", "By hand", "Sources")
+NAMES = [optimization.name for optimization in ROAD]
+INPUT = [optimization.name for optimization in ROAD if optimization.stage == "input"]
+
+
+def page(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text()
+
+
+def snippets(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page(name), re.DOTALL)
+
+
+def run(name: str, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the first snippet leaves, and what the second leaves after it."""
+    import keras  # noqa: PLC0415 - pages are read without TensorFlow
+    import tensorflow as tf  # noqa: PLC0415
+
+    before = {"tf": tf, "keras": keras, **given}
+    first, second = snippets(name)
+    exec(first, before)
+    after = dict(before)
+    exec(second, after)
+    return before, after
+
+
+def test_pages_and_road_agree() -> None:
+    assert sorted(NAMES) == sorted(path.stem for path in PAGES.glob("*.md"))
+
+
+@pytest.mark.parametrize("optimization", ROAD, ids=NAMES)
+def test_a_page_says_all_that_a_user_asks(optimization: Any) -> None:
+    text = page(optimization.name)
+    assert text.startswith(f"# {optimization.name}\n")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert len(headings) == len(SECTIONS)
+    assert all(h.startswith(s) for h, s in zip(headings, SECTIONS, strict=True))
+    assert f"## Guarantee: `{optimization.guarantee}`" in text
+    assert "**Proof.**" in text
+
+
+@pytest.mark.parametrize("name", ["index.md", "../README.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    file = PAGES.parent / name
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", file.read_text())
+    assert links
+    assert [link for link in links if not (file.parent / link).exists()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INPUT)
+def test_pipelines_by_hand_give_the_same_images(name: str, photos: Path) -> None:
+    files = sorted(photos.glob("*/*.jpg"))[:8]
+    given = {"paths": [str(f) for f in files], "labels": list(range(len(files)))}
+    before, after = (names["dataset"] for names in run(name, **given))
+    for _ in range(2):  # epochs
+        assert images(before) == images(after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in INPUT])
+def test_models_by_hand_train(name: str) -> None:
+    _, after = run(name)
+    x = np.ones((8, 8), np.float32)
+    history = after["model"].fit(x, x[:, :1], batch_size=4, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+
+
+def images(dataset: Any) -> dict[int, float]:
+    """Label to mean brightness, which neither order nor flips change."""
+    return {
+        int(label): round(float(image.mean(dtype=np.float64)), 4)
+        for batch in dataset.as_numpy_iterator()
+        for image, label in zip(*batch, strict=True)
+    }
