@@ -31,6 +31,11 @@ def noisy_branch(x):
     return tf.cond(drawn > 0, lambda: y + tf.random.uniform([], 0, 99, tf.int64), lambda: y)
 
 
+@tf.function
+def noisy_function(x):
+    return noisy_branch(x) + plain(x)
+
+
 def keep(x):
     return tf.reduce_sum(x) % 3 != 0
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from records import STEPS, diagnosis, empty_plan, plan, workload_diagnosis
 from uncork.core.record import replace
 from uncork.report.html import diagnosis_html, plan_html
 
-from .records import STEPS, diagnosis, empty_plan, plan, workload_diagnosis
 from .test_html import infinite_plan
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from records import plan
 from uncork.core.record import replace
 from uncork.report.draw import draw_dots, draw_pipes, draw_road, nice_ticks
 from uncork.report.plan_info import Prediction, Road, RoadPoint, road
-
-from .records import plan
 
 
 def baseline(speed=100.0):

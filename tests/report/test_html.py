@@ -6,12 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from uncork.core.measurement import Spread
-from uncork.core.plan import Ratio
-from uncork.core.record import from_json, replace, to_json
-from uncork.report.html import diagnosis_html, plan_html
-
-from .records import (
+from records import (
     FINDINGS,
     STAGES,
     STEPS,
@@ -23,6 +18,10 @@ from .records import (
     plan,
     workload_diagnosis,
 )
+from uncork.core.measurement import Spread
+from uncork.core.plan import Ratio
+from uncork.core.record import from_json, replace, to_json
+from uncork.report.html import diagnosis_html, plan_html
 
 EVIL = "</style></title><script>alert(1)</script><img src=x onerror='a'>\"'{{ 7*7 }}"
 VOID = {"meta", "br", "img", "link", "input", "hr"}

@@ -4,6 +4,16 @@ import math
 
 import pytest
 
+from records import (
+    FINDINGS,
+    MACHINE,
+    TRAP,
+    WORKLOAD,
+    diagnosis,
+    healthy_diagnosis,
+    measurement,
+    workload_diagnosis,
+)
 from uncork.core.measurement import Spread
 from uncork.core.record import replace
 from uncork.report.info import (
@@ -14,17 +24,6 @@ from uncork.report.info import (
     step_time,
     verdict,
     workload_info,
-)
-
-from .records import (
-    FINDINGS,
-    MACHINE,
-    TRAP,
-    WORKLOAD,
-    diagnosis,
-    healthy_diagnosis,
-    measurement,
-    workload_diagnosis,
 )
 
 ENVIRONMENT = replace(

@@ -4,12 +4,11 @@ import math
 
 import pytest
 
+from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
 from uncork.core.edit import Cache, DtypePolicy, JitCompile, ParallelMap, Prefetch
 from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish
 from uncork.core.record import replace
 from uncork.report.plan_info import cost_sentence, describe_edit, plan_info, plan_verdict, road
-
-from .records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

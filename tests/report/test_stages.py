@@ -4,11 +4,10 @@ import math
 
 import pytest
 
+from records import MACHINE, STAGES, WORKLOAD, healthy_diagnosis, workload_diagnosis
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Stage
 from uncork.report.stages import stage_rate, stage_rows
-
-from .records import MACHINE, STAGES, WORKLOAD, healthy_diagnosis, workload_diagnosis
 
 
 def stage(**changes):

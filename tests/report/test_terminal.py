@@ -5,11 +5,7 @@ import math
 
 import pytest
 
-from uncork.core.measurement import Spread
-from uncork.core.record import replace
-from uncork.report.terminal import bar_cells, diagnosis_text, look, plan_text
-
-from .records import (
+from records import (
     FINDINGS,
     STAGES,
     STEPS,
@@ -21,6 +17,9 @@ from .records import (
     plan,
     workload_diagnosis,
 )
+from uncork.core.measurement import Spread
+from uncork.core.record import replace
+from uncork.report.terminal import bar_cells, diagnosis_text, look, plan_text
 
 CROWDED = workload_diagnosis(
     stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),

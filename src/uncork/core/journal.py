@@ -1,7 +1,7 @@
 """The journal: events as JSON lines, written by the child and followed by the parent.
 
 It is the live progress and the recovery point: each line stands alone, so a killed child loses at
-most the line it was writing.
+most the line it was writing. Who writes on after it begins a line of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Journal:
     def __init__(
         self, path: Path | None = None, follow: Callable[[Event], None] | None = None
     ) -> None:
+        torn = path is not None and _is_torn(path)
         self._file: IO[bytes] | None = path.open("ab", buffering=0) if path else None
+        if self._file is not None and torn:
+            self._file.write(b"\n")
         self._follow = follow
 
     def write(
@@ -75,7 +78,7 @@ class Journal:
 
 
 def read(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
-    """Whole events from ``offset`` on, each with the offset after it; a torn last line is left."""
+    """Whole events from ``offset`` on, each with the offset after it; torn lines are left out."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -84,4 +87,20 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
             if not line.endswith(b"\n"):
                 return
             offset += len(line)
-            yield msgspec.json.decode(line, type=Event), offset
+            event = _event(line)
+            if event is not None:
+                yield event, offset
+
+
+def _event(line: bytes) -> Event | None:
+    """None for what a killed writer left of one; an event that we do not know is an error."""
+    try:
+        return msgspec.json.decode(line, type=Event)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_torn(path: Path) -> bool:
+    return path.exists() and not (b"\n" + path.read_bytes()).endswith(b"\n")

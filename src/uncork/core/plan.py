@@ -16,6 +16,8 @@ from uncork.core.record import Record, digest, from_json, replace, to_json
 # History of the format: 1, the first.
 SCHEMA: Final = 1
 
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 
@@ -166,8 +168,9 @@ class Plan(Record, frozen=True, kw_only=True):
 
 def seal(plan: Plan) -> Plan:
     """Stamp a plan with the digest of its content."""
-    blank = replace(plan, digest="")
-    return replace(plan, digest=digest(msgspec.json.encode(blank)))
+    # As the file gives it back: a whole number given for a float is read as 32.0, not 32.
+    blank = from_json(msgspec.json.encode(replace(plan, digest="")), Plan)
+    return replace(blank, digest=digest(msgspec.json.encode(blank)))
 
 
 def dump(plan: Plan) -> bytes:
@@ -189,7 +192,7 @@ def load(text: bytes, origin: str = "the plan") -> Plan:
     again = "run 'uncork tune SCRIPT' to make a new one"
     try:
         schema = msgspec.json.decode(text, type=_OnlySchema).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise PlanRefused(
             f"{origin} is not a plan: {error}", "JSON with a 'schema'", again
         ) from None
@@ -198,7 +201,7 @@ def load(text: bytes, origin: str = "the plan") -> Plan:
         raise PlanRefused(f"{origin} has schema {schema}", f"schema {SCHEMA}", newer)
     try:
         plan = from_json(text, Plan)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise PlanRefused(
             f"{origin} is damaged: {error}", "an unchanged plan.json", again
         ) from None

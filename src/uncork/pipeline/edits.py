@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from uncork.core.edit import Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
@@ -10,12 +10,11 @@ from uncork.pipeline.functions import Split, is_order_free, split
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import cache_place
 from uncork.pipeline.nodes import (
-    MapFunction,
     barrier,
+    derived,
     memory_cache,
     parallel_map,
     prefetched,
-    serial_map,
 )
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
@@ -100,30 +99,14 @@ def _split_map(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
 
 def first_half(node: Node, cut: Split) -> Dataset:
     """The deterministic part as a parallel map of its own; order kept, so it is exact."""
-    function = MapFunction(cut.prefix, cut.specs, origin=node.dataset, _func=_user_function(node))
+    function = derived(node.dataset._map_func, cut.prefix, cut.specs)
     return parallel_map(node.inputs[0].dataset, function, node.dataset)
 
 
 def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
     """The rest, run as the whole was: a serial map stays serial, so its draws keep their order."""
-    rest = MapFunction(
-        cut.rest,
-        node.dataset._map_func.output_structure,
-        origin=node.dataset,
-        _func=_user_function(node),
-    )
-    if node.parallelism == 1 and type(node.dataset).__name__ == "_MapDataset":
-        return serial_map(below, rest, node.dataset)
-    return with_function(node.dataset, below, rest)
-
-
-def with_function(dataset: Dataset, below: Dataset, function: MapFunction) -> Dataset:
-    """The same map, flags and all, with another function."""
-    return make(dataset, [below], kind_of(dataset), _map_func=function)
-
-
-def _user_function(node: Node) -> Callable[..., object] | None:
-    return getattr(node.dataset._map_func, "_func", None)
+    rest = derived(node.dataset._map_func, cut.rest)
+    return make(node.dataset, [below], kind_of(node.dataset), _map_func=rest)
 
 
 def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:

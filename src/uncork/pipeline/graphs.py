@@ -112,8 +112,10 @@ def _read(function: ConcreteFunction) -> Graph:
         proto = type(proto)(
             node=flat.nodes.values(), library=proto.library, versions=proto.versions
         )
+    nodes = {node.name: node for node in proto.node}
+    effects = (name for op in graph.control_outputs for name in flat.order(op.name))
     return Graph(
-        nodes={node.name: node for node in proto.node},
+        nodes=nodes,
         library=library,
         arguments=tuple(t.op.name for t in graph.inputs if t.op.name not in captured),
         captures={
@@ -121,9 +123,15 @@ def _read(function: ConcreteFunction) -> Graph:
             for inner, outer in zip(graph.internal_captures, function.captured_inputs, strict=True)
         },
         outputs=tuple(flat.tensor(t.name) for t in graph.outputs),
-        effects=tuple(n for op in graph.control_outputs for n in flat.order(op.name)),
+        effects=tuple(name for name in effects if _has_effect(nodes[name])),
         proto=proto,
     )
+
+
+def _has_effect(node: NodeDef) -> bool:
+    """Running it matters even when nobody uses the result; a random draw matters to nobody else."""
+    definition = op_def(node)
+    return definition is None or (definition.is_stateful and "seed" not in node.attr)
 
 
 def called(node: NodeDef) -> Iterator[str]:

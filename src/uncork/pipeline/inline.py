@@ -53,7 +53,7 @@ def inlined(nodes: Mapping[str, NodeDef], library: Mapping[str, Any]) -> Inlined
         library: Function definitions, by name.
     """
     result = Inlined()
-    left = list(reversed(nodes.values()))
+    left = list(nodes.values())[::-1]
     while left:
         node = left.pop()
         if not _may_inline(node, library):

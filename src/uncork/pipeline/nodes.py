@@ -22,28 +22,33 @@ class MapFunction:
         function: Over flat tensors.
         output_structure: Type specs that its flat outputs pack into.
         origin: What it was made from; keeps registered Python functions and variables alive.
+        variables: That the function may read or change; its graph knows handles only.
         _func: The user's Python function, for its name.
     """
 
     function: ConcreteFunction
     output_structure: Any
     origin: Any = None
+    variables: tuple[Any, ...] = ()
     _func: Any = None
 
 
-def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
-    """Map one element after the other, with flags and line of another map."""
-    dataset = blank(
-        map_op._MapDataset,
-        _input_dataset=below,
-        _map_func=function,
-        _use_inter_op_parallelism=template._use_inter_op_parallelism,
-        _preserve_cardinality=template._preserve_cardinality,
-        _force_synchronous=getattr(template, "_force_synchronous", False),
-        _name=template._name,
-        **same_line(template),
+def derived(origin: Any, function: ConcreteFunction, output_structure: Any = None) -> MapFunction:
+    """A function made from the one that a dataset holds, in its place."""
+    return MapFunction(
+        function,
+        origin.output_structure if output_structure is None else output_structure,
+        origin=origin,
+        variables=variables_of(origin),
+        _func=getattr(origin, "_func", None),
     )
-    return initialise(dataset, [below], kind_of(dataset))
+
+
+def variables_of(wrapper: Any) -> tuple[Any, ...]:
+    """Variables that a dataset's function captured."""
+    if isinstance(wrapper, MapFunction):
+        return wrapper.variables
+    return tuple(wrapper.function.graph.variables)
 
 
 def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = -1) -> Dataset:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from uncork.pipeline.functions import argument_specs, is_order_free
 from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, op_def, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.nodes import MapFunction
+from uncork.pipeline.nodes import derived, variables_of
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
 
@@ -72,10 +72,7 @@ def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
     for name in kind_of(dataset).functions:
         wrapper = getattr(dataset, name)
         if name in _SEEDED_FIELDS and _unseeded(graph_of(wrapper.function)):
-            function = _reseed(wrapper.function, seeds)
-            fields[name] = MapFunction(
-                function, wrapper.output_structure, origin=wrapper, _func=wrapper._func
-            )
+            fields[name] = derived(wrapper, _reseed(wrapper.function, seeds))
         if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
             fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
     return fields
@@ -159,8 +156,8 @@ def variables(pipeline: Pipeline) -> list[Any]:
     found: dict[int, Any] = {}
 
     def visit(node: Node) -> None:
-        for function in node.functions:
-            found.update({id(v): v for v in function.graph.variables})
+        for name in kind_of(node.dataset).functions:
+            found.update({id(v): v for v in variables_of(getattr(node.dataset, name))})
         for below in node.inputs:
             visit(below)
 

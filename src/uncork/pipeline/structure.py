@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -16,9 +16,7 @@ import tensorflow as tf
 from uncork.core.record import digest
 from uncork.pipeline.graphs import NodeDef, full_name, graph_of, is_control, op_of
 from uncork.pipeline.kinds import kind_of
-
-if TYPE_CHECKING:
-    from uncork.pipeline.tree import Node
+from uncork.pipeline.node import Node
 
 _IGNORED: Final = frozenset({
     "seed", "seed2", "token", "shared_name", "container", "metadata", "_class", "_output_shapes",

@@ -4,70 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from uncork.core.errors import WrongUse
-from uncork.core.stage import AUTOTUNE
-from uncork.pipeline.graphs import ConcreteFunction, graph_of
+from uncork.pipeline.graphs import graph_of
 from uncork.pipeline.kinds import Dataset, inputs_of, kind_of, unwrapped
-from uncork.pipeline.source_lines import source_line
+from uncork.pipeline.node import Node
 from uncork.pipeline.structure import structure_digest
-
-# These can run on several elements at once, and run on one at a time unless told.
-_SERIAL_UNLESS_TOLD: Final = frozenset({"map", "batch", "interleave"})
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """One dataset object with what lies below it.
-
-    Attributes:
-        kind: The ``tf.data`` method that makes it (``map``, ``shuffle``, ...); ``opaque`` for a
-            class that Uncork does not know.
-        dataset: The object itself, still the user's own.
-        inputs: Nodes it reads from; none for a source.
-    """
-
-    kind: str
-    dataset: Dataset
-    inputs: tuple[Node, ...]
-
-    @property
-    def at(self) -> str | None:
-        """``file.py:line`` that made it, when lines were recorded."""
-        return source_line(self.dataset)
-
-    @property
-    def parallelism(self) -> int | None:
-        """Elements worked on at once: 1, a number, ``AUTOTUNE``, or None where there is no such."""
-        given = getattr(self.dataset, "_num_parallel_calls", None)
-        if given is not None:
-            return int(np.asarray(given))
-        if type(self.dataset).__name__ == "ParallelInterleaveDataset":
-            return int(np.asarray(self.dataset._cycle_length))
-        return 1 if self.kind in _SERIAL_UNLESS_TOLD else None
-
-    @property
-    def functions(self) -> tuple[ConcreteFunction, ...]:
-        """Traced functions that it calls."""
-        return tuple(getattr(self.dataset, f).function for f in kind_of(self.dataset).functions)
-
-    @property
-    def name(self) -> str:
-        """Name of the user's function, else the name given to the dataset, else nothing."""
-        fields = kind_of(self.dataset).functions
-        function = (
-            getattr(getattr(self.dataset, fields[0], None), "_func", None) if fields else None
-        )
-        return str(getattr(function, "__name__", "") or getattr(self.dataset, "_name", "") or "")
-
-    @property
-    def in_memory(self) -> bool:
-        """A cache without a file."""
-        return self.kind == "cache" and not bytes(np.asarray(self.dataset._filename).item())
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,4 +94,4 @@ def _is_generator(dataset: Dataset) -> bool:
     return any(node.op == "GeneratorDataset" for node in nodes)
 
 
-__all__ = ["AUTOTUNE", "Node", "Pipeline", "read"]
+__all__ = ["Node", "Pipeline", "read"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import StepCosts, cached_stages, costs_of
+from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -22,7 +22,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     room = MEMORY_SHARE * diagnosis.memory_available_bytes
     fitting = [s for s in diagnosis.stages if s.cache_point and s.cache_point.memory_bytes < room]
     best = min(fitting, key=lambda s: cached(costs, s).step_s(), default=None)
-    if best is None:
+    # What the model leaves unexplained of a step, a cache does not take away.
+    if best is None or gain(costs, cached(costs, best)) < WORTH:
         return
     upper = bound(diagnosis.step_s, cached(costs, best).step_s())
     if upper >= WORTH:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of
+from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -28,7 +28,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     for stage in diagnosis.stages:
         if stage.kind != "map" or stage.parallelism != 1 or stage.python:
             continue
-        upper = bound(diagnosis.step_s, costs.parallel(stage.index).step_s())
+        parallel = costs.parallel(stage.index)
+        # What the model leaves unexplained of a step is not this map's fault.
+        if gain(costs, parallel) < WORTH:
+            continue
+        upper = bound(diagnosis.step_s, parallel.step_s())
         if upper >= WORTH and input_share(diagnosis) > 1 - 1 / WORTH:
             yield _finding(diagnosis, stage, upper)
 

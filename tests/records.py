@@ -345,3 +345,50 @@ def empty_plan(**changes: Any) -> Plan:
         "steps": tuple(step for step in STEPS if step.outcome == "skipped"),
     }
     return plan(**{**fields, **changes})
+
+
+def stage(index: int, kind: str, cost_s: float = 0.0, **changes: Any) -> Stage:
+    """A stage that costs so many seconds, CPU and elapsed, in each step of one element."""
+    fields: dict[str, Any] = {
+        "at": f"train.py:{20 + index}",
+        "cpu_s_per_element": cost_s,
+        "wall_s_per_element": cost_s,
+        "bytes_per_element": 1000,
+        "elements_per_step": 1.0,
+        **changes,
+    }
+    return Stage(index=index, kind=kind, **fields)
+
+
+def observed(
+    *stages: Stage,
+    step_s: float = 0.1,
+    shares: dict[str, float] | None = None,
+    workload: dict[str, Any] | None = None,
+    **changes: Any,
+) -> WorkloadDiagnosis:
+    """What a training would look like whose steps of 32 samples take so long.
+
+    Args:
+        stages: Its input pipeline, source first.
+        step_s: Seconds of a step as it is.
+        shares: Of the step; input, host and step are 0 unless given.
+        workload: Changes of the workload.
+        changes: Of the diagnosis.
+    """
+    breakdown = {"input": 0.0, "host": 0.0, "step": 0.0, "unknown": 0.0, **(shares or {})}
+    consumer_s = step_s * (1 - breakdown["input"])
+    fields: dict[str, Any] = {
+        "workload": replace(WORKLOAD, **(workload or {})),
+        "measurement": replace(measurement(32 / step_s), cpu_s_per_step=step_s),
+        "ceilings": {"consumer": 32 / consumer_s},
+        "headroom": step_s / consumer_s,
+        "breakdown": breakdown,
+        "stages": stages,
+        "findings": (),
+        "notes": (),
+        "memory_available_bytes": 8_000_000_000,
+        "bfloat16": False,
+        **changes,
+    }
+    return workload_diagnosis(**fields)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import pytest
+
+from records import STAGES, measurement, workload_diagnosis
+from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE, Prefix, Stage
+
+
+def stage(index: int, cost_s: float, kind: str = "map", **fields) -> Stage:
+    """A stage that costs so many seconds for each of the ten elements of a step."""
+    return Stage(
+        index=index,
+        kind=kind,
+        cpu_s_per_element=cost_s,
+        wall_s_per_element=cost_s,
+        elements_per_step=10,
+        **fields,
+    )
+
+
+def costs(*stages: Stage, consumer_s: float = 0.01, cpus: float = 4) -> StepCosts:
+    return StepCosts(consumer_s=consumer_s, consumer_cpu_s=consumer_s, stages=stages, cpus=cpus)
+
+
+def test_without_input_the_step_is_the_limit():
+    assert costs().step_s() == 0.01
+
+
+def test_a_serial_map_is_one_thread():
+    assert costs(stage(0, 0.01, parallelism=1)).step_s() == pytest.approx(0.1)
+
+
+def test_serial_neighbours_share_a_thread():
+    both = costs(stage(0, 0.01, parallelism=1), stage(1, 0.02, kind="batch"))
+    assert both.step_s() == pytest.approx(0.3)
+
+
+def test_a_prefetch_between_them_makes_two_threads():
+    apart = costs(
+        stage(0, 0.01, parallelism=1),
+        Stage(index=1, kind="prefetch"),
+        stage(2, 0.02, parallelism=1),
+    )
+    assert apart.step_s() == pytest.approx(0.2)
+
+
+def test_a_parallel_map_between_them_makes_two_threads():
+    apart = costs(
+        stage(0, 0.01, parallelism=1),
+        stage(1, 0.001, parallelism=AUTOTUNE),
+        stage(2, 0.02, parallelism=1),
+    )
+    assert apart.step_s() == pytest.approx(0.2)
+
+
+def test_a_parallel_map_is_spread_over_the_cores():
+    spread = costs(stage(0, 0.04, parallelism=AUTOTUNE))
+    assert spread.step_s() == pytest.approx((0.4 + 0.01) / 4)
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(2, 0.2), (4, 0.1025), (64, 0.1025)])
+def test_a_map_with_so_many_threads_uses_no_more(threads, expected):
+    found = costs(stage(0, 0.04, parallelism=threads))
+    assert found.step_s() == pytest.approx(expected)
+
+
+def test_running_in_parallel_takes_the_work_to_the_other_cores():
+    before = costs(stage(0, 0.04, parallelism=1))
+    after = before.parallel(0)
+    assert gain(before, after) == pytest.approx(0.4 / 0.1025)
+    assert before.stages[0].parallelism == 1
+    assert before.parallel(7) == before
+
+
+def test_on_one_core_nothing_is_won_by_threads():
+    before = costs(stage(0, 0.04, parallelism=1), cpus=1)
+    assert gain(before, before.parallel(0)) == 1.0
+
+
+def test_what_is_cached_costs_nothing():
+    before = costs(stage(0, 0.04, parallelism=1), stage(1, 0.002, parallelism=1))
+    after = before.without(cached_stages(before.stages, 0))
+    assert after.step_s() == pytest.approx(0.02)
+    assert before.without((0, 1)).step_s() == pytest.approx(0.01)
+
+
+def test_cached_stages_are_those_up_to_the_cache():
+    stages = [stage(i, 0.01) for i in range(4)]
+    assert cached_stages(stages, 2) == (0, 1, 2)
+
+
+PREFIX = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.03)
+
+
+def test_a_split_map_is_two_stages():
+    before = costs(stage(0, 0.04, parallelism=1, random=True, prefix=PREFIX))
+    after = before.split(0)
+    assert [s.parallelism for s in after.stages] == [AUTOTUNE, 1]
+    assert [s.random for s in after.stages] == [False, True]
+    assert after.cpu_s() == pytest.approx(before.cpu_s())
+    assert after.step_s() == pytest.approx(max(0.1, 0.41 / 4))
+
+
+def test_a_cached_prefix_leaves_the_rest_and_what_follows():
+    before = costs(
+        stage(0, 0.005, parallelism=1),
+        stage(1, 0.04, parallelism=1, prefix=PREFIX),
+        stage(2, 0.002, kind="batch"),
+    )
+    assert before.split_and_cached(1).step_s() == pytest.approx(0.1 + 0.02)
+
+
+def test_a_prefix_costs_no_more_than_its_map():
+    noisy = replace(PREFIX, cpu_s_per_element=1.0)
+    before = costs(stage(0, 0.04, parallelism=1, prefix=noisy))
+    assert before.split(0).cpu_s() == pytest.approx(before.cpu_s())
+
+
+def test_a_map_without_prefix_cannot_be_split():
+    before = costs(stage(0, 0.04, parallelism=1))
+    assert before.split(0) == before
+
+
+def test_unknown_costs_count_as_none():
+    unknown = Stage(index=0, kind="map", parallelism=1, prefix=PREFIX)
+    before = costs(unknown)
+    for after in (before, before.split(0), before.split_and_cached(0), before.parallel(0)):
+        assert after.step_s() == 0.01
+
+
+def test_a_predicted_loss_is_no_gain():
+    slow, fast = costs(consumer_s=0.02), costs(consumer_s=0.01)
+    assert gain(slow, fast) == pytest.approx(2.0)
+    assert gain(fast, slow) == 1.0
+    assert gain(slow, costs(consumer_s=0.0)) == 1.0
+
+
+def test_costs_come_from_the_diagnosis():
+    seen = workload_diagnosis()
+    found = costs_of(seen, 2.0)
+    assert found.consumer_s == pytest.approx(32 / 2480)
+    assert found.stages == STAGES
+    assert found.cpu_s() >= seen.measurement.cpu_s_per_step
+
+
+def test_without_a_ceiling_the_step_itself_is_the_consumer():
+    seen = workload_diagnosis(ceilings={}, stages=())
+    assert costs_of(seen, 2.0).consumer_s == seen.step_s
+
+
+def test_the_consumer_never_costs_less_than_nothing():
+    slow = replace(measurement(612.0), cpu_s_per_step=0.0)
+    assert costs_of(workload_diagnosis(measurement=slow), 2.0).consumer_cpu_s == 0.0

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from uncork.core.edit import (
+    GUARANTEES,
+    Cache,
+    DtypePolicy,
+    Edit,
+    JitCompile,
+    ParallelMap,
+    PipelineEdit,
+    Prefetch,
+    SplitMap,
+    StepEdit,
+    StepsPerExecution,
+    loosest,
+)
+
+EDITS = (
+    SplitMap(stage=1, expects="a"),
+    Cache(stage=1, expects="a"),
+    ParallelMap(stage=1, expects="a"),
+    Prefetch(expects="a"),
+    StepsPerExecution(steps=4),
+    JitCompile(),
+    DtypePolicy(policy="mixed_bfloat16", keep=("head",)),
+)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda e: type(e).__name__)
+def test_edits_are_told_apart_in_json(edit):
+    assert msgspec.json.decode(msgspec.json.encode(edit), type=Edit) == edit
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda e: type(e).__name__)
+def test_every_edit_is_of_the_pipeline_or_of_the_step(edit):
+    assert isinstance(edit, PipelineEdit) != isinstance(edit, StepEdit)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type": "drop_layer"}',
+        b'{"type": "cache", "stage": 1}',
+        b'{"type": "dtype_policy", "policy": "mixed_int4"}',
+        b'{"type": "steps_per_execution", "steps": "many"}',
+        b'{"type": "prefetch", "expects": "a", "code": "import os"}',
+    ],
+)
+def test_unknown_edits_and_fields_are_refused(text):
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=Edit)
+
+
+@pytest.mark.parametrize(("a", "b"), [*itertools.product(GUARANTEES, repeat=2)])
+def test_a_plan_promises_its_weakest_step(a, b):
+    assert GUARANTEES.index(loosest(a, b)) == max(map(GUARANTEES.index, (a, b)))
+
+
+def test_no_step_no_change():
+    assert loosest() == "exact"

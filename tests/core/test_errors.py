@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core import errors, exits
+
+TREE = [
+    (errors.WrongUse, exits.WRONG_USE),
+    (errors.MissingTensorFlow, exits.WRONG_USE),
+    (errors.PlanRefused, exits.WRONG_USE),
+    (errors.EditRefused, exits.WRONG_USE),
+    (errors.NothingToMeasure, exits.NOTHING_TO_MEASURE),
+    (errors.ScriptFailed, exits.SCRIPT_FAILED),
+    (errors.RegressionFound, exits.REGRESSION),
+]
+
+
+@pytest.mark.parametrize(("kind", "code"), TREE)
+def test_every_error_knows_its_exit_code(kind, code):
+    assert kind("received").exit_code == code
+    assert issubclass(kind, errors.UncorkError)
+
+
+def test_all_errors_are_listed_here():
+    defined = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.UncorkError)
+    }
+    assert defined == {kind for kind, _ in TREE} | {errors.UncorkError}
+
+
+def test_a_message_says_received_expected_remedy():
+    assert str(errors.WrongUse("a", "b", "c")) == "a\n  expected: b\n  try: c"
+    assert str(errors.WrongUse("a", remedy="c")) == "a\n  try: c"
+    assert str(errors.WrongUse("a")) == "a"
+
+
+def test_exit_codes_are_what_scripts_rely_on():
+    assert {n: v for n, v in vars(exits).items() if n.isupper()} == {
+        "DONE": 0,
+        "SCRIPT_FAILED": 1,
+        "WRONG_USE": 2,
+        "NOTHING_TO_MEASURE": 3,
+        "REGRESSION": 4,
+        "INTERRUPTED": 130,
+    }

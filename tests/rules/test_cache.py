@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.stage import AUTOTUNE, CachePoint, Prefix
+from uncork.rules import cache
+
+WAITING = {"input": 0.8, "step": 0.2}
+
+
+def point(gigabytes: float = 1.0) -> CachePoint:
+    size = int(gigabytes * 1e9)
+    return CachePoint(elements=9_984, memory_bytes=size, saved_cpu_s_per_step=0.09)
+
+
+def found(*stages, shares=None, **changes):
+    diagnosis = observed(*stages, shares=WAITING if shares is None else shares, **changes)
+    return list(cache.find(diagnosis, MACHINE))
+
+
+DECODE = stage(1, "map", 0.09, parallelism=1, name="decode", cache_point=point())
+
+
+def test_repeated_work_is_named_with_what_a_cache_would_take():
+    (finding,) = found(stage(0, "range"), DECODE)
+    assert finding.cause == "cache_missing"
+    assert finding.at == "train.py:21"
+    assert finding.upper_bound > 1.5
+    for figure in ("9,984", "90 ms", "1.00 GB", "map(decode)"):
+        assert figure in finding.evidence
+
+
+def test_only_the_deterministic_part_is_promised():
+    prefix = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.08)
+    drawing = stage(1, "map", 0.09, parallelism=1, random=True, prefix=prefix, cache_point=point())
+    (finding,) = found(stage(0, "range"), drawing)
+    assert "the deterministic part of" in finding.evidence
+
+
+def test_the_best_of_several_places_is_named():
+    early = stage(0, "map", 0.02, parallelism=1, cache_point=point(0.1))
+    late = stage(1, "map", 0.07, parallelism=1, cache_point=point(2))
+    (finding,) = found(early, late)
+    assert finding.at == late.at
+
+
+def test_the_largest_that_fits_is_named():
+    early = stage(0, "map", 0.05, parallelism=1, cache_point=point(0.1))
+    late = stage(1, "map", 0.05, parallelism=1, cache_point=point(7))
+    (finding,) = found(early, late)
+    assert finding.at == early.at
+
+
+def test_one_epoch_reads_nothing_twice():
+    assert found(DECODE, workload={"epochs": 1}) == []
+
+
+def test_what_does_not_fit_is_not_promised():
+    assert found(DECODE, memory_available_bytes=1_900_000_000) == []
+    assert found(DECODE, memory_available_bytes=0) == []
+
+
+def test_a_step_that_does_not_wait_is_left_alone():
+    assert found(DECODE, shares={"input": 0.05, "step": 0.95}) == []
+
+
+def test_no_legal_place_no_finding():
+    assert found(stage(0, "map", 0.09, parallelism=1, random=True)) == []
+    assert found() == []
+
+
+@pytest.mark.parametrize("parallelism", [1, AUTOTUNE])
+def test_a_cache_that_spares_little_is_left_alone(parallelism):
+    cheap = stage(0, "map", 0.002, parallelism=parallelism, cache_point=point())
+    assert found(cheap, stage(1, "map", 0.09, parallelism=1)) == []

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from records import MACHINE, TRAP, healthy_diagnosis, observed, stage, workload_diagnosis
+from uncork import rules
+from uncork.core.diagnosis import Cause
+from uncork.core.record import replace
+from uncork.core.stage import CachePoint
+from uncork.rules import judge
+
+MANY = observed(
+    stage(
+        0,
+        "map",
+        0.06,
+        parallelism=1,
+        cache_point=CachePoint(elements=9, memory_bytes=900, saved_cpu_s_per_step=0.06),
+    ),
+    stage(1, "map", 0.03, parallelism=1, random=True),
+    shares={"input": 0.6, "host": 0.2, "step": 0.2},
+)
+
+
+def causes(diagnosis) -> list[Cause]:
+    return [finding.cause for finding in judge(diagnosis, MACHINE).findings]
+
+
+def test_the_largest_bound_comes_first():
+    found = judge(MANY, MACHINE).findings
+    assert len(found) == 4
+    bounds = [finding.upper_bound for finding in found]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_traps_come_before_brakes(monkeypatch):
+    environment = replace(TRAP, cause="missing_gpu_library", severity="environment")
+    monkeypatch.setattr(rules, "RULES", (*rules.RULES, lambda d, m: iter((environment, TRAP))))
+    severities = [finding.severity for finding in judge(MANY, MACHINE).findings]
+    assert severities == ["correctness", "environment", *["speed"] * 4]
+
+
+def test_the_order_of_rules_does_not_matter(monkeypatch):
+    expected = judge(MANY, MACHINE)
+    for order in itertools.permutations(rules.RULES):
+        monkeypatch.setattr(rules, "RULES", order)
+        assert judge(MANY, MACHINE) == expected
+
+
+def test_nothing_to_gain_is_healthy():
+    found = judge(replace(healthy_diagnosis(), findings=()), MACHINE)
+    (finding,) = found.findings
+    assert finding.cause == "healthy"
+    assert finding.upper_bound == 1.0
+    assert "95%" in finding.evidence
+
+
+def test_healthy_stands_alone():
+    assert "healthy" not in causes(MANY)
+    assert causes(observed(shares={"step": 1.0}, bfloat16=True)) == ["compute_bound"]
+
+
+def test_a_brake_silences_the_compute_rule():
+    shares = {"step": 0.86, "host": 0.14}
+    assert causes(observed(shares=shares, bfloat16=True)) == ["small_steps"]
+
+
+def test_a_realistic_image_training():
+    assert set(causes(workload_diagnosis(memory_available_bytes=64 << 30))) == {
+        "stateful_serial_map",
+        "cache_missing",
+    }
+
+
+def test_judging_twice_changes_nothing():
+    once = judge(MANY, MACHINE)
+    assert judge(once, MACHINE) == once
+    assert replace(once, findings=()) == replace(MANY, findings=())
+
+
+@pytest.mark.parametrize(
+    "diagnosis",
+    [
+        observed(),
+        observed(breakdown={}),
+        observed(ceilings={}),
+        observed(stage(0, "opaque", opaque=True), shares={"input": 0.99}),
+        observed(workload={"model": None, "kind": "custom_loop", "batch_size": None}),
+        observed(workload={"epochs": 0, "steps_per_epoch": None}),
+        observed(step_s=1e-9, shares={"host": 0.999}),
+    ],
+)
+def test_findings_keep_their_promises(diagnosis):
+    for finding in judge(diagnosis, MACHINE).findings:
+        assert finding.upper_bound >= 1
+        assert 0 <= finding.share <= 1
+        assert finding.evidence
+        assert finding.remedy

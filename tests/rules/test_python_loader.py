@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from records import MACHINE, observed, stage
+from uncork.rules import python_loader
+
+WAITING = {"input": 0.8, "step": 0.2}
+LOADER = stage(0, "pydataset", 0.08, python=True, name="Photos")
+
+
+def found(*stages, shares=None, **changes):
+    diagnosis = observed(*stages, shares=WAITING if shares is None else shares, **changes)
+    return list(python_loader.find(diagnosis, MACHINE))
+
+
+def test_a_slow_loader_is_named_with_its_line():
+    (finding,) = found(LOADER)
+    assert finding.cause == "python_loader"
+    assert finding.at == "train.py:20"
+    assert "pydataset(Photos)" in finding.evidence
+    assert "80 ms" in finding.evidence
+    assert finding.upper_bound > 4.9
+
+
+def test_the_slowest_of_several_is_named():
+    (finding,) = found(
+        stage(0, "from_generator", 0.02, python=True), stage(1, "map", 0.06, python=True)
+    )
+    assert finding.at == "train.py:21"
+
+
+def test_python_that_the_step_does_not_wait_for_is_left_alone():
+    assert found(LOADER, shares={"input": 0.05, "step": 0.95}) == []
+
+
+def test_quick_python_is_not_to_blame():
+    assert found(stage(0, "from_generator", 0.005, python=True)) == []
+    assert found(stage(0, "map", python=True, wall_s_per_element=None)) == []
+
+
+def test_no_python_no_finding():
+    assert found(stage(0, "map", 0.09, parallelism=1)) == []
+    assert found() == []
