@@ -24,6 +24,10 @@ def noisy(x):
     return words(x) + tf.random.uniform([], 0, 1000, tf.int32)
 
 
+def python(x):
+    return tf.numpy_function(lambda v: v + 1, [x], tf.int64)
+
+
 def edited(pipeline, *edits):
     """Apply edits given as functions of the digest."""
     for edit in edits:
@@ -107,6 +111,13 @@ def test_a_cache_is_filled_once_and_shared_by_all_iterators():
 def test_a_parallel_map_keeps_the_order():
     after = proved(RANGE(50).map(words).batch(5), parallel_at(1))
     assert after.stages[1].parallelism == tf.data.AUTOTUNE
+
+
+def test_random_maps_in_parallel_draw_the_same_numbers_once_made_serial():
+    original = read(RANGE(40).map(noisy).batch(4))
+    changed = edited(seeded(original, 5), parallel_at(1))
+    assert changed.stages[1].parallelism == tf.data.AUTOTUNE
+    assert epochs(seeded(changed, 5).dataset) == epochs(seeded(original, 5).dataset)
 
 
 def test_table_lookups_may_run_in_parallel():
@@ -240,7 +251,7 @@ REFUSED = {
         lambda: RANGE(9).map(words, num_parallel_calls=2, deterministic=False), cache_at(1),
     ),
     "cached already": (lambda: RANGE(9).map(words).cache(), cache_at(2)),
-    "random in parallel": (lambda: RANGE(9).map(noisy), parallel_at(1)),
+    "Python in parallel": (lambda: RANGE(9).map(python), parallel_at(1)),
     "parallel already": (lambda: RANGE(9).map(words, num_parallel_calls=2), parallel_at(1)),
     "prefetched already": (lambda: RANGE(9).prefetch(1), prefetch),
 }  # fmt: skip

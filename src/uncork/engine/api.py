@@ -33,7 +33,7 @@ from uncork.engine.walk import Walk
 from uncork.measure import interleave, probe
 from uncork.measure.devices import accelerators
 from uncork.measure.overhead import clock_s
-from uncork.pipeline import record_source_lines
+from uncork.pipeline import continued, record_source_lines
 from uncork.report.progress import Progress
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
@@ -165,7 +165,7 @@ def optimize(
     if not walk.version.edits:
         return dataset
     assert walk.version.pipeline is not None
-    return walk.version.pipeline.dataset
+    return continued(walk.version.pipeline).dataset
 
 
 def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:

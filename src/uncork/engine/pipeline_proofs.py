@@ -47,14 +47,12 @@ class PipelineProver:
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
     def _edited_twin(self, candidate: Version, guarantee: Guarantee) -> Pipeline:
-        if guarantee == "resampled":
-            # Seeding comes last: it makes parallel draws serial, so that chance cannot decide.
-            assert candidate.pipeline is not None
-            return seeded(candidate.pipeline, _SEED)
         twin = self._twin()
         for edit in candidate.edits:
             twin = apply(twin, edit)
-        return twin
+        # Seeding a twin again leaves its seeds, and makes parallel draws serial: then equal draws
+        # meet equal elements, and chance cannot decide.
+        return seeded(twin, _SEED) if guarantee == "resampled" else twin
 
     def _twin(self) -> Pipeline:
         """A new one for each use: a shuffle counts the passes over it and draws another order."""

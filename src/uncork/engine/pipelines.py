@@ -9,11 +9,13 @@ from uncork.core.edit import Cache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.measure import available_memory
-from uncork.pipeline import Pipeline, read, redirected
+from uncork.pipeline import Pipeline, apart, read, redirected
 
 
 def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
-    """The pipeline behind a dataset, its own files redirected; None when there is no dataset.
+    """A copy of the pipeline behind a dataset, to be tried; None when there is no dataset.
+
+    It shares no shuffle's counter, no cache and no file with the user's.
 
     Raises:
         WrongUse: A trial would write the user's files and cannot be kept from it.
@@ -21,7 +23,7 @@ def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
     if dataset is None:
         return None
     try:
-        return redirected(read(dataset), Path(scratch))
+        return redirected(apart(read(dataset)), Path(scratch))
     except EditRefused as refusal:
         raise WrongUse(
             f"a trial would write files of this pipeline: {refusal.received}",

@@ -12,7 +12,7 @@ from uncork.core.workload import Workload
 from uncork.engine.fitting import differences
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
-from uncork.pipeline import read
+from uncork.pipeline import continued, read
 from uncork.step import Feed, apply, as_written, batch_hooks, check, signature
 
 
@@ -63,7 +63,7 @@ class Running(PassThrough):
         try:
             enough_memory(self.plan)
             edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
-            edited = edited.dataset if edited is not None else dataset
+            edited = continued(edited).dataset if edited is not None else dataset
         except EditRefused as refusal:
             self._refuse(refusal, at)
         # The original is kept alive: another dataset must not get its id.
@@ -88,7 +88,7 @@ class Running(PassThrough):
         enough_memory(self.plan)
         edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
         assert edited is not None
-        return edited.dataset
+        return continued(edited).dataset
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         if self.strict:

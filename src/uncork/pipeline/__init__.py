@@ -4,6 +4,7 @@ Everything works on the user's Dataset objects. Nothing is traced twice, no sour
 tables and Python functions survive, and no random state of the script is touched.
 """
 
+from uncork.pipeline.apart import apart
 from uncork.pipeline.continuing import continued
 from uncork.pipeline.costs import measure, supply
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, element_digests
@@ -21,6 +22,7 @@ __all__ = [
     "Node",
     "Pipeline",
     "Split",
+    "apart",
     "apply",
     "continued",
     "element_digests",

@@ -17,11 +17,17 @@ import tensorflow as tf
 
 from uncork.core.edit import SplitMap
 from uncork.core.errors import EditRefused
-from uncork.core.stage import CachePoint, Prefix, Stage
+from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Stage
 from uncork.pipeline.edits import apply, first_half
 from uncork.pipeline.functions import Split, runs_python, split
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import MOVABLE, cache_place, is_random, ordered_by_default
+from uncork.pipeline.legality import (
+    MOVABLE,
+    cache_place,
+    is_random,
+    ordered_by_default,
+    parallel_by_default,
+)
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -86,7 +92,8 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         _difference(chain)
         points = [_cache_point(pipeline, chain, i, budget_s / 8) for i in range(len(chain))]
     ordered = ordered_by_default(pipeline)
-    return tuple(_stage(i, s, points[i], ordered) for i, s in enumerate(chain))
+    options = pipeline.dataset.options()
+    return tuple(_stage(i, s, points[i], ordered, options) for i, s in enumerate(chain))
 
 
 def _chain(pipeline: Pipeline) -> list[_Measured]:
@@ -201,7 +208,13 @@ def _cache_point(
     )
 
 
-def _stage(index: int, stage: _Measured, point: CachePoint | None, ordered: bool) -> Stage:
+def _stage(
+    index: int,
+    stage: _Measured,
+    point: CachePoint | None,
+    ordered: bool,
+    options: tf.data.Options,
+) -> Stage:
     node = stage.node
     prefix = None
     if stage.cut and stage.prefix_cpu_s is not None and stage.prefix_bytes is not None:
@@ -220,7 +233,7 @@ def _stage(index: int, stage: _Measured, point: CachePoint | None, ordered: bool
         bytes_per_element=stage.bytes,
         ratio=_static_ratio(node) if index else None,
         elements_per_step=stage.per_step,
-        parallelism=node.parallelism,
+        parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node, ordered=ordered),
         python=node.kind == "from_generator" or any(map(runs_python, node.functions)),
         prefix=prefix,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from uncork.core.edit import Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
-from uncork.pipeline.functions import Split, is_order_free, split
+from uncork.pipeline.functions import Split, may_overlap, split
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import cache_place
 from uncork.pipeline.nodes import (
@@ -133,10 +133,10 @@ def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
         raise EditRefused(
             f"the map at stage {stage} was made synchronous on purpose", "a plain map", "keep it"
         )
-    if not is_order_free(node.functions[0]):
+    if not may_overlap(node.functions[0]):
         raise EditRefused(
-            f"the map at stage {stage} draws random numbers, keeps state or runs Python; in"
-            " parallel its calls would come in another order",
+            f"the map at stage {stage} keeps state or runs Python; in parallel its calls would"
+            " come in another order",
             "a function whose calls do not depend on each other",
             "split it first",
         )

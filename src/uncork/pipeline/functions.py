@@ -53,6 +53,13 @@ CALLS: Final = frozenset({
     "Case", "StatelessCase",
 })  # fmt: skip
 
+# Their generators live in the kernel and are safe to share between threads.
+DRAWS: Final = frozenset({
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal",
+    "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoisson", "RandomPoissonV2",
+    "RandomShuffle", "Multinomial",
+})  # fmt: skip
+
 # Every op that takes a resource is registered as stateful; these only look.
 READS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2", "ReadVariableOp"})
 WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
@@ -78,6 +85,14 @@ def is_order_free(function: ConcreteFunction) -> bool:
     return _Judge(graph_of(function), resources=True).all_repeatable()
 
 
+def may_overlap(function: ConcreteFunction) -> bool:
+    """Calls may overlap and stay right in distribution: they draw, but keep no other state.
+
+    Which call gets which draw is then left to chance.
+    """
+    return _Judge(graph_of(function), resources=True, draws=True).all_repeatable()
+
+
 def runs_python(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, calls into Python."""
     return bool(op_types(function) & PYTHON_OPS)
@@ -93,9 +108,14 @@ def op_types(function: ConcreteFunction) -> frozenset[str]:
 class _Judge:
     """Decides op by op whether a graph repeats itself, and looks into called functions."""
 
-    def __init__(self, graph: Graph, *, resources: bool = False) -> None:
+    def __init__(self, graph: Graph, *, resources: bool = False, draws: bool = False) -> None:
         self._graph = graph
         self._resources = resources
+        self._harmless = REPEATABLE_STATEFUL | CALLS
+        if resources:
+            self._harmless |= READS
+        if draws:
+            self._harmless |= DRAWS
         self._bodies: dict[str, bool] = {}
 
     def all_repeatable(self) -> bool:
@@ -109,8 +129,7 @@ class _Judge:
             return False
         if "Dataset" in node.op and not _repeatable_dataset(node):
             return False
-        harmless = REPEATABLE_STATEFUL | CALLS | (READS if self._resources else frozenset())
-        stateful = definition.is_stateful and node.op not in harmless
+        stateful = definition.is_stateful and node.op not in self._harmless
         return not stateful and all(self._body(name) for name in called(node))
 
     def _body(self, name: str) -> bool:

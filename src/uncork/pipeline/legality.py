@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import tensorflow as tf
+
 from uncork.core.errors import EditRefused
 from uncork.pipeline.functions import is_deterministic
 from uncork.pipeline.kinds import interleave_determinism
@@ -61,6 +63,20 @@ def keeps_order(node: Node, *, ordered: bool = True) -> bool:
     if own == "default" and node.parallelism not in (None, 1):
         return ordered
     return bool(own != "false")
+
+
+def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
+    """TensorFlow runs this map in parallel although nobody asked for it.
+
+    Its graph rewrites do so for stateless functions (``map_parallelization``), unless the options
+    turn them off.
+    """
+    if node.kind != "map" or node.parallelism != 1 or not is_deterministic(node.functions[0]):
+        return False
+    wanted = options.experimental_optimization
+    switches = (options.autotune.enabled, wanted.apply_default_optimizations)
+    synchronous = getattr(node.dataset, "_force_synchronous", False)
+    return not synchronous and wanted.map_parallelization is not False and False not in switches
 
 
 def is_random(node: Node, *, ordered: bool = True) -> bool:

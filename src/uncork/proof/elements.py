@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from uncork.core.edit import Guarantee
@@ -25,7 +26,7 @@ from uncork.pipeline.digests import ElementDigests, EpochDigests
 
 # Elements that must have been compared before a comparison cut short by time counts.
 LEAST: Final = 4
-# Standard deviations of chance: with fewer than one false alarm in ten thousand proofs.
+# Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
 _CHANCE: Final = 4.0
 
 
@@ -57,7 +58,8 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
     """Why the randomness looks frozen; empty when it is as alive as it was.
 
     Args:
-        original: Digests of single samples in two passes over the user's pipeline.
+        original: Digests of single samples in passes over the user's pipeline: two, or more where
+            there are few samples.
         edited: The same of the rewritten one.
 
     Example:
@@ -67,9 +69,8 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
         ''
     """
     was, now = _repeated(original), _repeated(edited)
-    samples = max(1, min(len(p) for p in (*original, *edited)))
-    chance = _CHANCE * math.sqrt(max(was * (1 - was), 1 / samples) / samples)
-    if samples > 1 and now > min(was + chance, (1 + was) / 2):
+    samples = min(sum(map(len, passes[1:])) for passes in (original, edited))
+    if samples > 1 and now > min(was + _chance(was, now, samples), (1 + was) / 2):
         return (
             f"{now:.0%} of samples come back unchanged in the second epoch, "
             f"{was:.0%} did originally"
@@ -77,9 +78,17 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
     return ""
 
 
+def _chance(was: float, now: float, samples: int) -> float:
+    """How far two shares of equally alive pipelines lie apart by chance."""
+    pooled = (was + now) / 2
+    return _CHANCE * math.sqrt(2 * max(pooled * (1 - pooled), 1 / samples) / samples)
+
+
 def _repeated(passes: Sequence[Sequence[str]]) -> float:
-    first, second = (Counter(p) for p in passes)
-    return (first & second).total() / max(1, min(first.total(), second.total()))
+    """Share of samples that a pass has in common with the one before."""
+    counted = [Counter(p) for p in passes]
+    common = sum((a & b).total() for a, b in pairwise(counted))
+    return common / max(1, sum(min(a.total(), b.total()) for a, b in pairwise(counted)))
 
 
 def _difference(ours: EpochDigests, theirs: EpochDigests, *, whole: bool) -> str:

@@ -69,9 +69,11 @@ def not_worth(predicted: float) -> Skipped:
 
 def no_pipeline(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     """Set when there is no tf.data pipeline to edit."""
-    if diagnosis.workload.data == "tf.data" and diagnosis.stages:
-        return None
-    return Skipped(reason=f"the training is fed by {diagnosis.workload.data}, not by tf.data")
+    if diagnosis.workload.data != "tf.data":
+        return Skipped(reason=f"the training is fed by {diagnosis.workload.data}, not by tf.data")
+    if not diagnosis.stages:
+        return Skipped(reason="nothing is known about the stages of the input pipeline")
+    return None
 
 
 def no_step_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:

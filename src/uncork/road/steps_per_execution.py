@@ -51,7 +51,7 @@ class ChainSteps(Optimization):
         steps = min(
             _MOST_STEPS,
             int(_LONGEST_EXECUTION_S / max(diagnosis.step_s, 1e-6)),
-            workload.steps_per_epoch or 1,
+            workload.steps_per_epoch or _MOST_STEPS,
         )
         if steps < 2:
             return Skipped(reason="a single step already takes so long that nothing is won")
@@ -84,6 +84,8 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     if workload.batch_hooks:
         names = ", ".join(workload.batch_hooks)
         return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
+    if workload.steps_per_epoch == 1:
+        return Skipped(reason="an epoch has one step only: there is no second one to chain")
     if workload.steps_per_epoch is None:
         return Skipped(
             reason="the dataset's length is unknown: Keras would count optimizer iterations "

@@ -1,0 +1,97 @@
+"""The main job on real input: photos in, a proved plan out, the plan in force."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.plan import Plan, load
+from uncork.core.record import from_json
+from uncork.road import ROAD
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def uncork(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "uncork", *map(str, args)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    subprocess.run(
+        [sys.executable, EXAMPLES / "make_photos.py", folder, "--count", "120"], check=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Of the example script, left at ``plan.json`` beside its report."""
+    cwd = tmp_path_factory.mktemp("tuned")
+    done = uncork("tune", "--budget", 60, EXAMPLES / "photos.py", photos, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    assert (cwd / "report.html").read_text().startswith("<!DOCTYPE html>")
+    return load((cwd / "plan.json").read_bytes())
+
+
+def test_every_step_of_the_road_has_an_outcome(plan: Plan) -> None:
+    assert [step.name for step in plan.steps] == [o.name for o in ROAD]
+    assert all(step.reason for step in plan.steps)
+
+
+def test_every_kept_step_is_proved_and_measured(plan: Plan) -> None:
+    for step in plan.kept:
+        assert step.proof is not None
+        assert step.proof.passed
+        assert step.proof.kind == step.guarantee
+        assert step.measured is not None
+        assert step.measured.low > 1.0
+        assert step.edits
+
+
+def test_nothing_unproved_is_in_force(plan: Plan) -> None:
+    assert all(not step.edits for step in plan.steps if step.outcome != "kept")
+
+
+def test_the_exact_rewrite_of_the_photos_is_proved(plan: Plan) -> None:
+    """Whatever the timing on this machine says, the proof itself must hold."""
+    cache = next(step for step in plan.steps if step.name == "cache")
+    assert cache.proof is not None
+    assert cache.proof.passed, cache.proof.detail
+
+
+def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> None:
+    done = uncork("diagnose", "--json", "d.json", EXAMPLES / "photos.py", photos, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis)
+    workload = found.workloads[0]
+    stage = next(s for s in workload.stages if s.kind == "map")
+    source = (EXAMPLES / "photos.py").read_text().splitlines()
+    assert stage.at is not None
+    assert ".map(load)" in source[int(stage.at.rpartition(":")[2]) - 1]
+    assert stage.parallelism == 1
+    assert stage.prefix is not None
+    assert sum(workload.breakdown.values()) == pytest.approx(1.0)
+    assert set(workload.ceilings) == {"consumer", "supply", "host"}
+    assert "photos.py" in done.stdout
+
+
+def test_custom_loop_is_diagnosed_and_stopped(photos: Path, tmp_path: Path) -> None:
+    done = uncork("diagnose", EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "uncork-report/diagnosis.json").read_bytes(), Diagnosis)
+    workload = found.workloads[0].workload
+    assert workload.kind == "custom_loop"
+    assert not workload.eager_step
+    assert workload.epochs == 2  # the loop stands inside a loop over epochs
+    line = int(workload.at.rpartition(":")[2])
+    source = (EXAMPLES / "custom_loop.py").read_text().splitlines()
+    assert source[line - 1].strip().startswith("for ")

@@ -1,0 +1,113 @@
+"""Diagnoses of many kinds of training: every optimization must answer each of them."""
+
+from __future__ import annotations
+
+from records import WORKLOAD, observed, stage, workload_diagnosis
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE, CachePoint, Prefix
+from uncork.road import Optimization, Proposal, Skipped
+
+FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
+
+POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
+PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
+
+# Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
+AUGMENTING = (
+    stage(0, "from_tensor_slices"),
+    stage(1, "shuffle"),
+    stage(
+        2,
+        "map",
+        0.09,
+        name="load",
+        parallelism=1,
+        random=True,
+        prefix=PREFIX,
+        cache_point=POINT,
+    ),
+    stage(3, "batch"),
+)
+WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
+CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}
+COMPUTING = {"input": 0.02, "host": 0.03, "step": 0.95}
+
+SITUATIONS: dict[str, WorkloadDiagnosis] = {
+    "waiting for input": observed(*AUGMENTING, shares=WAITING),
+    "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
+    "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
+    "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
+    "no stages": observed(shares=WAITING),
+    "custom loop": observed(
+        *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}
+    ),
+    "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
+    "pydataset": observed(
+        stage(0, "pydataset", 0.09, parallelism=1, python=True, random=True),
+        shares=WAITING,
+        workload={"data": "pydataset", "pipeline": ""},
+    ),
+    "generator": observed(shares=WAITING, workload={"data": "generator", "pipeline": ""}),
+    "eager": observed(*AUGMENTING, shares=CHATTY, workload={"eager_step": True}),
+    "distributed": observed(*AUGMENTING, shares=CHATTY, workload={"distributed": True}),
+    "all done already": observed(
+        stage(0, "map", 0.09, parallelism=AUTOTUNE),
+        stage(1, "cache"),
+        stage(2, "prefetch"),
+        shares=COMPUTING,
+        bfloat16=True,
+        workload={
+            "jit_compile": True,
+            "steps_per_execution": 8,
+            "model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",)),
+        },
+    ),
+    "unknown length": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": None}),
+    "unknown batch": observed(*AUGMENTING, shares=WAITING, workload={"batch_size": None}),
+    "times unknown": observed(
+        stage(0, "map", parallelism=1, cpu_s_per_element=None, wall_s_per_element=None),
+        stage(1, "map", parallelism=1, elements_per_step=None, prefix=PREFIX, cache_point=POINT),
+        shares=WAITING,
+    ),
+    "zero times": observed(
+        *(replace(s, cpu_s_per_element=0.0, wall_s_per_element=0.0) for s in AUGMENTING),
+        breakdown={},
+        ceilings={},
+    ),
+    "one epoch": observed(*AUGMENTING, shares=WAITING, workload={"epochs": 1}),
+    "no memory": observed(*AUGMENTING, shares=WAITING, memory_available_bytes=0),
+    "huge elements": observed(
+        replace(AUGMENTING[2], cache_point=replace(POINT, memory_bytes=10**15)), shares=WAITING
+    ),
+    "opaque": observed(stage(0, "opaque", 0.09, opaque=True), shares=WAITING),
+    "callbacks on every batch": observed(
+        *AUGMENTING, shares=CHATTY, workload={"batch_hooks": ("TerminateOnNaN",)}
+    ),
+    "one step an epoch": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 1}),
+    "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
+    "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),
+}
+
+
+def ask(
+    optimization: Optimization,
+    diagnosis: WorkloadDiagnosis,
+    machine: Machine = FOUR_CORES,
+    policy: Policy | None = None,
+) -> Proposal | Skipped:
+    return optimization.propose(diagnosis, machine, policy or Policy())
+
+
+def proposal(optimization: Optimization, diagnosis: WorkloadDiagnosis, **kwargs) -> Proposal:
+    answer = ask(optimization, diagnosis, **kwargs)
+    assert isinstance(answer, Proposal), answer
+    return answer
+
+
+def reason(optimization: Optimization, diagnosis: WorkloadDiagnosis, **kwargs) -> str:
+    answer = ask(optimization, diagnosis, **kwargs)
+    assert isinstance(answer, Skipped), answer
+    return answer.reason

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import Cache, SplitMap
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE
+from uncork.road.cache import CacheDeterministic
+
+from .situations import AUGMENTING, POINT, SITUATIONS, WAITING, proposal, reason
+
+CACHE = CacheDeterministic()
+DECODE = stage(1, "map", 0.09, name="decode", parallelism=AUTOTUNE, cache_point=POINT)
+SLOW = replace(DECODE, cpu_s_per_element=0.36, wall_s_per_element=0.36)
+
+
+def decoding(*stages, **changes):
+    shown = stages or (stage(0, "range"), SLOW, stage(2, "batch"))
+    return observed(*shown, shares=WAITING, **changes)
+
+
+def test_a_deterministic_map_is_cached_whole():
+    found = proposal(CACHE, decoding())
+    assert found.edits == (Cache(stage=1, expects="51ab"),)
+    assert found.at == "train.py:21"
+    assert found.predicted > 5
+    assert "1.00 GB" in found.why
+
+
+def test_a_drawing_map_is_split_first():
+    found = proposal(CACHE, SITUATIONS["waiting for input"])
+    assert found.edits == (SplitMap(stage=2, expects="51ab"), Cache(stage=2, expects=""))
+    assert "the deterministic part of load" in found.why
+
+
+def test_the_smaller_of_two_that_win_the_same_is_taken():
+    small = replace(SLOW, cache_point=replace(POINT, memory_bytes=1000))
+    later = stage(2, "map", 0.0, parallelism=AUTOTUNE, cache_point=POINT)
+    assert proposal(CACHE, decoding(small, later)).edits[0].stage == 1
+
+
+def test_the_one_that_wins_more_is_taken_if_it_fits():
+    small = replace(SLOW, cache_point=replace(POINT, memory_bytes=1000))
+    late = replace(SLOW, index=2)
+    assert proposal(CACHE, decoding(small, late)).edits[0].stage == 2
+    assert proposal(CACHE, decoding(small, late, memory_available_bytes=10**9)).edits[0].stage == 1
+
+
+@pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (0.9, True)])
+def test_the_policy_decides_how_much_memory_there_is(share, fits):
+    policy = Policy(memory_share=share)
+    if fits:
+        assert proposal(CACHE, decoding(), policy=policy)
+    else:
+        assert reason(CACHE, decoding(), policy=policy) == (
+            "needs 1.0 GB of memory, the budget is 0.8 GB"
+        )
+
+
+def test_a_custom_loop_is_cached_too():
+    assert proposal(CACHE, SITUATIONS["custom loop"])
+
+
+def test_one_epoch_reads_nothing_twice():
+    assert "one epoch" in reason(CACHE, decoding(workload={"epochs": 1}))
+
+
+def test_without_a_legal_place_there_is_none():
+    assert "no deterministic" in reason(CACHE, decoding(replace(SLOW, cache_point=None)))
+
+
+def test_work_that_the_step_hides_is_left_alone():
+    quick = replace(DECODE, cpu_s_per_element=1e-5, wall_s_per_element=1e-5)
+    assert "predicted gain" in reason(CACHE, decoding(quick))
+
+
+@pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])
+def test_without_tf_data_there_is_nothing_to_cache(situation):
+    assert "not by tf.data" in reason(CACHE, SITUATIONS[situation])
+
+
+def test_a_slow_random_part_is_no_reason_to_cache_a_quick_prefix():
+    quick = replace(AUGMENTING[2].prefix, cpu_s_per_element=1e-4)
+    drawing = replace(AUGMENTING[2], prefix=quick)
+    assert "predicted gain" in reason(CACHE, decoding(drawing))

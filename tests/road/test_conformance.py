@@ -1,0 +1,185 @@
+"""What every optimization promises, whatever it does."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import math
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from uncork import road
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import GUARANTEES, PipelineEdit, StepEdit
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy, StageName
+from uncork.core.record import from_json, to_json
+from uncork.road import ROAD, Optimization, Proposal, Skipped
+from uncork.road.proposal import WORTH_TRYING
+
+from .situations import SITUATIONS, ask
+
+PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
+MACHINES = {
+    "one core": Machine(cpus=1.0, cpu_model="any", memory_bytes=1 << 30),
+    "half a core": Machine(cpus=0.5, cpu_model="any", memory_bytes=1 << 30),
+    "64 cores": Machine(cpus=64.0, cpu_model="any", memory_bytes=1 << 40, devices=("GPU:0 x",)),
+}
+
+# Proper names may begin a part of a sentence.
+NAMES = ("TensorFlow", "Python", "Keras", "XLA")
+
+each = pytest.mark.parametrize("optimization", ROAD, ids=lambda o: o.name)
+everywhere = pytest.mark.parametrize("situation", SITUATIONS)
+
+
+@each
+def test_its_name_is_its_file_its_test_and_its_page(optimization):
+    assert type(optimization).__module__ == f"uncork.road.{optimization.name}"
+    assert (Path(__file__).parent / f"test_{optimization.name}.py").exists()
+    assert (PAGES / f"{optimization.name}.md").exists()
+
+
+@each
+def test_its_page_tells_the_guarantee_and_what_leaves_it_out(optimization):
+    page = (PAGES / f"{optimization.name}.md").read_text()
+    assert page.startswith(f"# {optimization.name}\n")
+    assert f"`{optimization.guarantee}`" in page
+    assert "## Skipped when" in page
+
+
+@each
+def test_it_is_final(optimization):
+    assert getattr(type(optimization), "__final__", False)
+    assert type(optimization).__bases__ == (Optimization,)
+
+
+@each
+def test_it_promises_something_known(optimization):
+    assert optimization.guarantee in GUARANTEES
+    assert optimization.stage in StageName.__args__
+    if optimization.at_worst is not None:
+        ours, weaker = map(GUARANTEES.index, (optimization.guarantee, optimization.at_worst))
+        assert weaker > ours
+
+
+@each
+def test_its_module_argues_why_it_is_legal(optimization):
+    text = inspect.getdoc(sys.modules[type(optimization).__module__])
+    assert "Legal" in text
+    assert optimization.__doc__
+    assert optimization.propose.__doc__
+
+
+def test_every_file_is_on_the_road_once():
+    files = {m.name for m in pkgutil.iter_modules(road.__path__)} - {"proposal"}
+    assert sorted(o.name for o in ROAD) == sorted(files)
+    for name in files:
+        importlib.import_module(f"uncork.road.{name}")
+    assert set(Optimization.__subclasses__()) == {type(o) for o in ROAD}
+
+
+def test_stages_are_walked_from_left_to_right():
+    order = [StageName.__args__.index(o.stage) for o in ROAD]
+    assert order == sorted(order)
+
+
+def test_the_road_sees_neither_tensorflow_nor_numpy():
+    code = (
+        "import sys, uncork.road; print({'tensorflow', 'keras', 'numpy'} & set(sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
+@each
+@everywhere
+def test_it_answers_with_a_reason_or_with_edits(optimization, situation):
+    answer = ask(optimization, SITUATIONS[situation])
+    if isinstance(answer, Skipped):
+        _reads_as_part_of_a_sentence(answer.reason)
+    else:
+        _is_worth_trying(answer)
+        _is_about_one_thing(answer)
+        assert answer.source_edit
+
+
+@each
+@everywhere
+def test_it_is_pure(optimization, situation):
+    given = SITUATIONS[situation]
+    before = copy.deepcopy(given)
+    first = ask(optimization, given)
+    assert ask(optimization, given) == first
+    assert ask(type(optimization)(), before) == first
+    assert given == before
+    assert vars(optimization) == {}
+
+
+@each
+@everywhere
+def test_a_saved_diagnosis_gives_the_same_answer(optimization, situation):
+    given = SITUATIONS[situation]
+    saved = from_json(to_json(given), WorkloadDiagnosis)
+    assert ask(optimization, saved) == ask(optimization, given)
+
+
+@each
+@everywhere
+@pytest.mark.parametrize("machine", MACHINES)
+def test_it_never_raises_whatever_the_machine(optimization, situation, machine):
+    for policy in (Policy(memory_share=0.0), Policy(loosest="exact", budget_s=0.0)):
+        answer = ask(optimization, SITUATIONS[situation], MACHINES[machine], policy)
+        assert isinstance(answer, Proposal | Skipped)
+
+
+@each
+def test_it_finds_something_to_do_somewhere_and_nothing_elsewhere(optimization):
+    answers = [ask(optimization, diagnosis) for diagnosis in SITUATIONS.values()]
+    skipped = [a for a in answers if isinstance(a, Skipped)]
+    assert skipped
+    if optimization.name != "prefetch":  # TensorFlow does it by itself nearly everywhere
+        assert len(skipped) < len(answers)
+
+
+@each
+def test_what_is_done_already_is_left_alone(optimization):
+    assert isinstance(ask(optimization, SITUATIONS["all done already"]), Skipped)
+
+
+@each
+def test_a_custom_loop_s_step_is_never_touched(optimization):
+    answer = ask(optimization, SITUATIONS["custom loop"])
+    if isinstance(answer, Proposal):
+        assert not any(isinstance(edit, StepEdit) for edit in answer.edits)
+
+
+def _reads_as_part_of_a_sentence(reason: str) -> None:
+    """It follows "skipped, " and is followed by a full stop of the report's."""
+    assert reason == reason.strip()
+    assert 10 < len(reason) < 160
+    assert not reason.endswith(".")
+    assert "\n" not in reason
+    assert not reason[0].isupper() or reason.startswith(NAMES)
+    assert not any(word in reason for word in ("None", "nan", "inf ", "  ", "{", "}"))
+
+
+def _is_worth_trying(answer: Proposal) -> None:
+    if answer.predicted is not None:
+        assert math.isfinite(answer.predicted)
+        assert answer.predicted >= WORTH_TRYING
+    _reads_as_part_of_a_sentence(answer.why)
+
+
+def _is_about_one_thing(answer: Proposal) -> None:
+    assert answer.edits
+    of_pipeline = [isinstance(edit, PipelineEdit) for edit in answer.edits]
+    assert all(of_pipeline) or not any(of_pipeline)
+    for edit in answer.edits:
+        assert msgspec.json.decode(msgspec.json.encode(edit), type=type(edit)) == edit

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from records import WORKLOAD, observed
+from uncork.core.edit import DtypePolicy
+from uncork.core.record import replace
+from uncork.road.mixed_bfloat16 import MixedBfloat16
+
+from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+
+BFLOAT16 = MixedBfloat16()
+
+
+def training(shares=COMPUTING, bfloat16=True, **workload):
+    return observed(shares=shares, bfloat16=bfloat16, workload=workload)
+
+
+@pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
+def test_kernels_that_take_their_time_are_halved(shares):
+    found = proposal(BFLOAT16, training(shares))
+    assert found.edits == (DtypePolicy(policy="mixed_bfloat16"),)
+    assert found.predicted is None
+    assert "mixed_bfloat16" in found.source_edit
+
+
+def test_it_promises_precision():
+    assert BFLOAT16.guarantee == "precision"
+
+
+@pytest.mark.parametrize(("bfloat16", "words"), [(False, "does not"), (None, "is not known to")])
+def test_a_device_without_it_is_left_alone(bfloat16, words):
+    assert f"this device {words} compute bfloat16" in reason(BFLOAT16, training(bfloat16=bfloat16))
+
+
+@pytest.mark.parametrize(
+    "policy", [("mixed_bfloat16",), ("mixed_float16",), ("float32", "mixed_bfloat16"), ("float64",)]
+)
+def test_a_dtype_policy_of_the_user_s_own_is_kept(policy):
+    model = replace(WORKLOAD.model, dtype_policy=policy)
+    assert policy[0] in reason(BFLOAT16, training(model=model))
+
+
+@pytest.mark.parametrize("shares", [WAITING, {"host": 0.95, "step": 0.05}, {}])
+def test_kernels_that_take_no_time_are_left_alone(shares):
+    assert "predicted gain" in reason(BFLOAT16, training(shares))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(BFLOAT16, replace(SITUATIONS[situation], bfloat16=True))

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import StepsPerExecution
+from uncork.road.steps_per_execution import ChainSteps
+
+from .situations import CHATTY, COMPUTING, SITUATIONS, proposal, reason
+
+CHAIN = ChainSteps()
+
+
+def training(step_s: float = 0.002, shares=CHATTY, ceilings=None, **workload):
+    changes = {} if ceilings is None else {"ceilings": ceilings}
+    return observed(step_s=step_s, shares=shares, workload=workload, **changes)
+
+
+def steps(diagnosis) -> int:
+    (edit,) = proposal(CHAIN, diagnosis).edits
+    assert isinstance(edit, StepsPerExecution)
+    return edit.steps
+
+
+def test_time_between_steps_is_saved():
+    found = proposal(CHAIN, training())
+    assert found.edits == (StepsPerExecution(steps=64),)
+    assert found.predicted == pytest.approx(1 / (1 - 0.6 * 63 / 64))
+    assert "steps_per_execution=64" in found.source_edit
+
+
+@pytest.mark.parametrize(("step_s", "expected"), [(1e-9, 64), (0.05, 10), (0.1, 5), (0.25, 2)])
+def test_an_execution_lasts_half_a_second_at_most(step_s, expected):
+    assert steps(training(step_s)) == expected
+
+
+@pytest.mark.parametrize("length", [2, 7, 63])
+def test_an_execution_is_not_longer_than_an_epoch(length):
+    assert steps(training(steps_per_epoch=length)) == length
+
+
+@pytest.mark.parametrize("data", ["tf.data", "numpy"])
+def test_arrays_and_pipelines_alike(data):
+    assert steps(training(data=data)) == 64
+
+
+def test_it_is_never_predicted_to_be_faster_than_the_input():
+    supplied = training(ceilings={"supply": 1.5 * 32 / 0.002})
+    assert proposal(CHAIN, supplied).predicted == pytest.approx(1.5)
+
+
+def test_an_input_that_is_the_brake_makes_it_useless():
+    assert "predicted gain" in reason(CHAIN, training(ceilings={"supply": 32 / 0.002}))
+
+
+def test_it_may_fall_back_on_rounding():
+    assert (CHAIN.guarantee, CHAIN.at_worst) == ("exact", "rounding")
+
+
+def test_long_steps_are_left_alone():
+    assert "takes so long" in reason(CHAIN, training(0.3))
+
+
+def test_an_epoch_of_one_step_has_nothing_to_chain():
+    assert "one step only" in reason(CHAIN, SITUATIONS["one step an epoch"])
+
+
+def test_a_busy_device_is_left_alone():
+    assert "predicted gain" in reason(CHAIN, training(shares=COMPUTING))
+
+
+def test_a_value_of_the_user_s_own_is_kept():
+    assert "set to 8 by the script" in reason(CHAIN, training(steps_per_execution=8))
+
+
+def test_callbacks_that_see_every_batch_forbid_it():
+    hooks = ("TerminateOnNaN", "Mine")
+    assert "TerminateOnNaN, Mine" in reason(CHAIN, training(batch_hooks=hooks))
+
+
+def test_an_unknown_length_forbids_it():
+    assert "length is unknown" in reason(CHAIN, SITUATIONS["unknown length"])
+
+
+@pytest.mark.parametrize("data", ["pydataset", "generator"])
+def test_python_loaders_are_asked_for_each_batch_anyway(data):
+    assert data in reason(CHAIN, training(data=data))
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [("custom loop", "your own code"), ("eager", "run_eagerly"), ("distributed", "tf.distribute")],
+)
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation, words):
+    assert words in reason(CHAIN, SITUATIONS[situation])
