@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apart, apply, read, seeded
 
@@ -74,6 +74,9 @@ def legal_edits(pipeline):
                 yield edit, apply(pipeline, edit)
             except EditRefused:
                 continue
+    if pipeline.dataset.options().autotune.enabled is not False:
+        edit = AutotuneOff(expects=pipeline.digest)
+        yield edit, apply(pipeline, edit)
     if pipeline.root.kind != "prefetch":
         edit = Prefetch(expects=pipeline.digest)
         yield edit, apply(pipeline, edit)

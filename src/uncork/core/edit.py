@@ -52,6 +52,12 @@ class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
     expects: str
 
 
+class AutotuneOff(Record, tag="autotune_off", frozen=True, kw_only=True):
+    """Run without tf.data's autotuner, which can hold up the end of an epoch."""
+
+    expects: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -69,6 +75,15 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
 
 
-PipelineEdit = SplitMap | Cache | ParallelMap | Prefetch
+PipelineEdit = SplitMap | Cache | ParallelMap | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
-Edit = SplitMap | Cache | ParallelMap | Prefetch | StepsPerExecution | JitCompile | DtypePolicy
+Edit = (
+    SplitMap
+    | Cache
+    | ParallelMap
+    | Prefetch
+    | AutotuneOff
+    | StepsPerExecution
+    | JitCompile
+    | DtypePolicy
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uncork.core.edit import Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
+import tensorflow as tf
+
+from uncork.core.edit import AutotuneOff, Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline.functions import Split, may_overlap, split
 from uncork.pipeline.kinds import Dataset, kind_of
@@ -53,7 +55,18 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = _parallel(pipeline, _map_at(pipeline, stage), stage)
         case Prefetch():
             changed = _prefetch(pipeline)
+        case AutotuneOff():
+            changed = _without_autotune(pipeline)
     return read(changed)
+
+
+def _without_autotune(pipeline: Pipeline) -> Dataset:
+    if pipeline.dataset.options().autotune.enabled is False:
+        raise EditRefused("tf.data's autotuner is off already", "one that is on", "keep it")
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # Options say how a pipeline is run, not what it gives; the public call merges them.
+    return pipeline.dataset.with_options(options)
 
 
 def _prefetch(pipeline: Pipeline) -> Dataset:

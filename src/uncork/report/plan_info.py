@@ -7,6 +7,7 @@ import shlex
 from typing import Final, Literal
 
 from uncork.core.edit import (
+    AutotuneOff,
     Cache,
     DtypePolicy,
     Edit,
@@ -252,6 +253,8 @@ def describe_edit(edit: Edit) -> str:
             said = f"run the map at stage {stage} on several elements at once, order kept"
         case Prefetch():
             said = "prepare batches while the device works on the one before"
+        case AutotuneOff():
+            said = "run without tf.data's autotuner"
         case StepsPerExecution(steps=steps):
             said = f"run {steps} training steps for each call from Python"
         case JitCompile():

@@ -3,6 +3,7 @@
 Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
 """
 
+from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.jit_compile import CompileStep
 from uncork.road.mixed_bfloat16 import MixedBfloat16
@@ -17,7 +18,8 @@ ROAD: tuple[Optimization, ...] = (
     CacheDeterministic(),  # first: work that is not done needs no threads
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     ParallelizeMap(),  # only where the random part itself is the brake
-    PrefetchBatches(),  # last of the input: it can only hide what is left
+    PrefetchBatches(),  # it can only hide what is left
+    StopAutotune(),  # last of the input: it must not choose for stages that are still to change
     # host: shows once the input keeps up
     ChainSteps(),
     # compile before precision: both change the kernels, and XLA is the milder promise

@@ -1,0 +1,73 @@
+"""Run short epochs without tf.data's autotuner.
+
+When an iterator is destroyed, at the end of every epoch, TensorFlow waits for the thread that tunes
+the pipeline. That thread sleeps 10 ms, then 20, 40, and so on up to a minute, and in about every
+fourth epoch it is not woken: the training stands still until the sleep is over, for up to half as
+long again as the epoch took (seen with TensorFlow 2.21). Without the autotuner nobody waits.
+
+Legal because the autotuner chooses how many threads and how large a buffer, never what a pipeline
+gives. Without it tf.data neither adds a prefetch nor runs bare maps in parallel by itself, so a
+prefetch is added here, and the trial shows whether anything else was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import AutotuneOff, Edit, Prefetch
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import Optimization, Proposal, Skipped, no_pipeline
+
+# Seconds. A trial sees the ends of epochs only when some of them fall into it.
+_SHORT_EPOCH_S: Final = 3.0
+
+_SOURCE: Final = """\
+options = tf.data.Options()
+options.autotune.enabled = False
+dataset = dataset.prefetch(2).with_options(options)"""
+
+
+@final
+class StopAutotune(Optimization):
+    """Turn the autotuner off where epochs end often."""
+
+    name = "autotune_off"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Epochs so short that waiting at their ends can matter."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        workload = diagnosis.workload
+        if not workload.default_rewrites:
+            return Skipped(reason="tf.data's autotuner or its rewrites are off already")
+        if workload.epochs < 2 or workload.steps_per_epoch is None:
+            return Skipped(
+                reason="one epoch, or epochs of unknown length"
+            )
+        epoch_s = workload.steps_per_epoch * diagnosis.step_s
+        if epoch_s > _SHORT_EPOCH_S:
+            return Skipped(
+                reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely"
+            )
+        return Proposal(
+            edits=_edits(diagnosis),
+            predicted=None,
+            at=diagnosis.stages[-1].at,
+            why=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
+            source_edit=_SOURCE,
+        )
+
+
+def _edits(diagnosis: WorkloadDiagnosis) -> tuple[Edit, ...]:
+    digest = diagnosis.workload.pipeline
+    behind = [s.kind for s in diagnosis.stages if s.kind != "options"]
+    if behind and behind[-1] == "prefetch":
+        return (AutotuneOff(expects=digest),)
+    return (Prefetch(expects=digest), AutotuneOff(expects=""))

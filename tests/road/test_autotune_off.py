@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import AutotuneOff, Prefetch
+from uncork.road.autotune_off import StopAutotune
+
+from .situations import proposal, reason
+
+STOP = StopAutotune()
+
+
+def short_epochs(*stages, **workload):
+    """Ten epochs of 50 steps of 10 ms."""
+    shown = stages or (stage(0, "cache"), stage(1, "batch"))
+    return observed(
+        *shown, shares={"step": 1.0}, step_s=0.01, workload={"steps_per_epoch": 50, **workload}
+    )
+
+
+def test_short_epochs_end_without_the_autotuner():
+    found = proposal(STOP, short_epochs())
+    assert found.edits == (Prefetch(expects="51ab"), AutotuneOff(expects=""))
+    assert found.predicted is None
+
+
+def test_one_prefetch_is_enough():
+    found = proposal(STOP, short_epochs(stage(0, "batch"), stage(1, "prefetch")))
+    assert found.edits == (AutotuneOff(expects="51ab"),)
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"steps_per_epoch": 5_000}, "too rarely"),
+        ({"steps_per_epoch": None}, "unknown length"),
+        ({"epochs": 1}, "one epoch"),
+        ({"default_rewrites": False}, "already"),
+        ({"data": "numpy"}, "not by tf.data"),
+    ],
+)
+def test_left_alone(workload, said):
+    assert said in reason(STOP, short_epochs(**workload))
