@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
-from uncork.core.errors import EditRefused
 from uncork.engine import pipeline_proofs, subject
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Version
@@ -177,6 +176,15 @@ def test_an_edit_that_lies_is_refused(case, lie, lying):
     assert not proved(PIPELINES[case](), Prefetch(expects="")).passed
 
 
+def check(x, y, below=9):
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_max(y) < below, ["bad label"])]):
+        return x, tf.identity(y)
+
+
+def refuse_nan(x, y, words):
+    return tf.debugging.check_numerics(tf.where(y == 9, np.nan, 0.0), words)
+
+
 PAIRS = {
     "another seed": (
         lambda: source().shuffle(N, seed=5).batch(BATCH),
@@ -224,29 +232,18 @@ PAIRS = {
         lambda: source().shard(2, 1).batch(BATCH),
     ),
     "an error swallowed": (
-        lambda: source().batch(BATCH).map(lambda x, y: (x, tf.debugging.assert_less(y, 9) or y)),
+        lambda: source().batch(BATCH).map(check),
         lambda: source().batch(BATCH).map(check).ignore_errors(),
     ),
     "another error": (
-        lambda: source().batch(BATCH).map(lambda x, y: check(x, y, "one")),
-        lambda: source().batch(BATCH).map(lambda x, y: check(x, y, "other")),
+        lambda: source().batch(BATCH).map(lambda x, y: refuse_nan(x, y, "one")),
+        lambda: source().batch(BATCH).map(lambda x, y: refuse_nan(x, y, "other")),
     ),
     "an error that comes later": (
         lambda: source().batch(BATCH).map(lambda x, y: check(x, y, below=9)),
         lambda: source().batch(BATCH).map(lambda x, y: check(x, y, below=13)),
     ),
 }
-
-
-def check(x, y, words="bad label", below=9):
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_max(y) < below, [words])]):
-        return x, tf.identity(y)
-
-
-PAIRS["an error swallowed"] = (
-    lambda: source().batch(BATCH).map(check),
-    lambda: source().batch(BATCH).map(check).ignore_errors(),
-)
 
 
 @pytest.mark.parametrize("lie", PAIRS)
@@ -287,7 +284,7 @@ FROZEN = {
 
 def passes(dataset: Dataset) -> list[list[str]]:
     """So many that chance does not decide."""
-    return sample_digests(dataset, epochs=20, max_s=20)
+    return sample_digests(dataset, epochs=10, max_s=20)
 
 
 @pytest.mark.parametrize("lie", FROZEN)
@@ -300,7 +297,7 @@ def test_a_frozen_augmentation_is_noticed(lie):
 def test_a_living_augmentation_is_believed(case):
     made = PIPELINES[case]
     assert prove_alive(passes(made()), passes(made())) == ""
-    assert prove_alive(passes(made()), passes(seeded(read(made()), 1).dataset.map(brighten))) == ""
+    assert prove_alive(passes(made()), passes(made().map(brighten))) == ""
 
 
 def test_a_cache_that_freezes_only_the_draws_is_refused(lying):
@@ -342,9 +339,19 @@ def test_an_honest_rewrite_is_proved(case, edits):
 
 
 def test_an_honest_resampling_is_proved():
-    made = source().map(flip).batch(BATCH)
-    with pytest.raises(EditRefused, match="draws random numbers"):
-        proved(made, ParallelMap(stage=1, expects=""), guarantee="resampled")
+    made = Dataset.range(200).map(lambda i: tf.random.uniform([3]) + tf.cast(i, tf.float32))
+    proof = proved(made.batch(BATCH), ParallelMap(stage=1, expects=""), guarantee="resampled")
+    assert proof.passed, proof.detail
+    assert proof.kind == "resampled"
+
+
+@pytest.mark.parametrize(
+    "lie", ["one element dropped", "one pixel, one step of 255", "all flipped", "shuffled"]
+)
+def test_resampling_is_no_excuse_for_other_elements(lie, lying):
+    lying(LIES[lie])
+    made = source().map(scale_and_flip).batch(BATCH)
+    assert not proved(made, ParallelMap(stage=1, expects=""), guarantee="resampled").passed
 
 
 def test_a_proof_is_kept_for_the_next_candidate():
@@ -434,7 +441,7 @@ def test_chance_is_seldom_taken_for_frozen(samples, epochs, variants):
     assert alarms <= 3
 
 
-@pytest.mark.parametrize(("samples", "epochs"), [(200, 2), (12, 20)])
+@pytest.mark.parametrize(("samples", "epochs"), [(500, 2), (26, 20)])
 def test_freezing_half_of_the_samples_is_noticed(samples, epochs):
     rng = random.Random(1)
     half = samples // 2
@@ -444,7 +451,43 @@ def test_freezing_half_of_the_samples_is_noticed(samples, epochs):
         assert prove_alive(flips(rng, samples, epochs), frozen)
 
 
+def test_a_faster_pipeline_that_gets_further_is_as_alive():
+    """Both are shuffled and draw; the original was stopped after a tenth of its data."""
+    rng = random.Random(1)
+    whole = [rng.sample(p, len(p)) for p in (*flips(rng, 2000, 2), *flips(rng, 2000, 2))]
+    assert prove_alive([p[:200] for p in whole[:2]], whole[2:]) == ""
+    frozen = [rng.sample(whole[2], 2000) for _ in range(2)]
+    assert prove_alive(whole[:2], frozen)
+
+
 def test_what_never_changed_may_stay_as_it_is():
     still = [["a", "b", "c"]] * 2
     assert prove_alive(still, still) == ""
     assert prove_alive([[], []], [[], []]) == ""
+
+
+@pytest.mark.xfail(strict=True, reason="only the first 64 batches of a pass are compared")
+def test_a_lie_late_in_a_long_epoch(lying):
+    lying(lambda d: d.take(90))
+    assert not proved(Dataset.range(400).batch(BATCH), Prefetch(expects="")).passed
+
+
+@pytest.mark.xfail(strict=True, reason="a draw that froze hides behind another that lives")
+def test_a_freeze_behind_living_draws(lying):
+    def flip_and_brighten(image, label):
+        return brighten(*flip(image, label))
+
+    def frozen(dataset):
+        return source().map(scale_and_flip).cache().map(brighten).batch(BATCH)
+
+    made = source().map(scale).map(flip_and_brighten).batch(BATCH)
+    assert prove_alive(passes(made), passes(frozen(made)))
+
+
+@pytest.mark.xfail(
+    strict=True, reason="what is proved is what the edits make, not the object given"
+)
+def test_a_version_that_is_not_what_its_edits_make():
+    made = read(PIPELINES["plain"]())
+    version = Version(read(made.dataset.skip(1)), edits=())
+    assert not PipelineProver(made).prove(version, "exact", BUDGET_S).passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -36,6 +37,9 @@ def _call(options: argparse.Namespace) -> int:
     # Imported here: each verb pays for what it uses, and --help for nothing.
     from uncork.cli import verbs  # noqa: PLC0415
 
+    if options.verb in ("diagnose", "tune"):
+        # Ended from outside, by a job's time limit: as after Ctrl-C, what was found is saved.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     call = {
         "diagnose": verbs.diagnose,
         "tune": verbs.tune,

@@ -6,16 +6,19 @@ import inspect
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from uncork.capture import FitCall
 from uncork.capture.frames import user_line
 from uncork.core.diagnosis import Diagnosis, Overhead
-from uncork.core.edit import Guarantee
-from uncork.core.errors import WrongUse
+from uncork.core.edit import GUARANTEES, Guarantee
+from uncork.core.errors import PlanRefused, WrongUse
 from uncork.core.job import Result
 from uncork.core.journal import Journal
 from uncork.core.measurement import Comparison
@@ -27,13 +30,13 @@ from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.running import Running
 from uncork.engine.shown import Shown
-from uncork.engine.subject import Subject
+from uncork.engine.subject import Subject, Version
 from uncork.engine.verbs import plan_of
 from uncork.engine.walk import Walk
 from uncork.measure import interleave, probe
 from uncork.measure.devices import accelerators
 from uncork.measure.overhead import clock_s
-from uncork.pipeline import continued, record_source_lines
+from uncork.pipeline import continued, read, record_source_lines, state_kept
 from uncork.report.progress import Progress
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
@@ -62,12 +65,8 @@ def diagnose(
     """
     begin = time.monotonic()
     machine = probe(accelerators())
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
-        subject = _subject(model, data, {**fit, "epochs": epochs}, scratch)
-        try:
-            found = observe(subject, machine, _journal(quiet))
-        finally:
-            subject.restore()
+    with _examined(model, data, {**fit, "epochs": epochs}) as subject:
+        found = observe(subject, machine, _journal(quiet))
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
     return Shown(record)
@@ -95,14 +94,12 @@ def tune(
         fit: Further arguments of ``fit``.
     """
     begin, policy = time.monotonic(), policy or Policy()
+    if not isinstance(policy, Policy):
+        raise WrongUse(f"{policy!r} is no policy", "uncork.core.plan.Policy(loosest='exact')")
     machine, journal = probe(accelerators()), _journal(quiet)
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
-        subject = _subject(model, data, {**fit, "epochs": epochs}, scratch)
-        try:
-            walk = _walked(subject, policy, journal)
-            final = _compared(subject, walk) if walk.version is not subject.original else None
-        finally:
-            subject.restore()
+    with _examined(model, data, {**fit, "epochs": epochs}) as subject:
+        walk = _walked(subject, policy, journal)
+        final = _compared(subject, walk) if walk.version is not subject.original else None
     result = Result(
         machine=machine,
         before=walk.before,
@@ -126,8 +123,7 @@ def fit(model: Any, data: Any, *, plan: Plan | Shown[Plan] | str | Path, **argum
     Raises:
         PlanRefused: The plan does not fit, with what differs; nothing has been trained.
     """
-    record = plan.record if isinstance(plan, Shown) else plan
-    loaded = load_plan(Path(record)) if isinstance(record, str | Path) else record
+    loaded = _plan(plan)
     bound = _bound(model, data, arguments)
     at = user_line(sys._getframe(1))
     call = FitCall(loaded.before.workload.index, at, model, bound, model.fit)
@@ -156,7 +152,19 @@ def optimize(
 
     Returns:
         A dataset with the same elements, or ``dataset`` itself when nothing was gained.
+
+    Raises:
+        WrongUse: It is no dataset, or there is no such promise.
+        NothingToMeasure: It is empty.
     """
+    if not isinstance(dataset, tf.data.Dataset):
+        raise WrongUse(
+            f"a {type(dataset).__name__} is no tf.data.Dataset",
+            "a tf.data.Dataset",
+            "uncork.tune(model, data) takes arrays and PyDatasets, too",
+        )
+    if strict not in GUARANTEES:
+        raise WrongUse(f"there is no promise {strict!r}", f"one of {', '.join(GUARANTEES)}")
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
         at = user_line(sys._getframe(1))
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
@@ -164,8 +172,33 @@ def optimize(
         walk = _walked(subject, policy, _journal(quiet))
     if not walk.version.edits:
         return dataset
-    assert walk.version.pipeline is not None
-    return continued(walk.version.pipeline).dataset
+    # Not the version under trial: its cache files lie in a folder that is gone.
+    edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
+    assert edited is not None
+    return continued(edited).dataset
+
+
+def _plan(plan: object) -> Plan:
+    """The plan itself, whatever form it comes in.
+
+    Raises:
+        PlanRefused: It is none, or not one for ``fit``.
+    """
+    record = plan.record if isinstance(plan, Shown) else plan
+    loaded = load_plan(Path(record)) if isinstance(record, str | Path) else record
+    if not isinstance(loaded, Plan):
+        raise PlanRefused(
+            f"a {type(loaded).__name__} is no plan",
+            "what uncork.tune returned, or the path of a plan.json",
+            "plan = uncork.tune(model, data)",
+        )
+    if loaded.before.workload.kind != "fit":
+        raise PlanRefused(
+            f"the plan was made for the custom loop at {loaded.before.workload.at}",
+            "a plan for a Model.fit",
+            "run the script of that loop: uncork run --plan PLAN SCRIPT",
+        )
+    return loaded
 
 
 def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:
@@ -190,10 +223,22 @@ def _speedup(found: Comparison) -> Speedup:
     )
 
 
-def _subject(model: Any, data: Any, arguments: dict[str, Any], scratch: str) -> FitSubject:
+@contextmanager
+def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitSubject]:
+    """The training that is meant; the model, all random states and the data's are given back."""
     record_source_lines()
-    at = user_line(sys._getframe(2))
-    return FitSubject(model, _bound(model, data, arguments), 0, at, scratch)
+    at = user_line(sys._getframe(3))
+    bound = _bound(model, data, arguments)
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(data):
+        subject = FitSubject(model, bound, 0, at, scratch)
+        try:
+            yield subject
+        finally:
+            subject.restore()
+
+
+def _data_kept(data: Any) -> AbstractContextManager[None]:
+    return state_kept(read(data)) if isinstance(data, tf.data.Dataset) else nullcontext()
 
 
 def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +251,8 @@ def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         )
     names = ("x", "y", "sample_weight")
     parts = data if isinstance(data, tuple) else (data,)
+    if not parts or parts[0] is None:
+        raise WrongUse("there is no data to train on", "a dataset, or a tuple of arrays")
     named = {**dict(zip(names, parts, strict=False)), **arguments}
     try:
         bound = inspect.signature(type(model).fit).bind(model, **named)

@@ -6,10 +6,12 @@ TensorFlow before the script does: the script may set environment variables firs
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from uncork.capture import PassThrough, hold_saves, run_script
@@ -57,7 +59,11 @@ def _run(job: Job, script: Path, args: Sequence[str]) -> int:
         return exits.DONE
     loops = plan.before.workload.kind == "custom_loop"
     running = Deferred(lambda: _running(plan, job), source_lines=False, loops=loops)
-    run_script(script, args, running)
+    try:
+        run_script(script, args, running)
+    except SystemExit as ending:
+        if ending.code not in (0, None):
+            raise
     if running.made is None or not running.made.met:
         _not_met(plan, strict=job.strict)
     return exits.DONE
@@ -65,13 +71,21 @@ def _run(job: Job, script: Path, args: Sequence[str]) -> int:
 
 def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     """Work on one training call, hand back what was found, end the script."""
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, hold_saves() as saves:
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    result_path = Path(job.result or "result.json")
+    # In the parent's folder: it cleans up even after a child that was killed.
+    folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
+    with folder as scratch, hold_saves() as saves:
         lines = job.mode in ("diagnose", "tune")
         trial = Deferred(lambda: _make(job, scratch), source_lines=lines, loops=True)
         try:
             run_script(script, args, trial)
         except SystemExit as ending:
             _judge(ending, trial.made)
+        except KeyboardInterrupt:
+            if trial.made is None or trial.made.partial() is None:
+                raise
         made = trial.made
         if made is not None:
             made.finish()
@@ -79,8 +93,15 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
             raise nothing_reached(made.reached if made else (), job.training)
         held = tuple(f"{name} x{count}" for name, count in sorted(saves.held.items()))
         result = replace(made.result, held_back=held)
-        write_atomically(Path(job.result or "result.json"), to_json(result))
+        write_atomically(result_path, to_json(result))
         return exits.INTERRUPTED if result.interrupted else exits.DONE
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Once: the terminal and the parent may both tell us, and what was found is to be saved."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.default_int_handler(number, frame)
 
 
 def _make(job: Job, scratch: str) -> Trial:

@@ -23,6 +23,9 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
     """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
 
     A process that fails leaves the plan unconfirmed, with a note that says why.
+
+    Raises:
+        KeyboardInterrupt: The figures are not complete.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         path = Path(folder, "plan.json")
@@ -43,7 +46,9 @@ def _in_turn(
     found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
     order = [0, 1, 1, 0] * PAIRS
     for number, which in enumerate(order[: 2 * PAIRS], start=1):
-        result, _ = run_child(jobs[which], script, _silent, quiet=True)
+        result = run_child(jobs[which], script, _silent, quiet=True)
+        if result.interrupted:
+            raise KeyboardInterrupt
         assert result.confirmation is not None
         found[which].append(result.confirmation)
         text = f"fresh process {number} of {2 * PAIRS}, {('as written', 'with the plan')[which]}"

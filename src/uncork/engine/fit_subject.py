@@ -28,6 +28,8 @@ from uncork.step import (
     batch_samples,
     build,
     loader_stages,
+    random_state,
+    set_random_state,
     signature,
 )
 
@@ -88,7 +90,10 @@ class FitSubject(Subject):
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
         self.original = Version(pipeline)
+        random = random_state()
         self._batch = self._first_batch()
+        # Building draws what ``fit`` would draw; reading the first batch is ours alone.
+        set_random_state(random)
         build(model, self._batch)
         self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -17,11 +18,27 @@ from uncork.pipeline import measure as measure_stages
 from uncork.pipeline import supply
 from uncork.rules import judge
 
-# Seconds. Long enough for dozens of steps of a small model and a few of a large one.
-_BLOCK_S: Final = 1.0
 _BLOCKS: Final = 3
-_SUPPLY_S: Final = 1.5
-_STAGES_S: Final = 6.0
+
+
+@dataclass(frozen=True)
+class _Seconds:
+    """How long to look at each part.
+
+    Attributes:
+        block: Long enough for dozens of steps of a small model and a few of a large one.
+        supply: The input alone.
+        stages: All stages together.
+    """
+
+    block: float
+    supply: float
+    stages: float
+
+
+_CAREFUL: Final = _Seconds(block=1.0, supply=1.5, stages=6.0)
+# Between two trials: only to see where the bottleneck is now.
+_BRIEF: Final = _Seconds(block=0.5, supply=0.8, stages=2.5)
 
 
 def observe(
@@ -39,23 +56,25 @@ def observe(
         machine: Where.
         journal: Told of each phase.
         version: The original unless given.
-        measured: Its speed where that is known already from a comparison.
+        measured: Its speed where that is known already from a comparison; the rest is then looked
+            at only briefly.
     """
     version = version or subject.original
+    seconds = _CAREFUL if measured is None else _BRIEF
     if measured is None:
         journal.write("phase", f"measuring the training at {subject.workload.at}")
-        measured = _steady(subject.runner(version))
+        measured = _steady(subject.runner(version), seconds)
         journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)
     journal.write("phase", "measuring the step alone, on a resident batch")
-    resident = _steady(subject.resident(version))
+    resident = _steady(subject.resident(version), seconds)
     resident_s = resident.step_s.median
     host_s = subject.host_s(resident_s)
     ceilings = {"consumer": resident.samples_per_s}
     ceilings["host"] = _host_ceiling(measured, machine)
     journal.write("phase", "measuring the input alone, stage by stage")
-    batches_per_s, _ = supply(subject.supply(version), budget_s=_SUPPLY_S)
+    batches_per_s, _ = supply(subject.supply(version), budget_s=seconds.supply)
     ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
-    stages = _stages(subject, version)
+    stages = _stages(subject, version, seconds)
     digest = version.pipeline.digest if version.pipeline else ""
     found = WorkloadDiagnosis(
         workload=replace(subject.workload, pipeline=digest),
@@ -71,16 +90,16 @@ def observe(
     return judge(found, machine)
 
 
-def _stages(subject: Subject, version: Version) -> tuple[Stage, ...]:
+def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stage, ...]:
     if version.pipeline is None:
         return subject.loader_stages()
     batch_size = subject.workload.batch_size
-    return measure_stages(version.pipeline, batch_size=batch_size, budget_s=_STAGES_S)
+    return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 
 
-def _steady(runner: VersionRunner) -> Measurement:
+def _steady(runner: VersionRunner, seconds: _Seconds) -> Measurement:
     runner.prime()
-    return summarize([runner.block(_BLOCK_S) for _ in range(_BLOCKS)])
+    return summarize([runner.block(seconds.block) for _ in range(_BLOCKS)])
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:

@@ -26,9 +26,10 @@ from uncork.core.record import from_json, replace, to_json
 Follow = Callable[[Event], None]
 
 # Not ``-m``: that would put the working directory before the standard library, and a user's
-# ``queue.py`` would break Uncork. The first entry is the script's to replace.
+# ``queue.py`` would break Uncork. The first entry is the script's to replace; with ``-P`` there is
+# no such entry, and what comes first is kept.
 _CHILD: Final = (
-    "import sys; sys.path[0] = sys.path[-1]; "
+    "import sys; sys.path[0] = sys.path[0] or sys.path[-1]; "
     "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
@@ -83,9 +84,7 @@ def replace_process(job: Job, script: Script) -> None:
     os.execv(command[0], command)
 
 
-def run_child(
-    job: Job, script: Script, follow: Follow, *, quiet: bool = False
-) -> tuple[Result, int]:
+def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:
     """Run one job to its end.
 
     Args:
@@ -95,7 +94,7 @@ def run_child(
         quiet: Hide the script's own output, which the user has seen before.
 
     Returns:
-        The result, and the exit code: 0, or 130 for a partial result.
+        The result; it says so if the child or this process was interrupted.
 
     Raises:
         ChildFailed: There is no result.
@@ -107,9 +106,10 @@ def run_child(
         Path(folder, "job").write_bytes(to_json(job))
         code = _wait(_start(Path(folder, "job"), script, quiet), Path(files["journal"]), follow)
         result = Path(files["result"])
+        interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():
-            return from_json(result.read_bytes(), Result), code
-    if code in (exits.INTERRUPTED, -signal.SIGINT):
+            return replace(from_json(result.read_bytes(), Result), interrupted=interrupted)
+    if interrupted:
         raise KeyboardInterrupt
     raise ChildFailed(_exit_code(code))
 
@@ -136,16 +136,22 @@ def _stdin() -> IO[bytes] | int | None:
 
 
 def _wait(child: subprocess.Popen[bytes], journal: Path, follow: Follow) -> int:
-    """Follow the journal until the child ends; hand an interruption on to it."""
-    offset = 0
+    """Follow the journal until the child ends; hand an interruption on to it.
+
+    Whatever happens here, no child is left behind.
+    """
+    offset, interrupted = 0, False
     try:
         while child.poll() is None:
             offset = _follow(journal, offset, follow)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
+        interrupted = True
         _interrupt(child)
+    finally:
+        _end(child)
     _follow(journal, offset, follow)
-    return child.returncode
+    return exits.INTERRUPTED if interrupted else child.returncode
 
 
 def _follow(journal: Path, offset: int, follow: Follow) -> int:
@@ -158,12 +164,15 @@ def _follow(journal: Path, offset: int, follow: Follow) -> int:
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
     """In a terminal Ctrl-C reached the child, too; elsewhere it has to be told."""
-    if not sys.stdin.isatty():
-        with suppress(ProcessLookupError):
-            child.send_signal(signal.SIGINT)
-    try:
+    if sys.stdin is None or not sys.stdin.isatty():
+        child.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         child.wait(_GRACE_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Nothing happens to one that has ended."""
+    if child.poll() is None:
         child.kill()
         child.wait()
 

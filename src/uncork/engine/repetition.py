@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from types import FrameType
 
@@ -21,7 +22,8 @@ def repeated(frame: FrameType | None) -> bool:
             loops = loops_around(frame.f_code.co_filename, frame.f_lineno)
             if loops > (1 if innermost else 0):
                 return True
-            innermost = False
+            # A generator that hands batches on shares its loop with the one that asks for them.
+            innermost = innermost and bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
         frame = frame.f_back
     return False
 

@@ -30,6 +30,7 @@ class _Request:
         self._batches = epoch()
         self._given = 0
         self._begin = time.perf_counter()
+        self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
 
     def next_batch(self) -> Any:
@@ -41,6 +42,7 @@ class _Request:
         if batch is None:
             raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")
         self._given += 1
+        self._last = self._clocks()
         return batch
 
     def arrived(self, samples_per_step: float) -> Block | None:
@@ -63,6 +65,23 @@ class _Request:
     def warm(self) -> bool:
         """The clock runs."""
         return self._warm is not None
+
+    def leave_out_pause(self) -> None:
+        """The loop was left and entered again: neither its last step nor the time since counts."""
+        last_s, last_cpu_s, last_ops_s = self._last
+        pause_s, pause_cpu_s = time.perf_counter() - last_s, time.process_time() - last_cpu_s
+        self._given -= 1
+        self._begin += pause_s
+        if self._warm is not None:
+            given, begin, begin_cpu = self._warm
+            # A pause right after the warm-up takes back a step from before it.
+            self._warm = (min(given, self._given), begin + pause_s, begin_cpu + pause_cpu_s)
+        if self.ops is not None:
+            self.ops.seconds = last_ops_s
+
+    def _clocks(self) -> tuple[float, float, float]:
+        ops_s = self.ops.seconds if self.ops is not None else 0.0
+        return time.perf_counter(), time.process_time(), ops_s
 
 
 class Switchboard(Iterator[Any]):
@@ -102,8 +121,13 @@ class Switchboard(Iterator[Any]):
         self._requests.put(ending)
 
     def abandon(self, error: BaseException) -> None:
-        """Loop side: the loop broke; wake the engine with its error."""
+        """User's side: the loop will not come back; wake the engine with this."""
         self._answers.put(error)
+
+    def resume(self) -> None:
+        """User's side: the loop was left, by a ``break`` or an error, and begins anew."""
+        if self._current is not None:
+            self._current.leave_out_pause()
 
     def __next__(self) -> Any:
         """User's side: one batch of the version under trial."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StopScript
+from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -30,6 +31,15 @@ from uncork.step import Feed
 _CONFIRM_BLOCK_S: Final = 1.5
 _CONFIRM_BLOCKS: Final = 3
 _FIRST_EPOCH_S: Final = 25.0
+_ONE_STEP: Final = {
+    "epochs": 1,
+    "initial_epoch": 0,
+    "steps_per_epoch": 1,
+    "validation_steps": 1,
+    "validation_freq": 1,
+    "callbacks": None,
+    "verbose": 0,
+}
 
 
 class Trial(PassThrough):
@@ -52,6 +62,8 @@ class Trial(PassThrough):
         self.scratch = scratch
         self.reached: list[Workload] = []
         self.result: Result | None = None
+        self._loop: LoopSubject | None = None
+        self._notes: list[str] = []
 
     @abstractmethod
     def work(self, subject: Subject, machine: Machine) -> Result:
@@ -60,7 +72,7 @@ class Trial(PassThrough):
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
         brief = _brief(call)
-        if not self._meant(brief):
+        if not self._meant(brief) or self._loop is not None:
             return call.original(**call.arguments)
         subject = FitSubject(call.model, call.arguments, call.index, call.at, self.scratch)
         try:
@@ -74,18 +86,47 @@ class Trial(PassThrough):
         length = int(call.dataset.cardinality())
         again = repeated(sys._getframe())
         brief = _brief_loop(call, length, epochs=2 if again else 1)
-        if not self._meant(brief):
+        meant = self._meant(brief)
+        if self._loop is not None:
+            return self._resumed(self._loop) if call.index == self._loop.workload.index else first
+        if not meant:
             return first
-        subject = LoopSubject(call, repeated=again, scratch=self.scratch)
+        subject = self._loop = LoopSubject(call, repeated=again, scratch=self.scratch)
         return run_beside(lambda: self._work(subject), subject.board, StopScript())
 
     def finish(self) -> None:
-        """The script has ended."""
+        """The script has ended; what was found until then counts.
+
+        Raises:
+            NothingToMeasure: Its loop ended by itself, too early.
+        """
+        if self._loop is not None:
+            self._loop.board.abandon(StopScript())
+        found = None if self.result else self.partial()
+        if found is not None:
+            self._done(found)
+        if self.result is None and self._loop is not None:
+            raise NothingToMeasure(
+                f"the loop at {self._loop.workload.at} ended by itself before it was measured",
+                "a loop that asks for batches as long as it is given some, for a minute or two",
+                "let it run longer: take out its 'break', raise its number of steps or epochs",
+            )
+
+    def partial(self) -> Result | None:
+        """What was found so far, if that is of any use."""
+        return None
 
     def _work(self, subject: Subject) -> None:
-        machine = probe(accelerators())
-        done = self.work(subject, machine)
-        self.result = replace(done, reached=tuple(self.reached), notes=tuple(subject.notes))
+        self._notes = subject.notes
+        self._done(self.work(subject, probe(accelerators())))
+
+    def _done(self, found: Result) -> None:
+        self.result = replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
+
+    def _resumed(self, subject: LoopSubject) -> Iterator[Any]:
+        """The loop was left and entered again: the work on it goes on."""
+        subject.board.resume()
+        return subject.board
 
     def _meant(self, brief: Workload) -> bool:
         known = [w.index for w in self.reached]
@@ -109,24 +150,21 @@ class Diagnosing(Trial):
 class Tuning(Trial):
     """Measure, walk the road, stop. What was found so far survives an interruption."""
 
+    _walk: Walk | None = None
+
     def work(self, subject: Subject, machine: Machine) -> Result:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
         before = observe(subject, machine, self.journal)
-        share = clock_s() / before.step_s
-        walk = Walk(subject, before, machine, self.job.policy, self.journal)
-        interrupted = False
+        self._walk = walk = Walk(subject, before, machine, self.job.policy, self.journal)
         try:
             walk.run()
         except KeyboardInterrupt:
-            interrupted = True
-        return Result(
-            machine=machine,
-            before=before,
-            after=walk.now if walk.version is not subject.original else None,
-            steps=tuple(walk.steps),
-            overhead_share=share,
-            interrupted=interrupted,
-        )
+            return _walked(walk, interrupted=True)
+        return _walked(walk, interrupted=False)
+
+    def partial(self) -> Result | None:
+        """The steps tried so far."""
+        return _walked(self._walk, interrupted=True) if self._walk else None
 
 
 class Confirming(Trial):
@@ -167,16 +205,26 @@ class Listing(Trial):
         self.result = Result(machine=probe(accelerators()), reached=tuple(self.reached))
 
     def fit(self, call: FitCall) -> Any:
-        """One step of it, so that what follows finds a trained model."""
+        """One step of it, so that what follows finds a trained model and its history."""
         self._meant(_brief(call))
-        short = {**call.arguments, "epochs": 1, "initial_epoch": 0, "steps_per_epoch": 1}
-        return call.original(**{**short, "callbacks": None, "validation_data": None, "verbose": 0})
+        return call.original(**{**call.arguments, **_ONE_STEP})
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """No further step of it."""
         del first
         self._meant(_brief_loop(call, int(call.dataset.cardinality()), epochs=1))
         return iter(())
+
+
+def _walked(walk: Walk, *, interrupted: bool) -> Result:
+    return Result(
+        machine=walk.machine,
+        before=walk.before,
+        after=walk.now if walk.version is not walk.subject.original else None,
+        steps=tuple(walk.steps),
+        overhead_share=clock_s() / walk.before.step_s,
+        interrupted=interrupted,
+    )
 
 
 def _brief(call: FitCall) -> Workload:

@@ -26,7 +26,7 @@ def diagnose(script: Script, follow: Follow, *, training: int | None = None) -> 
     """
     require_tensorflow()
     begin = time.monotonic()
-    result, _ = run_child(Job(mode="diagnose", training=training), script, follow)
+    result = run_child(Job(mode="diagnose", training=training), script, follow)
     assert result.before is not None
     return Diagnosis(
         script=script.path,
@@ -40,7 +40,7 @@ def diagnose(script: Script, follow: Follow, *, training: int | None = None) -> 
 def list_trainings(script: Script, follow: Follow) -> tuple[Workload, ...]:
     """All training calls of a script, each cut short after its first step."""
     require_tensorflow()
-    result, _ = run_child(Job(mode="list"), script, follow)
+    result = run_child(Job(mode="list"), script, follow)
     return result.reached
 
 
@@ -60,15 +60,18 @@ def tune(
     """
     require_tensorflow()
     begin = time.monotonic()
-    result, _ = run_child(Job(mode="tune", training=training, policy=policy), script, follow)
-    plan = plan_of(result, script.path, policy)
-    if plan.kept and not result.interrupted:
+    result = run_child(Job(mode="tune", training=training, policy=policy), script, follow)
+    plan, interrupted = plan_of(result, script.path, policy), result.interrupted
+    if plan.kept and not interrupted:
         follow(
             Event(kind="phase", text="confirming in fresh processes, as written and tuned in turn")
         )
-        plan = confirm(plan, script, follow)
-    plan = replace(plan, tuning_cost_s=time.monotonic() - begin)
-    return plan, result.interrupted
+        try:
+            plan = confirm(plan, script, follow)
+        except KeyboardInterrupt:
+            note = "interrupted: the speed-up is not confirmed in fresh processes"
+            plan, interrupted = replace(plan, notes=(*plan.notes, note)), True
+    return replace(plan, tuning_cost_s=time.monotonic() - begin), interrupted
 
 
 def plan_of(result: Result, script: str, policy: Policy) -> Plan:

@@ -23,7 +23,7 @@ from uncork.road import ROAD, Optimization, Proposal, Skipped
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training.
 _BLOCK_S: Final = 1.0
-_PAIRS_S: Final = 16.0
+_PAIRS_S: Final = 12.0
 _PROOF_S: Final = 45.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.6
@@ -137,11 +137,12 @@ class Walk:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""
         edits = candidate.edits[len(self.version.edits) :]
         step = candidate.step[len(self.version.step) :]
-        self.version = candidate
         self.subject.restore()
-        self.now = observe(
+        now = observe(
             self.subject, self.machine, self.journal, version=candidate, measured=measured
         )
+        # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
+        self.version, self.now = candidate, now
         return (*edits, *step)
 
 

@@ -3,8 +3,8 @@
 The noise is the user's own: the original trains from one snapshot over the same batches in several
 orders; the spread of its losses is the band. The candidate trains over the same orders. Every run
 of the candidate must stay inside the band's prediction interval in every window, and its mean must
-not be worse than the original's by more than the standard error allows in the last one. A band so
-wide that it would let anything through proves nothing.
+not be worse there than the original's by more than the standard error of that. A band so wide that
+it would let anything through proves nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], ste
         return _proof(False, "the original's own loss is not finite: nothing can be compared")
     if not all(run.finite for run in candidate):
         return _proof(False, f"the loss became NaN or infinite within {steps} steps")
-    windows = range(min(len(run.losses) for run in (*original, *candidate)))
+    counts = {len(run.losses) for run in (*original, *candidate)}
+    if len(counts) != 1:
+        return _proof(False, f"losses of {sorted(counts)} windows cannot be compared")
+    windows = range(counts.pop())
     for window in windows:
         failure = _leaves_band([r.losses[window] for r in original],
                                [r.losses[window] for r in candidate])  # fmt: skip
@@ -52,7 +55,7 @@ def _leaves_band(base: list[float], other: list[float]) -> str:
     middle, half = statistics.fmean(base), _half_width(base)
     if half > _WIDEST * abs(middle):
         return (
-            f"the original's own band is +-{half / abs(middle):.0%} of its loss, too wide to tell"
+            f"the original's own band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
         )
     outside = [loss for loss in other if abs(loss - middle) > half]
     if outside:
@@ -61,7 +64,8 @@ def _leaves_band(base: list[float], other: list[float]) -> str:
     error = t95(len(worse) - 1) * statistics.stdev(worse) / math.sqrt(len(worse))
     # Paired: the same orders, so that the orders' own spread cancels and a bias shows.
     bias = statistics.fmean(worse)
-    if bias - error > half / 2:
+    allowed = max(statistics.stdev(base) / math.sqrt(len(base)), _FLOOR * abs(middle))
+    if bias - error > allowed:
         return f"the loss is higher by {bias:.2g} on average"
     return ""
 

@@ -6,7 +6,8 @@ the next row decides.
 
 Rounding: the same mathematics in another order of operations. How far that may carry a training is
 the training's own affair, so the band is measured: the original is run again from weights nudged
-by a few units in the last place, and the candidate must not stray further than they do.
+by a few units in the last place, and the candidate must not stray further than they do: not as a
+whole, and, because one large variable would hide all others, not in any single one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 from uncork.core.plan import Proof
 from uncork.step.replay import Replay
 
-# One nudge of 8 float32 units in the last place: what summing some 64 terms in another order does.
-NUDGE: Final = 8 * float(np.finfo(np.float32).eps)
+# Units in the last place of one nudge: what summing some 64 terms in another order does.
+NUDGE_UNITS: Final = 8
 NUDGED_RUNS: Final = 3
 # A reordered kernel rounds differently in every step, the nudge only in the first.
 _SLACK: Final = 4.0
+# The same for single variables: of many, the one that strays most is further out than their mean.
+_SLACK_EACH: Final = 16.0
 
 
 def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) -> Proof | None:
@@ -45,25 +48,36 @@ def prove_rounding(original: Replay, nudged: list[Replay], candidate: Replay, st
     losses = max(
         (abs(a - b) for a, b in zip(original.losses, candidate.losses, strict=True)), default=0.0
     )
-    passed = candidate.finite and apart <= band
+    strayed = _strayed(original, nudged, candidate) if candidate.finite else 0
+    alone = f"; variables that stray further on their own: {strayed}" if strayed else ""
     return Proof(
         kind="rounding",
-        passed=passed,
+        passed=candidate.finite and apart <= band and not strayed,
         detail=(
             f"after {steps} steps the weights differ by {apart:.1e} (relative), the band from "
-            f"{len(nudged)} nudged runs is {band:.1e}; largest loss difference {losses:.1e}"
+            f"{len(nudged)} nudged runs is {band:.1e}; largest loss difference {losses:.1e}{alone}"
         ),
     )
 
 
+def _strayed(original: Replay, nudged: list[Replay], candidate: Replay) -> int:
+    """How many variables are further out than their own nudged selves."""
+    bands = [max(gaps) for gaps in zip(*(original.gaps(run) for run in nudged), strict=True)]
+    # A variable that no nudge reaches may still be rounded otherwise.
+    least = [NUDGE_UNITS * float(np.finfo(np.float32).eps) * size for size in original.sizes]
+    gaps = zip(original.gaps(candidate), bands, least, strict=True)
+    return sum(gap > _SLACK_EACH * max(band, floor) for gap, band, floor in gaps)
+
+
 def nudge(seed: int) -> Callable[[Any], None]:
-    """A function that moves every trainable weight by ``NUDGE``, up or down at random."""
+    """A function that moves every trainable weight by some units, up or down at random."""
     signs = np.random.default_rng(seed)
 
     def disturb(model: Any) -> None:
         for variable in model.trainable_variables:
             value = np.asarray(variable.numpy())
+            unit = float(np.spacing(np.ones((), value.dtype)))
             sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
-            variable.assign((value * (1 + NUDGE * sign)).astype(value.dtype))
+            variable.assign((value * (1 + NUDGE_UNITS * unit * sign)).astype(value.dtype))
 
     return disturb

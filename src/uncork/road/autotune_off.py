@@ -48,14 +48,10 @@ class StopAutotune(Optimization):
         if not workload.default_rewrites:
             return Skipped(reason="tf.data's autotuner or its rewrites are off already")
         if workload.epochs < 2 or workload.steps_per_epoch is None:
-            return Skipped(
-                reason="one epoch, or epochs of unknown length"
-            )
+            return Skipped(reason="one epoch, or epochs of unknown length")
         epoch_s = workload.steps_per_epoch * diagnosis.step_s
         if epoch_s > _SHORT_EPOCH_S:
-            return Skipped(
-                reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely"
-            )
+            return Skipped(reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely")
         return Proposal(
             edits=_edits(diagnosis),
             predicted=None,

@@ -8,7 +8,7 @@ from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import StepSettings, apply, as_written, check
 from uncork.step.signature import signature
-from uncork.step.snapshot import Snapshot
+from uncork.step.snapshot import Snapshot, random_state, set_random_state
 
 __all__ = [
     "Feed",
@@ -24,7 +24,9 @@ __all__ = [
     "build",
     "check",
     "loader_stages",
+    "random_state",
     "replay",
+    "set_random_state",
     "signature",
     "spec_text",
 ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from uncork.core.errors import WrongUse
+from uncork.step.snapshot import optimizers
 
 
 def build(model: Any, batch: Any) -> None:
@@ -32,6 +35,8 @@ def build(model: Any, batch: Any) -> None:
                 "check the dataset's element_spec against the model's input",
             ) from error
     _build_metrics(model, batch)
+    if any(not o.built for o in optimizers(model) if o is not model.optimizer):
+        _trace(model, batch)
 
 
 def _build_metrics(model: Any, batch: Any) -> None:
@@ -40,3 +45,9 @@ def _build_metrics(model: Any, batch: Any) -> None:
         model._symbolic_build(data_batch=batch)
     except Exception:  # a custom train_step needs none of this, and then it may not apply
         return
+
+
+def _trace(model: Any, batch: Any) -> None:
+    """Optimizers of a step's own make their slots while it is traced, which trains nothing."""
+    with suppress(Exception):  # a step that cannot be traced runs eagerly
+        tf.function(model.train_step, autograph=False).get_concrete_function(batch)

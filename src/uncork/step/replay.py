@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,7 @@ class Replay:
     def finite(self) -> bool:
         """No NaN or infinity in losses or weights."""
         return bool(
-            np.isfinite(self.losses).all()
-            and all(np.isfinite(w).all() for w in self.weights if w.dtype.kind == "f")
+            np.isfinite(self.losses).all() and all(np.isfinite(w).all() for w in _floats(self))
         )
 
     def equals(self, other: Replay) -> bool:
@@ -43,17 +43,26 @@ class Replay:
         return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
     def distance(self, other: Replay) -> float:
-        """Relative Euclidean distance of the weights; infinite when one is not finite."""
-        if not (self.finite and other.finite):
-            return float("inf")
-        pairs = [
-            (a.astype(np.float64), b.astype(np.float64))
-            for a, b in zip(self.weights, other.weights, strict=True)
-            if a.dtype.kind == "f"
-        ]
-        apart = sum(float(np.square(a - b).sum()) for a, b in pairs)
-        size = sum(float(np.square(a).sum()) for a, _ in pairs)
-        return float(np.sqrt(apart / size)) if size else 0.0
+        """Relative Euclidean distance of the weights.
+
+        Infinite when one is not finite, or when counts differ: rounding does not touch those.
+        """
+        if not (self.finite and other.finite and _counts(self) == _counts(other)):
+            return math.inf
+        apart, size = (math.hypot(*lengths) for lengths in (self.gaps(other), self.sizes))
+        if not size:
+            return math.inf if apart else 0.0
+        return apart / size
+
+    def gaps(self, other: Replay) -> tuple[float, ...]:
+        """Euclidean distance of each variable on its own, in its own units."""
+        pairs = zip(_floats(self), _floats(other), strict=True)
+        return tuple(float(np.linalg.norm(a - b)) for a, b in pairs)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Euclidean length of each variable."""
+        return tuple(float(np.linalg.norm(w)) for w in _floats(self))
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,18 @@ def replay(
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
                 cumulative.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
     return Replay(_window_means(cumulative, windows), weights(model))
+
+
+# NumPy files bfloat16 and other young types under "V".
+_FLOATS = "fV"
+
+
+def _floats(run: Replay) -> Arrays:
+    return [w.astype(np.float64) for w in run.weights if w.dtype.kind in _FLOATS]
+
+
+def _counts(run: Replay) -> list[bytes]:
+    return [w.tobytes() for w in run.weights if w.dtype.kind not in _FLOATS]
 
 
 def _window_means(cumulative: list[tuple[int, float]], windows: int) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import Any
 
 import keras
@@ -38,7 +39,8 @@ def _optimizer(optimizer: Any) -> str:
     if optimizer is None:
         return ""
     config = {k: v for k, v in optimizer.get_config().items() if k not in ("learning_rate", "name")}
-    return f"{type(optimizer).__name__} {json.dumps(config, sort_keys=True, default=repr)}"
+    text = json.dumps(config, sort_keys=True, default=repr)
+    return f"{type(optimizer).__name__} {_without_addresses(text)}"
 
 
 def _loss(model: Any) -> str:
@@ -53,8 +55,13 @@ def _names(loss: Any) -> str:
     if isinstance(loss, list | tuple):
         return json.dumps([_names(v) for v in loss])
     if isinstance(loss, keras.losses.Loss):
-        return f"{type(loss).__name__} {json.dumps(loss.get_config(), sort_keys=True, default=str)}"
-    return str(getattr(loss, "__name__", loss))
+        text = json.dumps(loss.get_config(), sort_keys=True, default=str)
+        return f"{type(loss).__name__} {_without_addresses(text)}"
+    return _without_addresses(str(getattr(loss, "__name__", loss)))
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _own_train_step(model: Any) -> str:

@@ -79,15 +79,25 @@ class Snapshot:
 def variables(model: Any) -> list[Any]:
     """Every variable that training may change, each once: weights, seeds, optimizer, metrics."""
     found = [*model.variables, *model.metrics_variables]
-    if model.optimizer is not None:
-        found += model.optimizer.variables
+    for optimizer in optimizers(model):
+        found += optimizer.variables
     return list({id(v): v for v in found}.values())
+
+
+def optimizers(model: Any) -> list[Any]:
+    """The compiled one, and those that a model with its own ``train_step`` keeps as attributes."""
+    held = [model.optimizer]
+    for value in vars(model).values():
+        parts = value.values() if isinstance(value, dict) else value
+        held += parts if isinstance(value, dict | list | tuple) else [value]
+    found = [each for each in held if isinstance(each, keras.optimizers.Optimizer)]
+    return list({id(each): each for each in found}.values())
 
 
 def weights(model: Any) -> list[np.ndarray[Any, Any]]:
     """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
-    held = [*model.weights, *(model.optimizer.variables if model.optimizer is not None else [])]
-    return [np.array(keras.ops.convert_to_numpy(v)) for v in held]
+    slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
+    return [tf.identity(v.value).numpy() for v in (*model.weights, *slots)]
 
 
 def random_state() -> tuple[Any, ...]:

@@ -1,0 +1,181 @@
+"""The proof of lower precision, and the trainings that it must not believe."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import DtypePolicy, StepsPerExecution
+from uncork.proof.precision import prove_precision
+from uncork.step import Replay, StepSettings
+
+from .training import BUDGET_S, Lying, disturbed, faster_learning, mlp, prover
+
+BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    return mlp(keras.layers.BatchNormalization())
+
+
+@pytest.fixture(scope="module")
+def prove(model):
+    made = prover(model)
+    return lambda settings: made.prove(settings, "precision", BUDGET_S)
+
+
+def coarse(model, bits: int) -> Lying:
+    """A layer that computes with weights of so few bits."""
+    layer = model.layers[0]
+    call = layer.call
+
+    def quantized(x, **kwargs):
+        levels = 2 ** (bits - 1) - 1
+        largest = keras.ops.max(keras.ops.abs(layer.kernel))
+        rounded = keras.ops.round(layer.kernel / largest * levels) / levels * largest
+        # Gradients as if nothing had happened, which is how such lies are usually trained.
+        kernel = layer.kernel + keras.ops.stop_gradient(rounded - layer.kernel)
+        return layer.activation(keras.ops.matmul(x, kernel) + layer.bias)
+
+    return Lying(
+        model,
+        enter=lambda m: setattr(layer, "call", quantized),
+        leave=lambda m: setattr(layer, "call", call),
+    )
+
+
+def breaking(model) -> Lying:
+    """Becomes NaN after some steps."""
+
+    def around(function):
+        calls = iter(range(1_000_000))
+
+        def train(iterator):
+            if next(calls) == 30:
+                model.layers[0].bias.assign(model.layers[0].bias * np.nan)
+            return function(iterator)
+
+        return train
+
+    return Lying(model, around=around)
+
+
+def scaled_loss(model, factor: float) -> Lying:
+    """Reports a lower loss than it has."""
+
+    def around(function):
+        def train(iterator):
+            return {k: v * factor for k, v in function(iterator).items()}
+
+        return train
+
+    return Lying(model, around=around)
+
+
+def test_bfloat16_is_precise_enough(model, prove):
+    before = [w.copy() for w in model.get_weights()]
+    proof = prove(StepSettings(model, (BFLOAT16,)))
+    assert proof.passed, proof.detail
+    assert proof.kind == "precision"
+    assert "4 data orders" in proof.detail
+    for ours, held in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, held)
+
+
+def test_bfloat16_and_chained_steps_together(model, prove):
+    proof = prove(StepSettings(model, (BFLOAT16, StepsPerExecution(steps=4))))
+    assert proof.passed, proof.detail
+
+
+def test_the_original_itself_passes(model, prove):
+    assert prove(StepSettings(model)).passed
+
+
+LIES = {
+    "learning rate x5": lambda m: faster_learning(m, 5.0),
+    "learning rate x0.8": lambda m: faster_learning(m, 0.8),
+    "learning rate x0": lambda m: faster_learning(m, 0.0),
+    "learning rate x-1": lambda m: faster_learning(m, -1.0),
+    "weights of two bits": lambda m: coarse(m, 2),
+    "weights a half off": lambda m: disturbed(m, 0.5),
+    "NaN after thirty steps": breaking,
+    "a loss that is told lower": lambda m: scaled_loss(m, 0.8),
+    "a loss that is told higher": lambda m: scaled_loss(m, 1.2),
+    "a loss of nothing": lambda m: scaled_loss(m, 0.0),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_refused(model, prove, lie):
+    proof = prove(LIES[lie](model))
+    assert not proof.passed, proof.detail
+
+
+@pytest.mark.xfail(strict=True, reason="only the training loss is looked at")
+def test_statistics_that_only_inference_uses(model, prove):
+    norm = next(la for la in model.layers if isinstance(la, keras.layers.BatchNormalization))
+
+    def around(function):
+        def train(iterator):
+            logs = function(iterator)
+            norm.moving_variance.assign(tf.zeros_like(norm.moving_variance))
+            return logs
+
+        return train
+
+    assert not prove(Lying(model, around=around)).passed
+
+
+def runs(*losses: tuple[float, ...]) -> list[Replay]:
+    return [Replay(each, [np.ones(2, np.float32)]) for each in losses]
+
+
+STEADY = runs((1.0, 0.8), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        (runs((1.0, 0.8), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79)), ""),
+        (runs((1.01, 0.81), (1.03, 0.82), (0.98, 0.79), (1.01, 0.79)), ""),
+        (runs((1.0, 0.8), (1.02, 0.82), (0.98, 0.78), (1.01, 0.95)), "window 2 of 2"),
+        (runs((1.3, 0.8), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79)), "window 1 of 2"),
+        (runs((1.0, 0.5), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79)), "outside"),
+        (runs((1.0, 0.835), (1.02, 0.855), (0.98, 0.815), (1.01, 0.825)), "higher by 0.035"),
+        (runs((1.0, np.nan), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79)), "NaN or infinite"),
+        (runs((1.0, np.inf), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79)), "NaN or infinite"),
+        (runs((1.0,), (1.02,), (0.98,), (1.01,)), "cannot be compared"),
+    ],
+)
+def test_the_band_and_the_bias(candidate, words):
+    proof = prove_precision(STEADY, candidate, 40)
+    assert proof.passed is (not words), proof.detail
+    assert words in proof.detail
+
+
+def test_an_original_that_breaks_proves_nothing():
+    broken = runs((np.nan, 1.0), (1.0, 1.0))
+    assert "original's own loss" in prove_precision(broken, broken, 40).detail
+    assert not prove_precision(broken, broken, 40).passed
+
+
+@pytest.mark.parametrize("middle", [1.0, 0.0, -1.0])
+def test_a_band_as_wide_as_the_loss_proves_nothing(middle):
+    wild = runs(*[(middle + d,) for d in (-1.0, 1.0, 0.5, -0.5)])
+    proof = prove_precision(wild, wild, 40)
+    assert not proof.passed
+    assert "too wide" in proof.detail
+
+
+def test_equal_runs_leave_room_for_float32_only():
+    flat = runs(*[(2.0,)] * 4)
+    assert prove_precision(flat, runs(*[(2.000001,)] * 4), 40).passed
+    assert not prove_precision(flat, runs(*[(2.0001,)] * 4), 40).passed
+
+
+def test_weights_that_are_not_finite_are_refused():
+    broken = [Replay(r.losses, [np.array([np.nan], np.float32)]) for r in STEADY]
+    assert not prove_precision(STEADY, broken, 40).passed
