@@ -79,6 +79,7 @@ def frozen(model) -> Lying:
     return with_attribute(model, layer, "call", call)
 
 
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_not_even_rounding(plain, lie):
     """This asks for bit-wise equality first."""

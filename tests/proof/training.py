@@ -133,10 +133,10 @@ def step_left_out(model: Any) -> Lying:
 
 
 def step_twice(model: Any) -> Lying:
-    """One batch too many at the end: counts tell as well as weights."""
+    """One step too many, on a batch that comes once more later: counts tell as well as weights."""
 
     def twice(function: Any, iterator: Any) -> Any:
-        function(iterator)
+        function(iter(tf.data.Dataset.from_tensors((X[:BATCH], Y[:BATCH]))))
         return function(iterator)
 
     return Lying(model, around=at_call(1, twice))

@@ -50,7 +50,9 @@ def spread(values: Sequence[float]) -> Spread:
     if len(values) < 2:
         return Spread(median=middle, low=0.0, high=None, n=len(values))
     half = t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return Spread(median=middle, low=middle - half, high=middle + half, n=len(values))
+    # Seconds and speeds have no negative end.
+    low = max(middle - half, min(0.0, *values))
+    return Spread(median=middle, low=low, high=middle + half, n=len(values))
 
 
 class Measurement(Record, frozen=True, kw_only=True):

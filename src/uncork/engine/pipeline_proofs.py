@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import Cache, Guarantee
+from uncork.core.edit import Cache, Guarantee, ParallelMap
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.engine.subject import Version
@@ -34,7 +34,7 @@ class PipelineProver:
         assert candidate.pipeline is not None
         whole = any(isinstance(edit, Cache) for edit in candidate.edits)
         most = _MANY if whole else _SOME
-        edited = self._edited_twin(candidate, guarantee)
+        edited = self._edited_twin(candidate)
         proof = prove_elements(
             self._original_passes(most, budget_s / 3),
             element_digests(edited.dataset, max_elements=most, max_s=budget_s / 3),
@@ -46,13 +46,15 @@ class PipelineProver:
         frozen = self._frozen(candidate.pipeline, budget_s / 3)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
-    def _edited_twin(self, candidate: Version, guarantee: Guarantee) -> Pipeline:
+    def _edited_twin(self, candidate: Version) -> Pipeline:
         twin = self._twin()
         for edit in candidate.edits:
             twin = apply(twin, edit)
-        # Seeding a twin again leaves its seeds, and makes parallel draws serial: then equal draws
-        # meet equal elements, and chance cannot decide.
-        return seeded(twin, _SEED) if guarantee == "resampled" else twin
+        if not any(isinstance(edit, ParallelMap) for edit in candidate.edits):
+            return twin
+        # Some step gave the draws to whichever call comes first. Seeding a twin again leaves its
+        # seeds and makes those calls serial: equal draws meet equal elements, without chance.
+        return seeded(twin, _SEED)
 
     def _twin(self) -> Pipeline:
         """A new one for each use: a shuffle counts the passes over it and draws another order."""

@@ -24,7 +24,7 @@ from uncork.road import ROAD, Optimization, Proposal, Skipped
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training.
 _BLOCK_S: Final = 1.0
 _PAIRS_S: Final = 12.0
-_PROOF_S: Final = 45.0
+_PROOF_S: Final = 90.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.6
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.

@@ -54,9 +54,7 @@ def _leaves_band(base: list[float], other: list[float]) -> str:
     """Why the candidate leaves the band in one window; empty when it does not."""
     middle, half = statistics.fmean(base), _half_width(base)
     if half > _WIDEST * abs(middle):
-        return (
-            f"the original's own band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
-        )
+        return f"the original's own band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
     outside = [loss for loss in other if abs(loss - middle) > half]
     if outside:
         return f"loss {outside[0]:.4g} outside {middle:.4g} +- {half:.2g}"

@@ -1,0 +1,135 @@
+"""The stopping rule, on a clock that only the runners move."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import pytest
+
+from uncork.measure import Block, interleave, summarize
+from uncork.measure.interleave import MAX_PAIRS, MIN_PAIRS
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+    calls: list[str] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Fake:
+    """Trains with the given speeds in turn, and takes a second longer than it was asked to."""
+
+    clock: Clock
+    name: str
+    speeds: list[float]
+
+    def __post_init__(self) -> None:
+        self._turns = itertools.cycle(self.speeds)
+
+    def block(self, seconds: float) -> Block:
+        self.clock.calls.append(self.name)
+        self.clock.now += seconds + 1.0
+        speed = next(self._turns)
+        steps = 10
+        return Block(
+            steps=steps, samples=steps * 32, wall_s=steps * 32 / speed, cpu_s=0.4, warmup_s=1.0
+        )
+
+
+def trial(base: list[float], candidate: list[float], budget_s: float = 1000.0, **kwargs):
+    clock = Clock()
+    runners = Fake(clock, "A", base), Fake(clock, "B", candidate)
+    found = interleave(*runners, block_s=1.0, budget_s=budget_s, clock=clock, **kwargs)
+    return found, "".join(clock.calls)
+
+
+UNDECIDED = [100.0, 130.0, 90.0, 110.0]
+
+
+def test_what_is_clear_is_decided_by_the_fewest_pairs():
+    found, calls = trial([100.0, 101.0], [200.0, 201.0])
+    assert found.comparison.verdict == "faster"
+    assert calls == "ABBAAB"
+    assert found.comparison.n == MIN_PAIRS
+
+
+def test_a_loss_is_clear_as_well():
+    found, calls = trial([200.0, 201.0], [100.0, 101.0])
+    assert found.comparison.verdict == "slower"
+    assert len(calls) == 2 * MIN_PAIRS
+
+
+def test_what_stays_unclear_ends_after_the_most_pairs():
+    found, calls = trial(UNDECIDED, UNDECIDED[::-1])
+    assert found.comparison.verdict == "not_proven"
+    assert calls == "ABBA" * (MAX_PAIRS // 2)
+
+
+@pytest.mark.parametrize(("budget_s", "pairs"), [(0.0, 3), (12.0, 4), (15.9, 4), (16.0, 5)])
+def test_the_budget_ends_it_but_never_before_the_fewest_pairs(budget_s, pairs):
+    _, calls = trial(UNDECIDED, UNDECIDED[::-1], budget_s)
+    assert len(calls) == 2 * pairs
+
+
+def test_a_gain_too_small_to_keep_is_not_faster():
+    base, candidate = [100.0, 100.1], [102.0, 102.1]
+    assert trial(base, candidate)[0].comparison.verdict == "faster"
+    found, calls = trial(base, candidate, at_least=1.03)
+    assert found.comparison.verdict == "not_proven"
+    assert len(calls) == 2 * MAX_PAIRS
+
+
+def test_neither_side_always_runs_first():
+    _, calls = trial(UNDECIDED, UNDECIDED[::-1])
+    pairs = [calls[i : i + 2] for i in range(0, len(calls), 2)]
+    assert pairs.count("AB") == pairs.count("BA") == MAX_PAIRS // 2
+
+
+def test_each_side_keeps_its_own_blocks():
+    found, _ = trial([100.0], [250.0])
+    assert found.base.blocks == pytest.approx((100.0,) * 3)
+    assert found.candidate.blocks == pytest.approx((250.0,) * 3)
+    assert found.comparison.ratio == pytest.approx(2.5)
+
+
+def test_a_runner_that_breaks_breaks_the_trial():
+    clock = Clock()
+
+    class Broken:
+        def block(self, seconds: float) -> Block:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        interleave(Fake(clock, "A", [1.0]), Broken(), block_s=1.0, budget_s=1.0, clock=clock)
+
+
+def block(speed: float, **changes) -> Block:
+    fields = {"steps": 10, "samples": 320.0, "wall_s": 320 / speed, "cpu_s": 1.0, "warmup_s": 0.5}
+    return Block(**{**fields, **changes})
+
+
+def test_a_measurement_is_the_middle_of_its_blocks():
+    found = summarize([block(100.0), block(400.0), block(200.0)])
+    assert found.samples_per_s == pytest.approx(200.0)
+    assert found.step_s.median == pytest.approx(0.16)
+    assert found.step_s.n == 3
+    assert found.cpu_s_per_step == pytest.approx(0.1)
+    assert found.warmup_s == 0.5
+    assert found.blocks == pytest.approx((100.0, 400.0, 200.0))
+
+
+def test_one_slow_block_does_not_move_the_middle():
+    found = summarize([block(100.0), block(100.0), block(1.0)])
+    assert found.samples_per_s == pytest.approx(100.0)
+
+
+def test_one_block_has_no_interval():
+    found = summarize([block(100.0)])
+    assert found.step_s.high is None
+    assert math.isfinite(found.step_s.median)

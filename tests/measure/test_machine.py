@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from uncork.measure import available_memory, machine, probe
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    return tmp_path
+
+
+def test_this_machine_as_it_is():
+    found = probe(devices=("GPU:0 x",))
+    assert 0 < found.cpus <= (os.cpu_count() or 1)
+    assert found.memory_bytes > 1 << 20
+    assert found.devices == ("GPU:0 x",)
+    assert found.cpu_model
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+    assert 0 < available_memory() <= found.memory_bytes
+
+
+def test_two_looks_agree():
+    assert probe().differences(probe()) == ()
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [("50000 100000", 0.5), ("100000 100000", 1.0)])
+def test_a_quota_counts(cgroup, quota, cpus):
+    (cgroup / "cpu.max").write_text(quota + "\n")
+    assert machine.cpus() == cpus
+
+
+@pytest.mark.parametrize("quota", ["max 100000", "99900000 100000", None])
+def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
+    if quota is not None:
+        (cgroup / "cpu.max").write_text(quota)
+    assert machine.cpus() == len(os.sched_getaffinity(0))
+
+
+def test_a_memory_limit_counts(cgroup):
+    (cgroup / "memory.max").write_text(f"{GB}\n")
+    (cgroup / "memory.current").write_text(f"{GB // 4}\n")
+    assert machine.memory_limit() == GB
+    assert available_memory() <= GB * 3 // 4
+
+
+def test_a_full_cgroup_has_nothing_left(cgroup):
+    (cgroup / "memory.max").write_text(str(GB))
+    (cgroup / "memory.current").write_text(str(GB + 4096))
+    assert available_memory() == 0
+
+
+@pytest.mark.parametrize("limit", ["max", "9223372036854771712", None])
+def test_no_limit_means_physical_memory(cgroup, limit):
+    if limit is not None:
+        (cgroup / "memory.max").write_text(limit)
+    assert GB // 8 < machine.memory_limit() < 1 << 50
+
+
+def test_the_older_cgroup_is_read_too(cgroup):
+    (cgroup / "memory").mkdir()
+    (cgroup / "memory" / "memory.limit_in_bytes").write_text(str(GB))
+    assert machine.memory_limit() == GB
+
+
+def test_looking_imports_no_tensorflow():
+    code = (
+        "import sys; from uncork.measure.machine import probe\n"
+        "found = probe(); print(repr(found.tensorflow), 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["''", "False"]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+
+from uncork.measure.python_time import op_time
+
+
+def eager_steps(count: int, size: int = 64) -> None:
+    x = tf.ones([size, size])
+    w = tf.Variable(tf.ones([size, size]))
+    for _ in range(count):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(x, w))
+        w.assign_sub(1e-9 * tape.gradient(loss, w))
+
+
+def test_ops_of_an_eager_loop_are_counted():
+    eager_steps(1)
+    with op_time() as few:
+        eager_steps(2)
+    with op_time() as many:
+        eager_steps(20)
+    assert few.calls > 0
+    assert many.calls > 5 * few.calls
+    assert many.seconds > 0
+
+
+def test_python_between_them_is_not_counted():
+    begin = time.perf_counter()
+    with op_time() as watch:
+        time.sleep(0.05)
+        tf.add(1, 1)
+    assert 0 < watch.seconds < time.perf_counter() - begin - 0.04
+
+
+def test_no_op_no_time():
+    with op_time() as watch:
+        sum(i * i for i in range(1000))
+    assert (watch.calls, watch.seconds) == (0, 0.0)
+
+
+def test_a_function_is_one_call():
+    @tf.function
+    def step(x):
+        for _ in tf.range(3):
+            x = tf.matmul(x, x)
+        return x
+
+    x = tf.eye(4)
+    step(x)
+    with op_time() as watch:
+        step(x)
+    assert watch.calls == 1
+
+
+def test_an_op_that_fails_is_closed():
+    with op_time() as watch:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))
+        tf.add(1, 1)
+    assert watch.calls >= 2
+    assert watch.seconds > 0
+
+
+def test_what_was_watching_before_goes_on():
+    seen = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: seen.append(event))
+    try:
+        with op_time():
+            pass
+        mine = sys.getprofile()
+    finally:
+        sys.setprofile(before)
+    assert mine is not None
+    assert seen
+
+
+def test_an_error_takes_the_watch_away():
+    before = sys.getprofile()
+    with pytest.raises(ValueError, match="mine"), op_time():
+        raise ValueError("mine")
+    assert sys.getprofile() is before

@@ -1,0 +1,41 @@
+"""A block of executions that are counted, not timed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from uncork.core.errors import NothingToMeasure
+from uncork.measure.timing import timed
+
+
+def test_warm_up_executions_are_not_counted():
+    executions = itertools.repeat(4)
+    block = timed(executions, 0.0, 32.0)
+    assert block.steps == 4
+    assert block.samples == 128.0
+    assert block.warmup_s >= 0
+
+
+def test_only_what_ran_is_counted():
+    ran = []
+
+    def executions():
+        for number in itertools.count():
+            ran.append(number)
+            yield 2
+
+    block = timed(executions(), 0.02, 1.0)
+    assert block.steps % 2 == 0
+    assert 0 < block.steps < 2 * len(ran)
+    assert block.samples_per_s > 0
+
+
+def test_an_error_of_the_training_comes_through():
+    def executions():
+        yield 1
+        raise NothingToMeasure("no batch")
+
+    with pytest.raises(NothingToMeasure):
+        timed(executions(), 0.0, 1.0)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import keras
+import pytest
+
+from uncork.step import batch_hooks
+
+callbacks = keras.callbacks
+
+
+class Early(callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        pass
+
+
+class Late(callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+
+class Old(callbacks.Callback):
+    def on_batch_end(self, batch, logs=None):
+        pass
+
+
+class Inheriting(Late):
+    pass
+
+
+class Epochs(callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        pass
+
+
+class Testing(callbacks.Callback):
+    def on_test_batch_end(self, batch, logs=None):
+        pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Early,
+        Late,
+        Old,
+        Inheriting,
+        callbacks.TerminateOnNaN,
+        lambda: callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
+        lambda: callbacks.ModelCheckpoint("x.keras", save_freq=10),
+        lambda: callbacks.BackupAndRestore("x", save_freq=10),
+        lambda: callbacks.TensorBoard("x", update_freq="batch"),
+        lambda: callbacks.TensorBoard("x", update_freq=5),
+        lambda: callbacks.TensorBoard("x", profile_batch=2),
+    ],
+)
+def test_what_sees_every_batch_is_named(make):
+    callback = make()
+    assert batch_hooks([callback]) == (type(callback).__name__,)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Epochs,
+        Testing,
+        callbacks.Callback,
+        callbacks.History,
+        callbacks.ProgbarLogger,
+        callbacks.EarlyStopping,
+        callbacks.ReduceLROnPlateau,
+        lambda: callbacks.CSVLogger("x.csv"),
+        lambda: callbacks.LearningRateScheduler(lambda epoch: 0.1),
+        lambda: callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: None),
+        lambda: callbacks.ModelCheckpoint("x.keras"),
+        lambda: callbacks.TensorBoard("x"),
+    ],
+)
+def test_what_acts_once_an_epoch_is_left_out(make):
+    assert batch_hooks([make()]) == ()
+
+
+def test_any_way_of_giving_them():
+    assert batch_hooks(None) == ()
+    assert batch_hooks([]) == ()
+    assert batch_hooks(Late()) == ("Late",)
+    assert batch_hooks((Early(), Epochs(), Late())) == ("Early", "Late")
+    assert batch_hooks(callbacks.CallbackList([Late()], add_history=True)) == ("Late",)

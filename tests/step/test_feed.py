@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import Feed, batch_samples, loader_stages, spec_text
+
+from .models import BATCH, N, Pages, X, Y, dataset, mlp
+
+
+def generator():
+    yield X[:4], Y[:4]
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        (dataset(), "tf.data"),
+        (X, "numpy"),
+        ({"a": X}, "numpy"),
+        ([X, X], "numpy"),
+        (tf.constant(X), "numpy"),
+        (Pages(), "pydataset"),
+        (generator(), "generator"),
+        ([1, 2], "other"),
+        (None, "other"),
+    ],
+)
+def test_what_feeds_it_is_told_apart(x, kind):
+    assert Feed(x=x).kind == kind
+    assert (Feed(x=x).dataset is x) is (kind == "tf.data")
+
+
+def test_a_validation_split_is_set_aside_as_keras_does():
+    feed = Feed.of({"x": X, "y": Y, "validation_split": 0.25})
+    np.testing.assert_array_equal(feed.x, X[:16])
+    np.testing.assert_array_equal(feed.y, Y[:16])
+    given = Feed.of({"x": X, "y": Y, "validation_split": 0.25, "validation_data": (X, Y)})
+    assert len(given.x) == N
+
+
+def test_shuffle_is_for_arrays_only():
+    assert Feed.of({"x": X, "y": Y}).shuffle
+    assert not Feed.of({"x": X, "y": Y, "shuffle": False}).shuffle
+    assert not Feed.of({"x": dataset()}).shuffle
+
+
+@pytest.mark.parametrize(
+    ("feed", "text"),
+    [
+        (Feed(x=X, y=Y), "('float32[batch, 6]', 'float32[batch, 2]')"),
+        (Feed(x=dataset()), "('float32[batch, 6]', 'float32[batch, 2]')"),
+        (Feed(x=X), "('float32[batch, 6]',)"),
+        (Feed(x=Pages()), "Pages"),
+    ],
+)
+def test_the_spec_is_the_same_in_every_process(feed, text):
+    assert feed.spec == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (tf.TensorSpec([32, 4], tf.int8), "int8[batch, 4]"),
+        (tf.TensorSpec([None, None]), "float32[batch, None]"),
+        (tf.RaggedTensorSpec([None, None], tf.int32), "int32[batch, None]"),
+        (tf.SparseTensorSpec([None, 9], tf.int64), "int64[batch, 9]"),
+        (tf.TensorSpec([], tf.string), "string[batch]"),
+        (tf.TensorSpec(None), "TensorSpec"),
+    ],
+)
+def test_specs_leave_out_the_batch(spec, text):
+    assert spec_text(spec) == text
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        ((tf.zeros([3, 2]), tf.zeros([3])), 3),
+        ({"a": tf.zeros([5])}, 5),
+        (tf.ragged.constant([[1], [2, 3]]), 2),
+        (tf.sparse.from_dense([[1, 0], [0, 1], [1, 1]]), 3),
+        (tf.constant(1.0), None),
+        ((tf.constant(1.0), tf.zeros([7])), 7),
+    ],
+)
+def test_samples_of_a_batch(batch, samples):
+    assert batch_samples(batch) == samples
+
+
+def test_a_loader_is_a_stage_with_its_line():
+    (stage,) = loader_stages(Feed(x=Pages()))
+    assert (stage.kind, stage.name, stage.python) == ("pydataset", "Pages", True)
+    assert "models.py:" in stage.at
+    assert stage.wall_s_per_element > 0
+    assert loader_stages(Feed(x=X)) == ()
+    assert loader_stages(Feed(x=dataset())) == ()
+
+
+def test_batches_are_those_of_keras():
+    model = mlp()
+    batches = list(Feed(x=X, y=Y, batch_size=BATCH, shuffle=False).batches_dataset(model))
+    assert [batch_samples(b) for b in batches] == [4, 4, 4, 4, 4, 2]
+    np.testing.assert_array_equal(batches[-1][0], X[20:])

@@ -1,0 +1,180 @@
+"""Blocks of steps over data of every form, counted to the last short batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import StepsPerExecution
+from uncork.core.errors import NothingToMeasure
+from uncork.step import Feed, FitRunner, Recording, Snapshot, StepSettings, batch_samples, build
+from uncork.step.snapshot import weights
+
+from .models import (
+    BATCH,
+    N,
+    OwnStep,
+    Pages,
+    Subclassed,
+    X,
+    Y,
+    classifier,
+    dataset,
+    mlp,
+    two_outputs,
+)
+
+STEPS = 6  # of 22 samples in batches of 4
+LABELS = np.arange(N) % 3
+
+
+def compiled(model):
+    model.compile("sgd", "mse")
+    return model
+
+
+FEEDS = {
+    "arrays": (mlp, {"x": X, "y": Y, "batch_size": BATCH}, STEPS),
+    "arrays in order": (mlp, {"x": X, "y": Y, "batch_size": BATCH, "shuffle": False}, STEPS),
+    "tf.data": (mlp, {"x": dataset()}, STEPS),
+    "tf.data, some steps": (mlp, {"x": dataset().repeat(), "steps_per_epoch": 4}, 4),
+    "unknown length": (mlp, {"x": dataset().filter(lambda x, y: True)}, STEPS),
+    "pydataset": (mlp, {"x": Pages()}, STEPS),
+    "sample weights": (
+        mlp,
+        {"x": X, "y": Y, "batch_size": BATCH, "sample_weight": np.ones(N)},
+        STEPS,
+    ),
+    "class weights": (
+        classifier,
+        {"x": X, "y": LABELS, "batch_size": BATCH, "class_weight": {0: 1.0, 1: 2.0, 2: 3.0}},
+        STEPS,
+    ),
+    "validation split": (mlp, {"x": X, "y": Y, "batch_size": BATCH, "validation_split": 0.5}, 3),
+    "dictionaries, two outputs": (
+        two_outputs,
+        {"x": {"a": X, "b": X}, "y": {"one": Y, "two": Y}, "batch_size": BATCH},
+        STEPS,
+    ),
+    "dictionaries from tf.data": (
+        two_outputs,
+        {
+            "x": tf.data.Dataset.from_tensor_slices(({"a": X, "b": X}, {"one": Y, "two": Y})).batch(
+                BATCH
+            )
+        },
+        STEPS,
+    ),
+    "subclassed": (lambda: compiled(Subclassed()), {"x": dataset()}, STEPS),
+    "own train_step": (lambda: compiled(OwnStep()), {"x": dataset()}, STEPS),
+}
+
+
+def runner(case: str, edits=()) -> FitRunner:
+    make, arguments, _ = FEEDS[case]
+    model, feed = make(), Feed.of(arguments)
+    build(model, next(iter(feed.batches_dataset(model))))
+    return FitRunner(StepSettings(model, edits), feed, Snapshot(model), float(BATCH))
+
+
+def epoch(made: FitRunner) -> list[int]:
+    """Steps of each execution of one epoch."""
+    with made._executing(once=True) as executions:
+        return list(executions)
+
+
+@pytest.mark.parametrize("case", FEEDS)
+def test_an_epoch_has_its_steps(case):
+    made = runner(case)
+    before = weights(made.settings.model)
+    assert sum(epoch(made)) == FEEDS[case][2]
+    assert int(made.settings.model.optimizer.iterations) in (FEEDS[case][2], FEEDS[case][2] + 1)
+    after = weights(made.settings.model)
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+
+
+@pytest.mark.parametrize("case", ["arrays", "tf.data", "tf.data, some steps"])
+@pytest.mark.parametrize(("group", "executions"), [(1, None), (2, 2), (4, 4), (6, 6), (50, 50)])
+def test_an_execution_is_never_counted_beyond_the_epoch(case, group, executions):
+    made = runner(case, (StepsPerExecution(steps=group),) if group > 1 else ())
+    total = FEEDS[case][2]
+    found = epoch(made)
+    assert sum(found) == total
+    assert found == [min(group, total - i) for i in range(0, total, group)]
+    assert int(made.settings.model.optimizer.iterations) == total
+
+
+def test_it_trains_as_fit_does():
+    made = runner("arrays in order")
+    model = made.settings.model
+    epoch(made)
+    ours = weights(model)
+    made.snapshot.restore()
+    model.fit(**FEEDS["arrays in order"][1], verbose=0)
+    for a, b in zip(ours, weights(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_blocks_go_on_over_the_end_of_an_epoch():
+    made = runner("arrays")
+    assert made.prime() > 0
+    block = made.block(0.05)
+    assert block.steps >= 1
+    assert block.samples == block.steps * BATCH
+    assert made.first_epoch(60.0) > 0
+
+
+def test_an_epoch_beyond_the_limit_is_not_known():
+    assert runner("tf.data").first_epoch(0.0) is None
+
+
+def test_every_block_starts_from_the_same_weights():
+    made = runner("arrays in order")
+    results = []
+    for _ in range(2):
+        epoch(made)
+        results.append(weights(made.settings.model))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_data_without_a_batch_is_called_so():
+    made = runner("tf.data")
+    made.feed = Feed.of({"x": dataset().take(0)})
+    with pytest.raises(NothingToMeasure, match="no batch"):
+        made.prime()
+
+
+@pytest.mark.parametrize("case", FEEDS)
+def test_a_resident_batch_is_what_the_step_receives(case):
+    made = runner(case)
+    model, feed = made.settings.model, made.feed
+    batch = next(iter(feed.batches_dataset(model)))
+    assert batch_samples(batch) == BATCH
+    resident = FitRunner(made.settings, feed.resident(batch), made.snapshot, float(BATCH))
+    assert resident.block(0.0).steps >= 1
+
+
+@pytest.mark.parametrize("case", ["arrays", "class weights", "dictionaries, two outputs"])
+def test_a_recording_plays_in_any_order(case):
+    made = runner(case)
+    model = made.settings.model
+    recording = Recording.of(made.feed, model, most=64, max_bytes=1 << 20)
+    assert len(recording.batches) == STEPS
+    order = [5, 0, 0, 3]
+    played = list(recording.feed(order).x)
+    assert len(played) == len(order)
+    for index, batch in zip(order, played, strict=True):
+        for ours, held in zip(
+            tf.nest.flatten(batch), tf.nest.flatten(recording.batches[index]), strict=True
+        ):
+            np.testing.assert_array_equal(ours, held)
+
+
+@pytest.mark.parametrize(("most", "max_bytes", "held"), [(2, 1 << 20, 2), (64, 1, 1), (64, 300, 3)])
+def test_a_recording_keeps_to_its_limits(most, max_bytes, held):
+    made = runner("tf.data")
+    recording = Recording.of(made.feed, made.settings.model, most=most, max_bytes=max_bytes)
+    assert len(recording.batches) == held

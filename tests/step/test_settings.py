@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
+from uncork.core.errors import EditRefused
+from uncork.step import StepSettings, apply, as_written, check
+from uncork.step.settings import dtype_policies
+from uncork.step.snapshot import weights
+
+from .models import X, Y, mlp
+
+BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
+CHAIN = StepsPerExecution(steps=3)
+ALL = (CHAIN, JitCompile(), BFLOAT16)
+
+
+def state(model) -> tuple:
+    return (
+        model.steps_per_execution,
+        model.jit_compile,
+        dtype_policies(model),
+        tuple(layer.dtype_policy for layer in model._flatten_layers()),
+    )
+
+
+@pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
+def test_settings_are_in_force_inside_and_gone_outside(edits):
+    model = mlp(keras.layers.BatchNormalization())
+    before, function = state(model), model.train_function
+    with StepSettings(model, edits).active():
+        assert model.steps_per_execution == (3 if CHAIN in edits else 1)
+        assert model.jit_compile is (JitCompile() in edits)
+        inside = "mixed_bfloat16" if BFLOAT16 in edits else "float32"
+        assert dtype_policies(model)[-1] == inside
+        assert model.train_function is not None
+    assert state(model) == before
+    assert model.train_function is function
+
+
+def test_an_error_inside_takes_them_out_as_well():
+    model = mlp()
+    before = state(model)
+    with pytest.raises(ZeroDivisionError), StepSettings(model, ALL).active():
+        raise ZeroDivisionError
+    assert state(model) == before
+
+
+def test_the_compiled_function_is_kept():
+    model = mlp()
+    settings = StepSettings(model, (CHAIN,))
+    functions = []
+    for _ in range(2):
+        with settings.active():
+            functions.append(model.train_function)
+    assert functions[0] is functions[1]
+    with StepSettings(model, (CHAIN,)).active():
+        assert model.train_function is not functions[0]
+
+
+def test_the_users_own_settings_come_through():
+    model = mlp(steps_per_execution=5)
+    with StepSettings(model, (JitCompile(),)).active():
+        assert (model.steps_per_execution, model.jit_compile) == (5, True)
+
+
+def test_layers_to_keep_are_kept():
+    model = mlp()
+    name = model.layers[-1].name
+    with StepSettings(model, (DtypePolicy(policy="mixed_bfloat16", keep=(name,)),)).active():
+        assert [layer.dtype_policy.name for layer in model.layers] == ["mixed_bfloat16", "float32"]
+
+
+def test_weights_stay_float32_and_as_they_are():
+    model = mlp()
+    before = weights(model)
+    with StepSettings(model, (BFLOAT16,)).active():
+        assert all(w.dtype == np.float32 for w in weights(model) if w.dtype.kind == "f")
+    for ours, held in zip(weights(model), before, strict=True):
+        np.testing.assert_array_equal(ours, held)
+
+
+def test_a_switched_model_is_the_one_built_under_the_policy():
+    keras.utils.set_random_seed(1)
+    model = mlp(keras.layers.LayerNormalization())
+    keras.utils.set_random_seed(1)
+    with_policy = keras.dtype_policies.get("mixed_bfloat16")
+    keras.config.set_dtype_policy(with_policy)
+    try:
+        native = mlp(keras.layers.LayerNormalization())
+    finally:
+        keras.config.set_dtype_policy("float32")
+    apply(model, (BFLOAT16,))
+    for each in (model, native):
+        each.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+    for ours, theirs in zip(weights(model), weights(native), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_normalization_computes_alike_before_and_after():
+    model = mlp(keras.layers.Normalization(mean=0.5, variance=4.0))
+    before = model.predict(X, verbose=0)
+    with StepSettings(model, (BFLOAT16,)).active():
+        pass
+    np.testing.assert_array_equal(model.predict(X, verbose=0), before)
+
+
+@pytest.mark.parametrize("edit", ALL)
+def test_an_eager_model_is_left_alone(edit):
+    with pytest.raises(EditRefused, match="run_eagerly"):
+        StepSettings(mlp(run_eagerly=True), (edit,))
+
+
+def test_steps_per_execution_of_the_users_own_are_kept():
+    with pytest.raises(EditRefused, match="is 5 already"):
+        check(mlp(steps_per_execution=5), CHAIN)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float64", "bfloat16"])
+def test_a_policy_of_the_users_own_is_kept(policy):
+    model = mlp(keras.layers.Dense(4, dtype=policy))
+    with pytest.raises(EditRefused, match=policy):
+        check(model, BFLOAT16)
+
+
+@pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
+def test_a_model_is_given_back_as_written(edits):
+    model = mlp()
+    before = state(model)
+    with as_written(model) as saving:
+        apply(model, edits)
+        with saving:
+            model.fit(X, Y, batch_size=4, verbose=0)
+            assert "save" in vars(model)
+    assert state(model) == before
+    assert "save" not in vars(model)
+    model.fit(X, Y, batch_size=4, verbose=0)
+    model.predict(X, verbose=0)
+
+
+class SaveEachEpoch(keras.callbacks.Callback):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_epoch_end(self, epoch, logs=None) -> None:
+        self.model.save(self.path)
+
+
+@pytest.mark.parametrize(
+    "callback", [SaveEachEpoch, keras.callbacks.ModelCheckpoint], ids=["own", "Keras's"]
+)
+def test_what_is_saved_meanwhile_has_the_users_settings(tmp_path, callback):
+    path = tmp_path / "model.keras"
+    model = mlp()
+    with as_written(model) as saving:
+        apply(model, ALL)
+        with saving:
+            model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[callback(path)])
+            assert dtype_policies(model) == ("mixed_bfloat16",)
+            assert (model.steps_per_execution, model.jit_compile) == (3, True)
+    loaded = keras.saving.load_model(path)
+    assert dtype_policies(loaded) == ("float32",)
+    assert (loaded.steps_per_execution, loaded.jit_compile) == (1, False)
+    for ours, theirs in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_saving_does_not_compile_anew(tmp_path):
+    model = mlp()
+    with as_written(model) as saving:
+        apply(model, (CHAIN,))
+        with saving:
+            model.fit(X, Y, batch_size=4, verbose=0)
+            function = model.train_function
+            model.save(tmp_path / "model.keras")
+            assert model.train_function is function
+
+
+def test_saving_that_fails_leaves_the_training_as_it_was(tmp_path):
+    model = mlp()
+    with as_written(model) as saving:
+        apply(model, ALL)
+        with saving:
+            with pytest.raises(ValueError, match="filepath"):
+                model.save(tmp_path / "model.unknown")
+            assert dtype_policies(model) == ("mixed_bfloat16",)
+    assert dtype_policies(model) == ("float32",)
+
+
+def test_an_error_in_training_gives_the_model_back():
+    model = mlp()
+    before = state(model)
+
+    def broken() -> None:
+        with as_written(model) as saving:
+            apply(model, ALL)
+            with saving:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    assert state(model) == before
+    assert "save" not in vars(model)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from uncork.core.record import to_json
+from uncork.step import build, signature
+
+from .models import OwnStep, Subclassed, dataset, mlp
+
+SCRIPT = """
+import keras
+from uncork.core.record import to_json
+from uncork.step import signature
+
+def squared(y, p):
+    return keras.ops.mean(keras.ops.square(y - p))
+
+class Mine(keras.Model):
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+
+    def train_step(self, data):
+        return {"loss": 0.0}
+
+i = keras.Input((6,))
+h = keras.layers.Dense(8, activation=lambda x: x * 2)(i)
+model = Mine(i, {"a": keras.layers.Dense(2)(h), "b": keras.layers.Dense(2)(h)})
+model.compile(
+    keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 10), weight_decay=0.1),
+    loss={"a": squared, "b": keras.losses.Huber(delta=2.0)},
+)
+print(to_json(signature(model)).decode())
+"""
+
+
+def test_it_is_the_same_in_every_process(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    runs = [
+        subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert "squared" in runs[0]
+    assert "Huber" in runs[0]
+    assert "0x" not in runs[0]
+
+
+def wider() -> keras.Model:
+    return mlp(keras.layers.Dense(3))
+
+
+def other_dtype() -> keras.Model:
+    return mlp(keras.layers.Dense(8, dtype="mixed_bfloat16"))
+
+
+def subclassed(kind) -> keras.Model:
+    model = kind()
+    model.compile("adam", "mse", metrics=["mae"])
+    build(model, next(iter(dataset())))
+    return model
+
+
+OTHERS = {
+    "loss": lambda: mlp(loss="mae"),
+    "loss's setting": lambda: mlp(loss=keras.losses.Huber(2.0)),
+    "optimizer": lambda: mlp(optimizer="sgd"),
+    "optimizer's setting": lambda: mlp(optimizer=keras.optimizers.Adam(beta_1=0.8)),
+    "clipping": lambda: mlp(optimizer=keras.optimizers.Adam(clipnorm=1.0)),
+    "layer": wider,
+    "dtype policy": other_dtype,
+    "class": lambda: subclassed(Subclassed),
+    "train_step": lambda: subclassed(OwnStep),
+}
+
+
+def test_every_change_is_seen():
+    found = [signature(make()) for make in (mlp, *OTHERS.values())]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        mlp,
+        lambda: mlp(metrics=[]),
+        lambda: mlp(optimizer=keras.optimizers.Adam(learning_rate=0.5)),
+        lambda: mlp(steps_per_execution=4, jit_compile=True),
+        lambda: mlp(optimizer=keras.optimizers.Adam(name="mine")),
+    ],
+)
+def test_what_no_plan_depends_on_is_left_out(make):
+    assert to_json(signature(make())) == to_json(signature(mlp()))
+
+
+def test_training_does_not_change_it():
+    model = mlp()
+    before = signature(model)
+    model.fit(dataset(), verbose=0)
+    assert signature(model) == before
+
+
+def test_an_unbuilt_model_has_no_weights_yet():
+    model = Subclassed()
+    model.compile("adam", "mse")
+    assert (signature(model).parameters, signature(model).variables) == (0, "")

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import random
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import Snapshot
+from uncork.step.snapshot import random_state, set_random_state, variables, weights
+
+from .models import OwnStep, Subclassed, X, Y, mlp
+
+
+def full(model) -> list[np.ndarray]:
+    return [np.array(v.value) for v in variables(model)]
+
+
+def same(ours, held) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(ours, held, strict=True))
+
+
+def built(kind) -> keras.Model:
+    model = kind()
+    model.compile("adam", "mse")
+    model(X[:2])
+    return model
+
+
+MODELS = {
+    "adam": lambda: mlp(keras.layers.Dropout(0.5), keras.layers.BatchNormalization()),
+    "momentum": lambda: mlp(optimizer=keras.optimizers.SGD(0.1, momentum=0.9)),
+    "schedule": lambda: mlp(
+        optimizer=keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.5))
+    ),
+    "averaged": lambda: mlp(
+        optimizer=keras.optimizers.Adam(use_ema=True, ema_overwrite_frequency=2)
+    ),
+    "accumulating": lambda: mlp(optimizer=keras.optimizers.Adam(gradient_accumulation_steps=2)),
+    "subclassed": lambda: built(Subclassed),
+    "own step": lambda: built(OwnStep),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_training_leaves_no_trace(case):
+    model = MODELS[case]()
+    with Snapshot(model).restored():
+        before = full(model)
+        model.fit(X, Y, batch_size=4, verbose=0)
+        assert not same(weights(model), before[: len(weights(model))])
+    assert same(full(model)[: len(before)], before)
+    assert int(model.optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("case", ["adam", "schedule", "accumulating"])
+def test_training_again_repeats_itself_dropout_included(case):
+    model = MODELS[case]()
+    snapshot = Snapshot(model)
+    results = []
+    for _ in range(2):
+        snapshot.restore()
+        model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+        results.append(weights(model))
+    assert same(*results)
+
+
+def test_training_goes_on_from_the_middle_bit_for_bit():
+    """As if nothing had happened between the first epoch and the second."""
+
+    def train(interrupted: bool) -> list[np.ndarray]:
+        keras.utils.set_random_seed(3)
+        model = mlp(keras.layers.Dropout(0.5))
+        model.fit(X, Y, batch_size=4, verbose=0)
+        if interrupted:
+            with Snapshot(model).restored():
+                model.fit(X * 2, Y, batch_size=4, epochs=2, verbose=0)
+                random.random(), np.random.rand(), tf.random.uniform([])
+        model.fit(X, Y, batch_size=4, verbose=0)
+        return weights(model)
+
+    assert same(train(True), train(False))
+
+
+def test_metrics_and_flags_are_given_back():
+    model = mlp()
+    model.fit(X, Y, verbose=0)
+    held = {m.name: [np.array(v) for v in m.variables] for m in model.metrics}
+    function, history = model.train_function, model.history
+    with Snapshot(model).restored():
+        model.fit(X * 3, Y, verbose=0)
+        model.stop_training, model.steps_per_execution, model.jit_compile = True, 4, True
+        model.train_function = None
+    assert (model.stop_training, model.steps_per_execution, model.jit_compile) == (False, 1, False)
+    assert model.train_function is function
+    assert model.history is history
+    for metric in model.metrics:
+        assert same([np.array(v) for v in metric.variables], held[metric.name])
+
+
+def test_an_error_inside_restores_as_well():
+    model = mlp()
+    before = weights(model)
+
+    def interrupted() -> None:
+        with Snapshot(model).restored():
+            model.set_weights([w * np.nan for w in model.get_weights()])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert same(weights(model)[: len(before)], before)
+
+
+def test_another_optimizer_put_in_place_is_taken_out_again():
+    model = mlp()
+    optimizer = model.optimizer
+    with Snapshot(model).restored():
+        model.optimizer = keras.optimizers.SGD()
+    assert model.optimizer is optimizer
+
+
+def test_values_alone_leave_flags_as_they_are():
+    model = mlp()
+    snapshot = Snapshot(model)
+    model.steps_per_execution = 3
+    snapshot.restore_values()
+    assert model.steps_per_execution == 3
+
+
+def test_a_snapshot_may_be_restored_again_and_again():
+    model = mlp()
+    snapshot = Snapshot(model)
+    before = full(model)
+    for _ in range(3):
+        model.fit(X, Y, verbose=0)
+        snapshot.restore()
+        assert same(full(model), before)
+
+
+def draw() -> tuple[float, ...]:
+    return (
+        random.random(),
+        float(np.random.rand()),
+        float(tf.random.uniform([])),
+        float(keras.random.uniform(())),
+    )
+
+
+def test_random_states_of_all_libraries_are_given_back():
+    keras.utils.set_random_seed(7)
+    draw()
+    state = random_state()
+    first = draw()
+    set_random_state(state)
+    assert draw() == first
+    assert draw() != first
+
+
+def test_every_variable_counts_once():
+    model = mlp(keras.layers.Dropout(0.5))
+    Snapshot(model)
+    found = variables(model)
+    assert len({id(v) for v in found}) == len(found)
+    assert any("seed" in v.path for v in found)
+    assert model.optimizer.iterations in [v for v in found if v is model.optimizer.iterations]
