@@ -87,6 +87,9 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         *AUGMENTING, shares=CHATTY, workload={"batch_hooks": ("TerminateOnNaN",)}
     ),
     "one step an epoch": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 1}),
+    "a prime number of steps given": observed(
+        *AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 127, "steps_given": True}
+    ),
     "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
     "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),
 }

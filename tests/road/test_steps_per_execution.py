@@ -39,6 +39,20 @@ def test_an_execution_is_not_longer_than_an_epoch(length):
     assert steps(training(steps_per_epoch=length)) == length
 
 
+@pytest.mark.parametrize(
+    ("length", "expected"), [(100, 50), (128, 64), (312, 52), (10, 10), (9, 9)]
+)
+def test_an_epoch_of_a_given_length_is_cut_into_equal_parts(length, expected):
+    """Keras runs whole executions: 10 steps in groups of 3 would become 12."""
+    assert steps(training(steps_per_epoch=length, steps_given=True)) == expected
+
+
+def test_a_given_length_that_cannot_be_cut_is_left_alone():
+    words = "cannot be cut into equal executions"
+    assert words in reason(CHAIN, training(steps_per_epoch=127, steps_given=True))
+    assert steps(training(steps_per_epoch=127)) == 64
+
+
 @pytest.mark.parametrize("data", ["tf.data", "numpy"])
 def test_arrays_and_pipelines_alike(data):
     assert steps(training(data=data)) == 64

@@ -26,7 +26,7 @@ def test_a_sequential_model_without_input_gets_its_weights():
     model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
     model.compile("adam", "mse")
     build(model, BATCH)
-    assert [w.shape for w in model.weights][0] == (6, 3)
+    assert model.layers[0].kernel.shape == (6, 3)
 
 
 def test_a_built_model_stays_as_it_is():

@@ -32,7 +32,7 @@ class Epochs(callbacks.Callback):
         pass
 
 
-class Testing(callbacks.Callback):
+class OnTests(callbacks.Callback):
     def on_test_batch_end(self, batch, logs=None):
         pass
 
@@ -62,7 +62,7 @@ def test_what_sees_every_batch_is_named(make):
     "make",
     [
         Epochs,
-        Testing,
+        OnTests,
         callbacks.Callback,
         callbacks.History,
         callbacks.ProgbarLogger,

@@ -44,6 +44,7 @@ class Workload(Record, frozen=True, kw_only=True):
         element_spec: Structure, shapes and dtypes of one batch, as text.
         batch_size: Samples a step; None when it cannot be known.
         steps_per_epoch: None when the length is unknown or infinite.
+        steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         epochs: As the user asked.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
         eager_step: The step runs op by op from Python.
@@ -70,3 +71,4 @@ class Workload(Record, frozen=True, kw_only=True):
     steps_per_execution: int = 1
     distributed: bool = False
     default_rewrites: bool = True
+    steps_given: bool = False

@@ -188,6 +188,7 @@ class FitSubject(Subject):
             element_spec=self.feed.spec,
             batch_size=batch_samples(self._batch),
             steps_per_epoch=self.feed.epochs(model).num_batches or self.feed.steps_per_epoch,
+            steps_given=self.feed.steps_per_epoch is not None,
             epochs=max(epochs, 2) if repeats(pipeline) else epochs,
             pipeline=pipeline.digest if pipeline else "",
             eager_step=bool(model.run_eagerly),

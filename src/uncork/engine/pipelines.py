@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import tensorflow as tf
 
 from uncork.core.edit import Cache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.measure import available_memory
 from uncork.pipeline import Pipeline, apart, read, redirected
+
+# Seconds to wait for the end of a dataset that may be infinite, a generator's for one.
+_FILL_S: Final = 60.0
 
 
 def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
@@ -50,12 +57,17 @@ def default_rewrites(pipeline: Pipeline | None) -> bool:
 def fill_caches(pipeline: Pipeline) -> None:
     """Read each in-memory cache once to its end, so that what follows measures later epochs.
 
-    A cache keeps what it read only when its first pass was complete.
+    A cache keeps what it read only when its first pass was complete. One of unknown length may never
+    be, in a trial as in the user's training, so its filling is given up after a while.
     """
     for node in pipeline.stages:
-        if node.in_memory and node.dataset.cardinality() != -1:
+        cardinality = int(node.dataset.cardinality())
+        if node.in_memory and cardinality != tf.data.INFINITE_CARDINALITY:
+            limit_s = _FILL_S if cardinality == tf.data.UNKNOWN_CARDINALITY else math.inf
+            deadline = time.monotonic() + limit_s
             for _ in node.dataset:
-                pass
+                if time.monotonic() > deadline:
+                    break
 
 
 def enough_memory(plan: Plan) -> None:

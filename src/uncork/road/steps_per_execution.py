@@ -6,7 +6,9 @@ picks other kernels inside a loop, and the last bits differ: then it is kept as 
 at all, whichever the proof says. What changes is who sees each batch: callbacks that act on every
 batch would be called once in N, so their presence forbids it. On a dataset of unknown length Keras
 counts one more optimizer iteration at the end of an epoch when it runs step by step (the step
-function still runs when the iterator ends), and none in a loop; so the length must be known.
+function still runs when the iterator ends), and none in a loop; so the length must be known. Keras
+runs whole executions: where ``steps_per_epoch`` was given and the data goes on, 10 steps in groups
+of 3 would become 12. There N must divide the steps of an epoch.
 """
 
 from __future__ import annotations
@@ -55,6 +57,13 @@ class ChainSteps(Optimization):
         )
         if steps < 2:
             return Skipped(reason="a single step already takes so long that nothing is won")
+        if workload.steps_given:
+            steps = _largest_divisor(workload.steps_per_epoch or 1, steps)
+        if steps < 2:
+            return Skipped(
+                reason=f"steps_per_epoch={workload.steps_per_epoch} cannot be cut into equal "
+                "executions, and Keras would train beyond it"
+            )
         predicted = _predicted(diagnosis, steps)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
@@ -65,6 +74,10 @@ class ChainSteps(Optimization):
             why=f"Python is entered once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    return next((d for d in range(most, 1, -1) if number % d == 0), 1)
 
 
 def _predicted(diagnosis: WorkloadDiagnosis, steps: int) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,6 +109,18 @@ class Feed:
             distribute_strategy=model.distribute_strategy,
             steps_per_execution=model.steps_per_execution,
         )
+
+    @contextmanager
+    def reading(self, model: Any) -> Iterator[Any]:
+        """The epoch iterator, its data released at the end and not when Python next collects.
+
+        It holds a generator that holds it, so TensorFlow's iterator and its threads would live on.
+        """
+        epochs = self.epochs(model)
+        try:
+            yield epochs
+        finally:
+            epochs._epoch_iterator = epochs._current_iterator = None
 
     def batches_dataset(self, model: Any) -> Any:
         """The batches of one epoch as the training step receives them."""

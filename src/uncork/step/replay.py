@@ -112,8 +112,7 @@ def replay(
     snapshot.restore_values()
     if disturb is not None:
         disturb(model)
-    with settings.active():
-        epochs = feed.epochs(model)
+    with settings.active(), feed.reading(model) as epochs:
         model.reset_metrics()
         cumulative: list[tuple[int, float]] = []
         with epochs.catch_stop_iteration():

@@ -62,18 +62,17 @@ class FitRunner:
     @contextmanager
     def _executing(self, *, once: bool = False) -> Iterator[Iterator[int]]:
         self.snapshot.restore_values()
-        with self.settings.active():
+        with self.settings.active(), self.feed.reading(self.settings.model) as epochs:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
             try:
-                yield self._executions(callbacks, once=once)
+                yield self._executions(epochs, callbacks, once=once)
             finally:
                 callbacks.on_train_end()
 
-    def _executions(self, callbacks: Any, *, once: bool) -> Iterator[int]:
+    def _executions(self, epochs: Any, callbacks: Any, *, once: bool) -> Iterator[int]:
         """Run executions epoch after epoch, or one epoch; yields the steps of each."""
         model = self.settings.model
-        epochs = self.feed.epochs(model)
         model.stop_training = False
         while True:
             ran = 0
