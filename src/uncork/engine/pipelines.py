@@ -57,8 +57,8 @@ def default_rewrites(pipeline: Pipeline | None) -> bool:
 def fill_caches(pipeline: Pipeline) -> None:
     """Read each in-memory cache once to its end, so that what follows measures later epochs.
 
-    A cache keeps what it read only when its first pass was complete. One of unknown length may never
-    be, in a trial as in the user's training, so its filling is given up after a while.
+    A cache keeps what it read only when its first pass was complete. One of unknown length may
+    never be, in a trial as in the user's training, so its filling is given up after a while.
     """
     for node in pipeline.stages:
         cardinality = int(node.dataset.cardinality())

@@ -21,12 +21,14 @@ from uncork.engine.subject import Subject, Version
 from uncork.measure import interleave
 from uncork.road import ROAD, Optimization, Proposal, Skipped
 
-# Seconds of one block. Shorter ones measure the start of an iterator, not the training.
-_BLOCK_S: Final = 1.0
-_PAIRS_S: Final = 12.0
+# Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
+# epochs are short, some of their ends belong in it, for they belong to the training.
+_BLOCK_S: Final = (1.0, 3.0)
+_EPOCHS_A_BLOCK: Final = 2.5
+_PAIRS_S: Final = 22.0
 _PROOF_S: Final = 90.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
-_TRIALS_SHARE: Final = 0.6
+_TRIALS_SHARE: Final = 0.7
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
 KEEP_FROM: Final = 1.03
 
@@ -97,6 +99,13 @@ class Walk:
             return Skipped(reason="the time budget is used up; raise it with --budget")
         return None
 
+    def _block_s(self) -> float:
+        shortest, longest = _BLOCK_S
+        steps = self.now.workload.steps_per_epoch
+        if steps is None or steps * self.now.step_s > longest:
+            return shortest
+        return min(longest, max(shortest, _EPOCHS_A_BLOCK * steps * self.now.step_s))
+
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
 
@@ -109,7 +118,9 @@ class Walk:
         base = self.subject.runner(self.version)
         runner.prime()
         base.prime()
-        trial = interleave(base, runner, block_s=_BLOCK_S, budget_s=_PAIRS_S, at_least=KEEP_FROM)
+        trial = interleave(
+            base, runner, block_s=self._block_s(), budget_s=_PAIRS_S, at_least=KEEP_FROM
+        )
         if trial.comparison.verdict != "faster":
             reason = _not_faster(trial.comparison)
             return _step(optimization, "rejected", reason, proposal, proof, trial.comparison)
