@@ -466,7 +466,6 @@ def test_what_never_changed_may_stay_as_it_is():
     assert prove_alive([[], []], [[], []]) == ""
 
 
-@pytest.mark.xfail(strict=True, reason="only the first 64 batches of a pass are compared")
 def test_a_lie_late_in_a_long_epoch(lying):
     lying(lambda d: d.take(90))
     assert not proved(Dataset.range(400).batch(BATCH), Prefetch(expects="")).passed
@@ -484,10 +483,8 @@ def test_a_freeze_behind_living_draws(lying):
     assert prove_alive(passes(made), passes(frozen(made)))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what is proved is what the edits make, not the object given"
-)
 def test_a_version_that_is_not_what_its_edits_make():
     made = read(PIPELINES["plain"]())
-    version = Version(read(made.dataset.skip(1)), edits=())
-    assert not PipelineProver(made).prove(version, "exact", BUDGET_S).passed
+    for lie in (made.dataset.skip(1), made.dataset.map(lambda *x: x)):
+        version = Version(read(lie), edits=())
+        assert not PipelineProver(made).prove(version, "exact", BUDGET_S).passed

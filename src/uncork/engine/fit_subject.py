@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+
+import tensorflow as tf
 
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.errors import NothingToMeasure, WrongUse
@@ -80,12 +83,7 @@ class FitSubject(Subject):
         self.model = model
         self.notes = []
         self.feed = Feed.of(arguments)
-        if self.feed.kind == "generator":
-            raise WrongUse(
-                "the training is fed by a Python generator, which can be read only once",
-                "data that can be read again: tf.data, arrays or a PyDataset",
-                "wrap it: tf.data.Dataset.from_generator(function, output_signature=...)",
-            )
+        _check(self.feed)
         pipeline = readable(self.feed.dataset, scratch)
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
@@ -94,8 +92,9 @@ class FitSubject(Subject):
         self._batch = self._first_batch()
         # Building draws what ``fit`` would draw; reading the first batch is ours alone.
         set_random_state(random)
-        build(model, self._batch)
-        self.snapshot = Snapshot(model)
+        with model.distribute_strategy.scope():
+            build(model, self._batch)
+            self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
         self.workload = self._describe(arguments, index, at)
@@ -118,13 +117,16 @@ class FitSubject(Subject):
         """What grouping resident steps saves; for an eager model, the Python between its ops."""
         if self.workload.eager_step:
             return self._python_s(resident_s)
-        if resident_s > _LONG_STEP_S or self.workload.steps_per_execution != 1:
-            self.notes.append("time between steps is counted as part of the step")
-            return None
-        grouped = self.resident(self.original, _GROUP)
-        grouped.prime()
-        block = grouped.block(0.6)
-        return max(0.0, resident_s - block.wall_s / block.steps)
+        work = self.workload
+        if resident_s <= _LONG_STEP_S and work.steps_per_execution == 1 and not work.distributed:
+            # A step of the user's own need not work inside a loop.
+            with suppress(Exception):
+                grouped = self.resident(self.original, _GROUP)
+                grouped.prime()
+                block = grouped.block(0.6)
+                return max(0.0, resident_s - block.wall_s / block.steps)
+        self.notes.append("time between steps is counted as part of the step")
+        return None
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
@@ -197,4 +199,24 @@ class FitSubject(Subject):
             steps_per_execution=model.steps_per_execution,
             distributed=model._distribute_strategy is not None,
             default_rewrites=default_rewrites(pipeline),
+        )
+
+
+def _check(feed: Feed) -> None:
+    """Refuse what trials cannot read again and again.
+
+    Raises:
+        WrongUse: With what to pass instead.
+    """
+    if feed.kind == "generator":
+        raise WrongUse(
+            "the training is fed by a Python generator, which can be read only once",
+            "data that can be read again: tf.data, arrays or a PyDataset",
+            "wrap it: tf.data.Dataset.from_generator(function, output_signature=...)",
+        )
+    if isinstance(feed.x, tf.distribute.DistributedDataset):
+        raise WrongUse(
+            "the training is fed by a dataset that is distributed already",
+            "the tf.data.Dataset itself",
+            "leave out experimental_distribute_dataset: fit does it under a strategy",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uncork.core.edit import StepsPerExecution
 from uncork.core.plan import Plan
 from uncork.core.workload import ModelSignature, Workload
 
@@ -32,8 +33,12 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(
             ("input pipeline (its structure and functions)", expected.pipeline, found.pipeline)
         )
-    if any(edit.__struct_config__.tag == "steps_per_execution" for edit in plan.step_edits):
+    if any(isinstance(edit, StepsPerExecution) for edit in plan.step_edits):
         pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
+    steps = next((e.steps for e in plan.step_edits if isinstance(e, StepsPerExecution)), 1)
+    if found.steps_given and (found.steps_per_epoch or 0) % steps:
+        # Keras runs whole executions only: it would train more steps than were asked for.
+        pairs.append(("steps_per_epoch", f"a multiple of {steps}", found.steps_per_epoch))
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
     if plan.step_edits and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)

@@ -23,9 +23,9 @@ from uncork.road import ROAD, Optimization, Proposal, Skipped
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
 # epochs are short, some of their ends belong in it, for they belong to the training.
-_BLOCK_S: Final = (1.0, 3.0)
+_BLOCK_S: Final = (1.0, 2.0)
 _EPOCHS_A_BLOCK: Final = 2.5
-_PAIRS_S: Final = 22.0
+_PAIRS_S: Final = 28.0
 _PROOF_S: Final = 90.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.7
@@ -138,11 +138,15 @@ class Walk:
         prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove
-        proof = prove(candidate, optimization.guarantee, _PROOF_S)
+        proof = self._as_allowed(prove(candidate, optimization.guarantee, _PROOF_S))
         weaker = optimization.at_worst
         if proof.passed or weaker is None or not self._allows(weaker):
             return proof
-        return prove(candidate, weaker, _PROOF_S)
+        return self._as_allowed(prove(candidate, weaker, _PROOF_S))
+
+    def _as_allowed(self, proof: Proof) -> Proof:
+        """A proof of something weaker than the policy accepts is none."""
+        return proof if self._allows(proof.kind) else replace(proof, passed=False)
 
     def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""

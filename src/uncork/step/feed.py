@@ -123,8 +123,14 @@ class Feed:
             epochs._epoch_iterator = epochs._current_iterator = None
 
     def batches_dataset(self, model: Any) -> Any:
-        """The batches of one epoch as the training step receives them."""
-        return self.epochs(model)._distributed_dataset
+        """The batches of one epoch as the training step receives them, for all replicas together."""
+        epochs = self.epochs(model)
+        dataset = epochs._distributed_dataset
+        return (
+            dataset
+            if isinstance(dataset, tf.data.Dataset)
+            else epochs.data_adapter.get_tf_dataset()
+        )
 
 
 def batch_samples(batch: Any) -> int | None:
