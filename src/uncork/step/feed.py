@@ -123,7 +123,7 @@ class Feed:
             epochs._epoch_iterator = epochs._current_iterator = None
 
     def batches_dataset(self, model: Any) -> Any:
-        """The batches of one epoch as the training step receives them, for all replicas together."""
+        """The batches of one epoch as the step receives them, of all replicas together."""
         epochs = self.epochs(model)
         dataset = epochs._distributed_dataset
         return (
