@@ -82,7 +82,15 @@ def test_a_gain_too_small_to_keep_is_not_faster():
     assert trial(base, candidate)[0].comparison.verdict == "faster"
     found, calls = trial(base, candidate, at_least=1.03)
     assert found.comparison.verdict == "not_proven"
-    assert len(calls) == 2 * MAX_PAIRS
+    assert len(calls) == 2 * MIN_PAIRS  # more pairs could not make it worth keeping
+
+
+def test_a_promising_gain_gets_twice_the_time():
+    base, candidate = [100.0, 100.0], [80.0, 180.0]
+    _, short = trial(base, base[::-1], 16.0)
+    found, long = trial(base, candidate, 16.0)
+    assert found.comparison.ratio > 1.1
+    assert len(long) > len(short)
 
 
 def test_neither_side_always_runs_first():

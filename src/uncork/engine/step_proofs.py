@@ -18,7 +18,7 @@ _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
 _PRECISION_STEPS = (40, 400)
 # Seconds for all runs together.
-_PRECISION_S = 24.0
+_PRECISION_S = 16.0
 
 
 class StepProver:

@@ -25,7 +25,7 @@ from uncork.road import ROAD, Optimization, Proposal, Skipped
 # epochs are short, some of their ends belong in it, for they belong to the training.
 _BLOCK_S: Final = (1.0, 2.0)
 _EPOCHS_A_BLOCK: Final = 2.5
-_PAIRS_S: Final = 28.0
+_PAIRS_S: Final = 20.0
 _PROOF_S: Final = 90.0
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.7

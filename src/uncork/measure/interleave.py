@@ -15,7 +15,9 @@ from typing import Protocol
 from uncork.core.measurement import Comparison, Measurement, compare, spread
 
 MIN_PAIRS = 3
-MAX_PAIRS = 8
+MAX_PAIRS = 12
+# A gain this large that is not proven yet deserves twice the time before it is given up.
+PROMISING = 1.1
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def interleave(
         base: The version to beat.
         candidate: The version under trial.
         block_s: Seconds of one block.
-        budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` always run.
+        budget_s: Stop adding pairs after this many seconds, or twice as many while the gain looks
+            large; at least ``MIN_PAIRS`` always run.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
@@ -97,10 +100,17 @@ def interleave(
         for runner, blocks in order if pair % 2 == 0 else order[::-1]:
             blocks.append(runner.block(block_s))
         if pair + 1 >= MIN_PAIRS:
-            verdict = _compare(ours, theirs, at_least).verdict
-            if verdict != "not_proven" or clock() - started > budget_s:
+            found = _compare(ours, theirs, at_least)
+            patience_s = budget_s * (2 if found.ratio >= PROMISING else 1)
+            if _decided(found, at_least) or clock() - started > patience_s:
                 break
     return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))
+
+
+def _decided(found: Comparison, at_least: float) -> bool:
+    """More pairs would change nothing: it is faster, slower, or cannot be worth keeping."""
+    hopeless = found.high is not None and found.high < at_least
+    return found.verdict != "not_proven" or hopeless
 
 
 def _compare(base: list[Block], candidate: list[Block], at_least: float) -> Comparison:
