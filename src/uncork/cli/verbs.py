@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,9 @@ def diagnose(options: argparse.Namespace) -> int:
         for workload in verbs.list_trainings(script, progress):
             print(reached.line(workload))
         return exits.DONE
+    _check_target(options.report)
+    for path in _json_paths(options):
+        _check_target(path, Diagnosis)
     found = verbs.diagnose(script, progress, training=options.training)
     _print(found)
     return _save_diagnosis(found, options)
@@ -33,7 +37,9 @@ def diagnose(options: argparse.Namespace) -> int:
 
 def tune(options: argparse.Namespace) -> int:
     """Walk the road, print, save ``plan.json`` and the report."""
-    _keep_foreign(options.plan)
+    _check_target(options.plan, Plan)
+    report = options.report or options.plan.with_name("report.html")
+    _check_target(report)
     policy = Policy(loosest=options.strict, memory_share=options.memory, budget_s=options.budget)
     plan, interrupted = verbs.tune(
         _script(options),
@@ -43,7 +49,6 @@ def tune(options: argparse.Namespace) -> int:
     )
     _print(plan, options.plan)
     _save(options.plan, dump(plan))
-    report = options.report or options.plan.with_name("report.html")
     _save(report, _html(plan, options.plan))
     print(f"plan:   {options.plan}\nreport: {report}")
     return exits.INTERRUPTED if interrupted else exits.DONE
@@ -80,11 +85,15 @@ def _script(options: argparse.Namespace) -> Script:
 
 def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> int:
     text = to_json(found)
-    for path in filter(None, (options.report.with_suffix(".json"), options.json)):
+    for path in _json_paths(options):
         _save(path, text)
     _save(options.report, _html(found, options.report))
     print(f"report: {options.report}")
     return exits.DONE
+
+
+def _json_paths(options: argparse.Namespace) -> list[Path]:
+    return [path for path in (options.report.with_suffix(".json"), options.json) if path]
 
 
 def _save(path: Path, content: bytes) -> None:
@@ -92,29 +101,49 @@ def _save(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise WrongUse(
-            f"cannot write {path}: {error.strerror}",
-            "a folder with space and permission to write",
-            "name another place with --plan or --report; the figures above are not lost",
-        ) from error
+        raise _unwritable(path, error) from error
 
 
-def _keep_foreign(path: Path) -> None:
-    """Refuse to overwrite what is not a plan, before minutes are spent.
+def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> None:
+    """Refuse a place for results that cannot take them, before minutes are spent.
+
+    Args:
+        path: Where a result will go; an earlier one is replaced.
+        kind: What an earlier one must be, so that nothing else is overwritten.
 
     Raises:
-        WrongUse: The file holds something else.
+        WrongUse: It is no file, cannot be written, or holds something else.
     """
-    if not path.exists():
-        return
+    if path.exists() and not path.is_file():
+        raise WrongUse(f"{path} is no file", "the name of a file", "name another place")
     try:
-        from_json(path.read_bytes(), Plan)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if kind is not None and path.exists() and not _holds(path, kind):
         raise WrongUse(
-            f"{path} exists and is not a plan of this version",
-            "a new file, or an earlier plan to replace",
-            "name another file with --plan",
-        ) from None
+            f"{path} exists and is not a {kind.__name__.lower()} of this version",
+            f"a new file, or an earlier {kind.__name__.lower()} to replace",
+            "name another file",
+        )
+
+
+def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
+    try:
+        from_json(path.read_bytes(), kind)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return False
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> WrongUse:
+    return WrongUse(
+        f"cannot write {path}: {error.strerror}",
+        "a folder with space and permission to write",
+        "name another place with --plan, --report or --json; what is printed above is not lost",
+    )
 
 
 def _read(path: Path) -> Diagnosis | Plan:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a script into an empty folder, the working directory of ``uncork``."""
+
+    def write(text: str, name: str = "train.py") -> Path:
+        path = tmp_path / name
+        path.write_text(dedent(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def uncork(tmp_path: Path) -> Run:
+    """``uncork VERB ...``, with all temporary files in a folder of its own: ``tmp_path/temp``."""
+    (tmp_path / "temp").mkdir()
+    return lambda *args, **options: run_uncork(*args, cwd=tmp_path, **options)
+
+
+def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "uncork", *args, cwd=cwd, **options)
+
+
+def run_python(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    given = {"stdin": subprocess.DEVNULL, **options}
+    return subprocess.run(
+        [sys.executable, *map(str, args)],
+        cwd=cwd,
+        env=environment(cwd),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        **given,
+    )
+
+
+def environment(cwd: Path) -> dict[str, str]:
+    temp = cwd / "temp"
+    temp.mkdir(exist_ok=True)
+    return {**os.environ, "TMPDIR": str(temp)}
+
+
+def left_behind(cwd: Path) -> list[str]:
+    """Temporary files of Uncork's own that outlived it."""
+    return [path.name for path in (cwd / "temp").iterdir() if path.name.startswith("uncork")]

@@ -1,0 +1,102 @@
+"""A plan is used only where what it was proved on is found again; else it is said what differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from uncork.core.edit import DtypePolicy, Prefetch, StepsPerExecution
+from uncork.core.plan import Plan, Step
+from uncork.core.record import replace
+from uncork.core.workload import Workload
+from uncork.engine.fitting import differences
+
+
+def with_edits(*edits: Any, **of_the_call: Any) -> Plan:
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    steps: tuple[Step, ...] = (replace(kept, edits=edits),)
+    made_for = replace(WORKLOAD, **of_the_call)
+    return plan(steps=steps, before=workload_diagnosis(workload=made_for))
+
+
+def found(**changes: Any) -> Workload:
+    return replace(WORKLOAD, **changes)
+
+
+PIPELINE = Prefetch(expects="51ab")
+GROUPED = StepsPerExecution(steps=8)
+BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
+
+
+def test_the_same_training_fits() -> None:
+    assert differences(plan(), found()) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"at": "train.py:99"}, {"epochs": 100}, {"steps_per_epoch": 3}, {"batch_size": 7}],
+    ids=str,
+)
+def test_what_no_edit_depends_on_may_change(changes: dict[str, Any]) -> None:
+    assert differences(with_edits(PIPELINE, GROUPED), found(**changes)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"kind": "custom_loop"}, "kind of loop"),
+        ({"data": "numpy"}, "data"),
+        ({"element_spec": "(float32[batch, 8], int64[batch])"}, "batch"),
+        ({"pipeline": "ffff"}, "input pipeline"),
+    ],
+    ids=str,
+)
+def test_another_input_is_named(changes: dict[str, Any], named: str) -> None:
+    (line,) = differences(with_edits(PIPELINE), found(**changes))
+    assert line.startswith(named)
+    assert str(next(iter(changes.values()))) in line
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("name", "Functional", "class of the model"),
+        ("parameters", 7, "number of weights"),
+        ("variables", "ffff", "shapes of the weights"),
+        ("optimizer", "SGD", "optimizer"),
+        ("loss", "mse", "loss"),
+        ("dtype_policy", ("mixed_float16",), "dtype policy"),
+        ("train_step", "abcd", "code of train_step"),
+    ],
+)
+def test_another_model_is_named(field: str, value: object, named: str) -> None:
+    assert WORKLOAD.model is not None
+    other = replace(WORKLOAD.model, **{field: value})
+    (line,) = differences(with_edits(BFLOAT16), found(model=other))
+    assert line.startswith(named)
+
+
+def test_a_plan_for_the_input_alone_takes_any_model() -> None:
+    assert WORKLOAD.model is not None
+    other = replace(WORKLOAD.model, optimizer="SGD", parameters=3)
+    assert differences(with_edits(PIPELINE), found(model=other)) == ()
+
+
+def test_a_plan_for_the_step_alone_takes_any_pipeline_of_the_same_batches() -> None:
+    assert differences(with_edits(GROUPED), found(pipeline="ffff")) == ()
+
+
+def test_weights_of_a_model_that_is_not_built_yet_are_no_difference() -> None:
+    assert WORKLOAD.model is not None
+    unbuilt = replace(WORKLOAD.model, parameters=0, variables="")
+    assert differences(with_edits(GROUPED), found(model=unbuilt)) == ()
+
+
+def test_callbacks_on_every_batch_matter_to_grouped_steps_only() -> None:
+    watched = found(batch_hooks=("Watcher",))
+    (line,) = differences(with_edits(GROUPED), watched)
+    assert "callbacks on every batch" in line
+    assert "Watcher" in line
+    assert differences(with_edits(BFLOAT16), watched) == ()

@@ -1,0 +1,187 @@
+"""The meeting of a user's loop and the engine, with a clock that only the loop moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from uncork.capture import StopScript
+from uncork.core.errors import NothingToMeasure
+from uncork.engine import switchboard
+from uncork.engine.switchboard import Switchboard, run_beside
+from uncork.measure.interleave import Block
+
+SAMPLES = 8.0
+
+
+class Clock:
+    """Stands in for the ``time`` module; CPU time runs at half speed."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.now / 2
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(switchboard, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def profiles() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def board(profiles: list[Any]) -> Switchboard:
+    return Switchboard(SAMPLES, profiles.append)
+
+
+def epoch() -> Iterator[int]:
+    return iter(range(3))
+
+
+def drive(board: Switchboard, step: Callable[[Any], None]) -> None:
+    """A user's loop."""
+    with suppress(StopScript):
+        for batch in board:
+            step(batch)
+
+
+def test_a_block_counts_the_steps_of_the_loop(board: Switchboard, clock: Clock) -> None:
+    blocks: list[Block] = []
+    run_beside(lambda: blocks.append(board.block(epoch, 6.0)[0]), board, StopScript())
+    batches: list[int] = []
+
+    def step(batch: int) -> None:
+        batches.append(batch)
+        clock.now += 1.0
+
+    drive(board, step)
+    (block,) = blocks
+    assert block.wall_s == block.steps == 6
+    assert block.cpu_s == 3.0
+    assert block.samples == 6 * SAMPLES
+    assert block.warmup_s == 2.0
+    assert batches == [0, 1, 2] * 2 + [0, 1]  # epoch after epoch, warm-up and block
+
+
+def test_versions_are_fed_in_turn(board: Switchboard, clock: Clock) -> None:
+    def work() -> None:
+        board.block(lambda: iter("aaaaaaaa"), 0.0)
+        board.block(lambda: iter("bbbbbbbb"), 0.0)
+
+    run_beside(work, board, StopScript())
+    seen: list[str] = []
+
+    def step(batch: Any) -> None:
+        seen.append(batch)
+        clock.now += 1.0
+
+    drive(board, step)
+    assert "".join(seen).rstrip("b").strip("a") == ""
+    assert {"a", "b"} == set(seen)
+
+
+def test_a_loop_left_and_entered_again_goes_on_without_the_pause(
+    board: Switchboard, clock: Clock
+) -> None:
+    """Epochs cut short by a break, with a validation in between that is no part of the training."""
+    blocks: list[Block] = []
+    run_beside(lambda: blocks.append(board.block(epoch, 50.0)[0]), board, StopScript())
+
+    def epochs() -> None:
+        while True:
+            for number, _ in enumerate(board):
+                clock.now += 1.0
+                if number == 6:
+                    break
+            clock.now += 1000.0  # validation
+            board.resume()
+
+    with pytest.raises(StopScript):
+        epochs()
+    (block,) = blocks
+    assert block.wall_s == block.steps >= 50
+    assert block.cpu_s == block.steps / 2
+
+
+def test_profiled_time_of_a_pause_does_not_count(
+    board: Switchboard, clock: Clock, profiles: list[Any]
+) -> None:
+    found: list[float] = []
+
+    def work() -> None:
+        _, ops = board.block(epoch, 5.0, profiled=True)
+        assert ops is not None
+        found.append(ops.seconds)
+
+    run_beside(work, board, StopScript())
+
+    def ops_take(seconds: float) -> None:
+        clock.now += seconds
+        if profiles and profiles[-1] is not None:
+            profiles[-1].seconds += seconds
+
+    def epochs() -> None:
+        while True:
+            for number, _ in enumerate(board):
+                ops_take(0.5)
+                if number == 3:
+                    break
+            ops_take(1000.0)
+            board.resume()
+
+    with pytest.raises(StopScript):
+        epochs()
+    assert 0 < found[0] < 10
+    assert profiles[-1] is None  # the profile function is off again
+
+
+def test_an_empty_dataset_is_told_to_the_engine(board: Switchboard) -> None:
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        with pytest.raises(NothingToMeasure) as caught:
+            board.block(lambda: iter(()), 1.0)
+        raised.append(caught.value)
+
+    run_beside(work, board, StopScript())
+    drive(board, lambda batch: None)
+    assert raised
+
+
+def test_an_error_of_the_data_reaches_the_engine_and_then_the_loop(board: Switchboard) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("truncated JPEG")
+
+    run_beside(lambda: board.block(broken, 1.0) and None, board, StopScript())
+    with pytest.raises(ValueError, match="truncated JPEG"):
+        for _ in board:
+            pass
+
+
+def test_an_error_of_the_engine_ends_the_loop(board: Switchboard) -> None:
+    def work() -> None:
+        raise ZeroDivisionError("in a trial")
+
+    run_beside(work, board, StopScript())
+    with pytest.raises(ZeroDivisionError, match="in a trial"):
+        next(board)
+
+
+def test_a_loop_that_does_not_come_back_releases_the_engine(board: Switchboard) -> None:
+    board.abandon(StopScript())
+    with pytest.raises(StopScript):
+        board.block(epoch, 1.0)
