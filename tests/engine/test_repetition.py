@@ -50,6 +50,10 @@ ONCE = {
         for x in scaled(progress(range(2))):
             pass
     """,
+    "a function in the loop's own line": """
+        for x in map(lambda x: x, range(2)):
+            look()
+    """,
     "a loop around the definition only": """
         for size in (1, 2):
             def train():

@@ -40,23 +40,16 @@ def loops_around(filename: str, line: int) -> int:
         tree = ast.parse(source)
     except SyntaxError:
         return 0
-    return _count(tree, line)
-
-
-def _count(node: ast.AST, line: int) -> int:
     found = 0
-    for child in ast.iter_child_nodes(node):
-        if not _covers(child, line):
+    for node in ast.walk(tree):  # outer statements before the inner ones
+        if not _covers(node, line):
             continue
-        inner = _count(child, line)
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return inner  # loops around a definition do not repeat its calls
-        found = max(found, inner + isinstance(child, ast.For | ast.While | ast.AsyncFor))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = 0  # loops around a definition do not repeat its calls
+        found += isinstance(node, ast.For | ast.While | ast.AsyncFor)
     return found
 
 
 def _covers(node: ast.AST, line: int) -> bool:
     begin, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-    if begin is None or end is None:
-        return True
-    return bool(begin <= line <= end)
+    return begin is not None and end is not None and bool(begin <= line <= end)
