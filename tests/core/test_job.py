@@ -30,4 +30,3 @@ def test_an_unknown_mode_is_refused():
 def test_nothing_is_loose_unless_said():
     job = Job(mode="tune")
     assert job.policy.loosest == "precision"
-    assert not job.strict

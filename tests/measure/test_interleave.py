@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from uncork.measure import Block, interleave, summarize
-from uncork.measure.interleave import MAX_PAIRS, MIN_PAIRS
+from uncork.measure.interleave import LOST_PAIRS, MAX_PAIRS, MIN_PAIRS
 
 
 @dataclass
@@ -59,10 +59,21 @@ def test_what_is_clear_is_decided_by_the_fewest_pairs():
     assert found.comparison.n == MIN_PAIRS
 
 
-def test_a_loss_is_clear_as_well():
+def test_a_loss_is_clear_even_sooner():
     found, calls = trial([200.0, 201.0], [100.0, 101.0])
     assert found.comparison.verdict == "slower"
-    assert len(calls) == 2 * MIN_PAIRS
+    assert len(calls) == 2 * LOST_PAIRS
+
+
+def test_one_win_among_losses_goes_on():
+    _, calls = trial([200.0, 100.0], [100.0, 101.0])
+    assert len(calls) > 2 * LOST_PAIRS
+
+
+def test_what_loses_each_time_is_given_up_even_where_the_interval_is_wide():
+    found, calls = trial([200.0, 200.0], [20.0, 150.0])
+    assert found.comparison.verdict == "not_proven"
+    assert len(calls) == 2 * LOST_PAIRS
 
 
 def test_what_stays_unclear_ends_after_the_most_pairs():

@@ -4,6 +4,7 @@ import pytest
 
 from records import WORKLOAD, observed
 from uncork.core.edit import DtypePolicy
+from uncork.core.measurement import compare
 from uncork.core.record import replace
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 
@@ -22,6 +23,17 @@ def test_kernels_that_take_their_time_are_halved(shares):
     assert found.edits == (DtypePolicy(policy="mixed_bfloat16"),)
     assert found.predicted is None
     assert "mixed_bfloat16" in found.source_edit
+
+
+def test_what_the_diagnosis_measured_is_predicted():
+    faster = compare([100.0, 100.0], [150.0, 150.0])
+    found = proposal(BFLOAT16, replace(training(), in_bfloat16=faster))
+    assert 1.3 < found.predicted < 1.5
+
+
+def test_what_the_diagnosis_saw_lose_is_not_tried_again():
+    slower = compare([100.0, 100.0], [50.0, 50.0])
+    assert "predicted gain 0.5" in reason(BFLOAT16, replace(training(), in_bfloat16=slower))
 
 
 def test_it_promises_precision():

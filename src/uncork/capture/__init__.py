@@ -7,7 +7,7 @@ that it sets first stays in force.
 from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough
 from uncork.capture.hooks import listening
 from uncork.capture.quiet import HeldSaves, hold_saves
-from uncork.capture.script import run_script
+from uncork.capture.script import run_script, show
 from uncork.capture.stop import StopScript
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "hold_saves",
     "listening",
     "run_script",
+    "show",
 ]

@@ -48,7 +48,7 @@ def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
         strip(error)
         raise
     except BaseException as error:
-        _show(error)
+        show(error)
         raise ScriptFailed(_summary(error)) from error
 
 
@@ -74,7 +74,7 @@ def _compile(source: bytes, path: str) -> CodeType:
         # Inherited, this file's own __future__ imports would change the script's meaning.
         return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        _show(error.with_traceback(None))
+        show(error.with_traceback(None))
         raise ScriptFailed(_summary(error)) from error
 
 
@@ -105,8 +105,8 @@ def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
         sys.path[0] = str(Path(path).resolve().parent)
 
 
-def _show(error: BaseException) -> None:
-    """Print a traceback through the hook that the script may have installed."""
+def show(error: BaseException) -> None:
+    """Print a script's traceback, without our frames, through the hook it may have installed."""
     strip(error)
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()

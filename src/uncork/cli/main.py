@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from uncork.cli.options import parser
 from uncork.core import exits
-from uncork.core.errors import UncorkError
+from uncork.core.errors import ScriptFailed, UncorkError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +52,8 @@ def _call(options: argparse.Namespace) -> int:
 def _tell(error: UncorkError) -> None:
     from uncork.engine.processes import ChildFailed  # noqa: PLC0415
 
-    if not isinstance(error, ChildFailed):  # the child has told its own story
+    # A child has told its own story, and the traceback of a script that raised stands already.
+    if not isinstance(error, ChildFailed | ScriptFailed):
         sys.stdout.flush()
         sys.stderr.write(f"uncork: {error}\n")
 

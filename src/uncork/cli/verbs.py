@@ -15,7 +15,7 @@ from uncork.core.diagnosis import Diagnosis
 from uncork.core.errors import WrongUse
 from uncork.core.plan import Plan, Policy, dump, load
 from uncork.core.record import from_json, to_json, write_atomically
-from uncork.engine import reached, verbs
+from uncork.engine import reached, verbs, whole
 from uncork.engine.processes import Script
 from uncork.report.progress import Progress
 
@@ -55,9 +55,8 @@ def tune(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Become the script's process; only a refused plan comes back."""
-    verbs.run(_script(options), options.plan, strict=options.strict)
-    raise AssertionError("the process was replaced")
+    """Train, in this process; the exit code is the script's own."""
+    return whole.run(_script(options), options.plan, strict=options.strict)
 
 
 def report(options: argparse.Namespace) -> int:

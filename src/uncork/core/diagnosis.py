@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
+
 from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement
+from uncork.core.measurement import Comparison, Measurement, Spread
 from uncork.core.record import Record
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
@@ -67,12 +69,16 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
             pipeline alone), ``host`` (cores over CPU seconds a step).
         headroom: The consumer's ceiling over the measured speed, at least 1.
-        breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, ``unknown``.
+        breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
+            ``unknown`` for what may be nothing but noise.
+        intervals: Of the shares of ``input`` and ``host``, noise included.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
+        in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
+            that was not tried.
     """
 
     workload: Workload
@@ -80,16 +86,23 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     ceilings: dict[str, float]
     headroom: float
     breakdown: dict[str, float]
+    intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     memory_available_bytes: int = 0
     bfloat16: bool | None = None
+    in_bfloat16: Comparison | None = None
 
     @property
     def step_s(self) -> float:
         """Seconds of one step."""
         return self.measurement.step_s.median
+
+    def with_step_faster(self, ratio: float) -> float:
+        """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
+        share = self.breakdown.get("step", 0.0)
+        return 1 / (1 - share + share / ratio)
 
 
 class Overhead(Record, frozen=True, kw_only=True):

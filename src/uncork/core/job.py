@@ -11,7 +11,7 @@ from uncork.core.plan import Policy, Step
 from uncork.core.record import Record
 from uncork.core.workload import Workload
 
-Mode = Literal["diagnose", "tune", "confirm", "run", "list"]
+Mode = Literal["diagnose", "tune", "confirm", "list"]
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -19,20 +19,17 @@ class Job(Record, frozen=True, kw_only=True):
 
     Attributes:
         mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
-            version in a fresh process; ``run`` lets the script run whole; ``list`` cuts every
-            training call short and names it.
+            version in a fresh process; ``list`` cuts every training call short and names it.
         training: Index of the training call to act on; None for the first that does real work.
         plan: Path of a plan to put in force, None for the script as it is.
-        strict: A plan that does not fit ends the script.
         policy: What ``tune`` may do.
         journal: Path for live events, None for silence.
-        result: Path of the :class:`Result` to write; None in ``run``.
+        result: Path of the :class:`Result` to write.
     """
 
     mode: Mode
     training: int | None = None
     plan: str | None = None
-    strict: bool = False
     policy: Policy = Policy()
     journal: str | None = None
     result: str | None = None
@@ -43,10 +40,13 @@ class Confirmation(Record, frozen=True, kw_only=True):
 
     Attributes:
         measurement: Steady state, from the second epoch on where there is one.
+        of_ceiling: Its speed over that of its step on a resident batch, measured in turn; None
+            where that was not asked.
         first_epoch_s: Compilation and filling of caches included; None when it was not run whole.
     """
 
     measurement: Measurement
+    of_ceiling: float | None = None
     first_epoch_s: float | None
 
 

@@ -116,7 +116,8 @@ class Plan(Record, frozen=True, kw_only=True):
     """The content of ``plan.json``.
 
     ``digest`` covers everything else, so that a hand-edited plan is noticed: what was proved is
-    what is run.
+    what is run. ``of_ceiling`` is the tuned speed over that of the tuned step on a resident batch,
+    measured in turn in the confirming processes; None until then.
     """
 
     schema: int = SCHEMA
@@ -129,6 +130,7 @@ class Plan(Record, frozen=True, kw_only=True):
     baseline: Measurement
     tuned: Measurement
     speedup: Speedup
+    of_ceiling: float | None = None
     time_to_finish: TimeToFinish | None = None
     tuning_cost_s: float
     steps: tuple[Step, ...]
@@ -163,6 +165,8 @@ class Plan(Record, frozen=True, kw_only=True):
     @property
     def target(self) -> float:
         """samples/s that the tuned training cannot exceed: the consumer's ceiling, after tuning."""
+        if self.of_ceiling:
+            return self.tuned.samples_per_s / self.of_ceiling
         return (self.after or self.before).ceilings.get("consumer", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The child process: runs the user's script under hooks, as one job asks.
+"""The child process: runs the user's script until one of its trainings has been worked on.
 
 Started by the parent as ``python -m uncork.engine.child JOB -- SCRIPT ARGS``. Nothing here imports
 TensorFlow before the script does: the script may set environment variables first.
@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from uncork.capture import PassThrough, hold_saves, run_script
+from uncork.capture import hold_saves, run_script
 from uncork.core import exits
-from uncork.core.errors import PlanRefused, ScriptFailed, UncorkError
+from uncork.core.errors import ScriptFailed, UncorkError
 from uncork.core.job import Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
@@ -26,19 +26,14 @@ from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
 
 if TYPE_CHECKING:  # their modules import TensorFlow
-    from uncork.engine.running import Running
     from uncork.engine.trials import Trial
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
-    path = Path(argv[0])
-    job = from_json(path.read_bytes(), Job)
+    job = from_json(Path(argv[0]).read_bytes(), Job)
     script, args = Path(argv[2]), argv[3:]
     try:
-        if job.mode == "run":
-            path.unlink(missing_ok=True)
-            return _run(job, script, args)
         return _trial(job, script, args)
     except UncorkError as error:
         sys.stdout.flush()
@@ -47,26 +42,6 @@ def main(argv: Sequence[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
-
-
-def _run(job: Job, script: Path, args: Sequence[str]) -> int:
-    """The whole script; without edits it runs under no hooks that cost anything."""
-    plan = _plan(job)
-    if plan is None or not plan.edits:
-        idle = PassThrough()
-        idle.wants_loops = False
-        run_script(script, args, idle)
-        return exits.DONE
-    loops = plan.before.workload.kind == "custom_loop"
-    running = Deferred(lambda: _running(plan, job), source_lines=False, loops=loops)
-    try:
-        run_script(script, args, running)
-    except SystemExit as ending:
-        if ending.code not in (0, None):
-            raise
-    if running.made is None or not running.made.met:
-        _not_met(plan, strict=job.strict)
-    return exits.DONE
 
 
 def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
@@ -119,12 +94,6 @@ def _make(job: Job, scratch: str) -> Trial:
     return kinds[job.mode](job, journal, scratch)
 
 
-def _running(plan: Plan, job: Job) -> Running:
-    from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
-
-    return Running(plan, strict=job.strict)
-
-
 def _plan(job: Job) -> Plan | None:
     return None if job.plan is None else load_plan(Path(job.plan))
 
@@ -134,17 +103,6 @@ def _judge(ending: SystemExit, made: Trial | None) -> None:
     if ending.code not in (0, None) and (made is None or made.result is None):
         sys.stderr.write(f"uncork: the script ended itself with {ending.code!r} before training\n")
         raise ScriptFailed(f"the script ended itself with {ending.code!r}") from ending
-
-
-def _not_met(plan: Plan, *, strict: bool) -> None:
-    refusal = PlanRefused(
-        f"the plan was not used: its training at {plan.before.workload.at} was not reached",
-        "the script that the plan was made for",
-        "run 'uncork tune' again if the script changed",
-    )
-    if strict:
-        raise refusal
-    sys.stderr.write(f"uncork: {refusal}\n")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
             verdict=found.verdict,
             n_processes=len(ours) + len(theirs),
         ),
+        of_ceiling=_median([c.of_ceiling for c in theirs if c.of_ceiling is not None]),
         time_to_finish=_time_to_finish(plan, ours, theirs),
     )
 
@@ -103,6 +104,10 @@ def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:
     firsts = [c.first_epoch_s for c in runs if c.first_epoch_s is not None]
     first_s = statistics.median(firsts) if firsts else steps * step_s
     return first_s + later_epochs * steps * step_s
+
+
+def _median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _speeds(runs: list[Confirmation]) -> list[float]:

@@ -79,16 +79,11 @@ class DatasetSubject(Subject):
         """Reads the version's batches and drops them."""
         return _DatasetRunner(version, self.supply(version), self._samples)
 
-    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+    def resident(self, version: Version) -> VersionRunner:
         """Reads one batch over and over: what iterating costs by itself."""
-        del version, steps_per_execution
+        del version
         dataset = tf.data.Dataset.from_tensors(self._batch).repeat()
         return _DatasetRunner(None, dataset, self._samples)
-
-    def host_s(self, resident_s: float) -> float | None:
-        """Unknown: there is no step."""
-        del resident_s
-        return None
 
     def supply(self, version: Version) -> Any:
         """The version's own dataset."""

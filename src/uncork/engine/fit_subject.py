@@ -106,27 +106,36 @@ class FitSubject(Subject):
             feed = feed.with_dataset(version.pipeline.dataset)
         return _PrimedRunner(self._fit_runner(version.step, feed), version.pipeline)
 
-    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+    def resident(self, version: Version) -> VersionRunner:
         """A version's step on the first batch, over and over."""
-        step = version.step
-        if steps_per_execution > 1:
-            step = (*step, StepsPerExecution(steps=steps_per_execution))
-        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
+        return self._resident(version.step)
 
-    def host_s(self, resident_s: float) -> float | None:
-        """What grouping resident steps saves; for an eager model, the Python between its ops."""
-        if self.workload.eager_step:
-            return self._python_s(resident_s)
+    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+        """Many resident steps in one execution; a step of the user's own need not allow that."""
         work = self.workload
-        if resident_s <= _LONG_STEP_S and work.steps_per_execution == 1 and not work.distributed:
-            # A step of the user's own need not work inside a loop.
+        grouped_already = work.steps_per_execution > 1 or any(
+            isinstance(edit, StepsPerExecution) for edit in version.step
+        )
+        if not (work.eager_step or work.distributed or grouped_already):
+            if resident_s > _LONG_STEP_S:
+                return None
             with suppress(Exception):
-                grouped = self.resident(self.original, _GROUP)
-                grouped.prime()
-                block = grouped.block(0.6)
-                return max(0.0, resident_s - block.wall_s / block.steps)
-        self.notes.append("time between steps is counted as part of the step")
+                runner = self._resident((*version.step, StepsPerExecution(steps=_GROUP)))
+                runner.prime()
+                return runner
+        if not work.eager_step:
+            self.notes.append("time between steps is counted as part of the step")
         return None
+
+    def python_s(self, resident_s: float) -> float | None:
+        """For an eager model, the Python between its ops."""
+        if not self.workload.eager_step:
+            return None
+        runner = self.resident(self.original)
+        runner.prime()
+        with op_time() as ops:
+            block = runner.block(3 * resident_s)
+        return max(0.0, resident_s - ops.seconds / max(block.steps, 1))
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
@@ -158,16 +167,12 @@ class FitSubject(Subject):
             self._settings[step] = StepSettings(self.model, step)
         return self._settings[step]
 
+    def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
+        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
+
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)
         return FitRunner(self._with(step), feed, self.snapshot, samples)
-
-    def _python_s(self, resident_s: float) -> float:
-        runner = self.resident(self.original)
-        runner.prime()
-        with op_time() as ops:
-            block = runner.block(3 * resident_s)
-        return max(0.0, resident_s - ops.seconds / max(block.steps, 1))
 
     def _first_batch(self) -> Any:
         for batch in self.feed.batches_dataset(self.model):

@@ -83,9 +83,9 @@ class LoopSubject(Subject):
         dataset = version.pipeline.dataset
         return _LoopRunner(self.board, lambda: iter(dataset), version.pipeline)
 
-    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+    def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with one batch over and over."""
-        del version, steps_per_execution  # the step is the user's own
+        del version  # the step is the user's own
         return _LoopRunner(self.board, self._resident_epoch, None)
 
     def supply(self, version: Version) -> Any:
@@ -93,7 +93,7 @@ class LoopSubject(Subject):
         assert version.pipeline is not None
         return version.pipeline.dataset
 
-    def host_s(self, resident_s: float) -> float | None:
+    def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         if ops is None or not block.steps:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import DtypePolicy
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement
+from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.engine.subject import Subject, Version, VersionRunner
-from uncork.measure import available_memory, summarize
+from uncork.engine.shares import take_apart
+from uncork.engine.subject import Subject, Version
+from uncork.measure import available_memory, interleave
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.pipeline import supply
 from uncork.rules import judge
 
-_BLOCKS: Final = 3
+# Share of the step in kernels above which their precision is worth a look.
+_COMPUTING: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -27,18 +31,20 @@ class _Seconds:
 
     Attributes:
         block: Long enough for dozens of steps of a small model and a few of a large one.
+        rounds: Blocks of each kind.
         supply: The input alone.
         stages: All stages together.
     """
 
     block: float
+    rounds: int
     supply: float
     stages: float
 
 
-_CAREFUL: Final = _Seconds(block=1.0, supply=1.5, stages=6.0)
+_CAREFUL: Final = _Seconds(block=0.8, rounds=4, supply=1.5, stages=6.0)
 # Between two trials: only to see where the bottleneck is now.
-_BRIEF: Final = _Seconds(block=0.5, supply=0.8, stages=2.5)
+_BRIEF: Final = _Seconds(block=0.5, rounds=3, supply=0.8, stages=2.5)
 
 
 def observe(
@@ -61,31 +67,34 @@ def observe(
     """
     version = version or subject.original
     seconds = _CAREFUL if measured is None else _BRIEF
+    journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
+    shares = take_apart(subject, version, block_s=seconds.block, rounds=seconds.rounds)
     if measured is None:
-        journal.write("phase", f"measuring the training at {subject.workload.at}")
-        measured = _steady(subject.runner(version), seconds)
+        measured = shares.measured
         journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)
-    journal.write("phase", "measuring the step alone, on a resident batch")
-    resident = _steady(subject.resident(version), seconds)
-    resident_s = resident.step_s.median
-    host_s = subject.host_s(resident_s)
-    ceilings = {"consumer": resident.samples_per_s}
+    ceilings = {"consumer": measured.samples_per_s * shares.consumer}
     ceilings["host"] = _host_ceiling(measured, machine)
     journal.write("phase", "measuring the input alone, stage by stage")
     batches_per_s, _ = supply(subject.supply(version), budget_s=seconds.supply)
     ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
     stages = _stages(subject, version, seconds)
+    in_bfloat16 = None
+    if shares.breakdown["step"] >= _COMPUTING and native_bfloat16():
+        journal.write("phase", "measuring the step in bfloat16")
+        in_bfloat16 = _in_bfloat16(subject, version, seconds)
     digest = version.pipeline.digest if version.pipeline else ""
     found = WorkloadDiagnosis(
         workload=replace(subject.workload, pipeline=digest),
         measurement=measured,
         ceilings=ceilings,
-        headroom=max(1.0, resident.samples_per_s / measured.samples_per_s),
-        breakdown=_breakdown(measured.step_s.median, resident_s, host_s),
+        headroom=max(1.0, shares.consumer),
+        breakdown=shares.breakdown,
+        intervals=shares.intervals,
         stages=stages,
         notes=tuple(dict.fromkeys(subject.notes)),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
+        in_bfloat16=in_bfloat16,
     )
     return judge(found, machine)
 
@@ -97,9 +106,30 @@ def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stag
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 
 
-def _steady(runner: VersionRunner, seconds: _Seconds) -> Measurement:
-    runner.prime()
-    return summarize([runner.block(seconds.block) for _ in range(_BLOCKS)])
+def _in_bfloat16(subject: Subject, version: Version, seconds: _Seconds) -> Comparison | None:
+    """The kernels in lower precision against those as written, both on a resident batch."""
+    work = subject.workload
+    if work.kind != "fit" or work.eager_step or work.distributed:
+        return None
+    # Layers in another dtype already, or a step of the user's own that needs float32.
+    with suppress(Exception):
+        edited = version.with_step_edits((DtypePolicy(policy="mixed_bfloat16"),))
+        return compare_resident(subject, version, edited, seconds.block / 2)
+    return None
+
+
+def compare_resident(
+    subject: Subject, version: Version, edited: Version, block_s: float
+) -> Comparison:
+    """The step of two versions in turn, each on a batch from memory: a few pairs are enough.
+
+    Raises:
+        EditRefused: A step edit does not apply to this model.
+    """
+    base, candidate = subject.resident(version), subject.resident(edited)
+    candidate.prime()
+    base.prime()
+    return interleave(base, candidate, block_s=block_s, budget_s=0.0).comparison
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:
@@ -108,20 +138,3 @@ def _host_ceiling(measured: Measurement, machine: Machine) -> float:
     if measured.cpu_s_per_step <= 0:
         return measured.samples_per_s
     return batch * machine.cpus / measured.cpu_s_per_step
-
-
-def _breakdown(step_s: float, resident_s: float, host_s: float | None) -> dict[str, float]:
-    """Shares of one step that add up to 1.
-
-    ``input`` is what the step takes longer than on a resident batch: waiting, and on a CPU also the
-    cores that the input takes from it.
-    """
-    computing = min(resident_s, step_s)
-    host = min(host_s or 0.0, computing)
-    shares = {
-        "input": (step_s - computing) / step_s,
-        "host": host / step_s,
-        "step": (computing - host) / step_s,
-    }
-    # What is left by rounding, never hidden in another row.
-    return {**shares, "unknown": max(0.0, 1.0 - sum(shares.values()))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import signal
 import subprocess
 import sys
@@ -73,15 +72,6 @@ def require_tensorflow() -> None:
             "TensorFlow 2.18 to 2.21 with Keras 3",
             "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
         )
-
-
-def replace_process(job: Job, script: Script) -> None:
-    """Become the child: signals, terminal and exit code are the script's own. Never returns."""
-    with tempfile.NamedTemporaryFile(prefix="uncork-", suffix=".json", delete=False) as file:
-        file.write(to_json(job))
-    sys.stdout.flush()
-    command = _command(Path(file.name), script)
-    os.execv(command[0], command)
 
 
 def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:

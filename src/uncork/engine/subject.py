@@ -82,12 +82,21 @@ class Subject(ABC):
         """Something that runs this version; the same one for an equal version."""
 
     @abstractmethod
-    def resident(self, version: Version, steps_per_execution: int = 1) -> VersionRunner:
+    def resident(self, version: Version) -> VersionRunner:
         """The version's step fed with one batch from memory: its ceiling."""
 
-    @abstractmethod
-    def host_s(self, resident_s: float) -> float | None:
-        """Seconds of a resident step spent between the kernels; None when that is unknown."""
+    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+        """The resident step without most of the Python between two steps, primed.
+
+        None where steps cannot be grouped, or last so long that it would tell nothing.
+        """
+        del version, resident_s
+        return None
+
+    def python_s(self, resident_s: float) -> float | None:
+        """Seconds of a resident step outside TensorFlow's ops, where :meth:`grouped` gives none."""
+        del resident_s
+        return None
 
     @abstractmethod
     def supply(self, version: Version) -> Any:

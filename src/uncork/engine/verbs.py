@@ -1,4 +1,4 @@
-"""The verbs as the command line calls them, in a parent process that never loads TensorFlow."""
+"""The verbs that experiment, as a parent process that never loads TensorFlow calls them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
 from uncork.core.workload import Workload
 from uncork.engine.confirm import confirm
-from uncork.engine.files import load_plan
-from uncork.engine.processes import Follow, Script, replace_process, require_tensorflow, run_child
+from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
 
 
 def diagnose(script: Script, follow: Follow, *, training: int | None = None) -> Diagnosis:
@@ -96,20 +95,6 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
         steps=result.steps,
         notes=notes,
     )
-
-
-def run(script: Script, plan: Path | None, *, strict: bool) -> None:
-    """Run the script whole, with a plan in force. Becomes the script's process; never returns.
-
-    Raises:
-        PlanRefused: The plan cannot be used, whatever the script.
-    """
-    if plan is not None:
-        loaded = load_plan(plan)
-        if loaded.edits:
-            require_tensorflow()
-    job = Job(mode="run", plan=str(plan.absolute()) if plan else None, strict=strict)
-    replace_process(job, script)
 
 
 def script_digest(script: str) -> str:

@@ -1,4 +1,4 @@
-"""Walk the road: try, measure, prove, keep or undo."""
+"""Walk the road: propose, measure, prove, keep or undo."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
-from uncork.core.plan import OutcomeName, Policy, Proof, Ratio, Step
+from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import replace
-from uncork.engine.observe import observe
+from uncork.engine.observe import compare_resident, observe
+from uncork.engine.outcomes import KEEP_FROM, figures, first_line, not_faster, record, sentence
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
-from uncork.measure import interleave
-from uncork.road import ROAD, Optimization, Proposal, Skipped
+from uncork.measure import Trial, interleave
+from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
 # epochs are short, some of their ends belong in it, for they belong to the training.
@@ -27,11 +28,10 @@ _BLOCK_S: Final = (1.0, 2.0)
 _EPOCHS_A_BLOCK: Final = 2.5
 _PAIRS_S: Final = 20.0
 _PROOF_S: Final = 90.0
+# A step edit of unknown effect is tried on a resident batch first, where noise is least.
+_RESIDENT_BLOCK_S: Final = 0.5
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.7
-# Ratio. A step that wins less is not worth a line in a plan, nor the risk.
-KEEP_FROM: Final = 1.03
-
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 
@@ -68,23 +68,23 @@ class Walk:
         for optimization in self.road:
             step = self._try(optimization)
             self.steps.append(step)
-            self.journal.write("step", _sentence(step), payload=step)
+            self.journal.write("step", sentence(step), payload=step)
 
     def _try(self, optimization: Optimization) -> Step:
         skipped = self._not_allowed(optimization)
         proposal = skipped or optimization.propose(self.now, self.machine, self.policy)
         if isinstance(proposal, Skipped):
-            return _step(optimization, "skipped", proposal.reason)
+            return record(optimization, "skipped", proposal.reason)
         self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
         try:
             return self._trial(optimization, proposal)
         except EditRefused as refusal:
-            return _step(optimization, "rejected", refusal.received, proposal)
+            return record(optimization, "rejected", refusal.received, proposal)
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except Exception as error:  # a trial that breaks must not take the tuning with it
-            return _step(
-                optimization, "failed", f"{type(error).__name__}: {_first(error)}", proposal
+            return record(
+                optimization, "failed", f"{type(error).__name__}: {first_line(error)}", proposal
             )
         finally:
             self.subject.restore()
@@ -110,27 +110,44 @@ class Walk:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
 
     def _trial(self, optimization: Optimization, proposal: Proposal) -> Step:
+        """Speed first: it is the cheaper question, and most candidates fail it."""
         candidate = _apply(self.version, proposal)
+        alone = self._alone(candidate, proposal)
+        if alone is not None:
+            predicted = self.now.with_step_faster(alone.ratio)
+            proposal = replace(proposal, predicted=predicted)
+            if predicted < WORTH_TRYING:
+                reason = f"on a resident batch {figures(alone)}"
+                return record(optimization, "rejected", reason, proposal)
+        trial = self._measure(candidate)
+        if trial.comparison.verdict != "faster":
+            reason = not_faster(trial.comparison)
+            return record(optimization, "rejected", reason, proposal, None, trial.comparison)
         proof = self._prove(candidate, optimization, proposal)
         if not proof.passed:
-            return _step(optimization, "rejected", f"not proven: {proof.detail}", proposal, proof)
-        runner = self.subject.runner(candidate)
-        base = self.subject.runner(self.version)
-        runner.prime()
-        base.prime()
-        trial = interleave(
-            base, runner, block_s=self._block_s(), budget_s=_PAIRS_S, at_least=KEEP_FROM
-        )
-        if trial.comparison.verdict != "faster":
-            reason = _not_faster(trial.comparison)
-            return _step(optimization, "rejected", reason, proposal, proof, trial.comparison)
+            reason = f"not proven: {proof.detail}"
+            return record(optimization, "rejected", reason, proposal, proof, trial.comparison)
         edits = self._keep(candidate, trial.candidate)
-        kept = _step(optimization, "kept", proposal.why, proposal, proof, trial.comparison)
+        kept = record(optimization, "kept", proposal.why, proposal, proof, trial.comparison)
         return replace(
             kept,
             guarantee=proof.kind,
             edits=edits,
             samples_per_s=trial.candidate.samples_per_s,
+        )
+
+    def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
+        """What a step edit does where noise is least, if nothing measured so far tells."""
+        if proposal.predicted or any(isinstance(e, PipelineEdit) for e in proposal.edits):
+            return None
+        return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
+
+    def _measure(self, candidate: Version) -> Trial:
+        base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
+        runner.prime()
+        base.prime()
+        return interleave(
+            base, runner, block_s=self._block_s(), budget_s=_PAIRS_S, at_least=KEEP_FROM
         )
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
@@ -165,48 +182,3 @@ def _apply(version: Version, proposal: Proposal) -> Version:
     pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
     step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
     return version.with_pipeline_edits(pipeline).with_step_edits(step)
-
-
-def _step(
-    optimization: Optimization,
-    outcome: OutcomeName,
-    reason: str,
-    proposal: Proposal | None = None,
-    proof: Proof | None = None,
-    comparison: Comparison | None = None,
-) -> Step:
-    """The record of one attempt."""
-    ratio = None
-    if comparison is not None:
-        ratio = Ratio(ratio=comparison.ratio, low=comparison.low, high=comparison.high)
-    return Step(
-        name=optimization.name,
-        stage=optimization.stage,
-        outcome=outcome,
-        reason=reason,
-        guarantee=optimization.guarantee,
-        predicted=proposal.predicted if proposal else None,
-        measured=ratio,
-        proof=proof,
-        at=proposal.at if proposal else None,
-        source_edit=proposal.source_edit if proposal else "",
-    )
-
-
-def _not_faster(comparison: Comparison) -> str:
-    high = "" if comparison.high is None else f"{comparison.high:.2f}"
-    found = f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {high}]"
-    if comparison.verdict == "slower":
-        return f"slower: {found}"
-    return f"not proven to be at least {KEEP_FROM}x as fast: {found}"
-
-
-def _sentence(step: Step) -> str:
-    """One line of progress."""
-    if step.outcome == "kept" and step.measured:
-        return f"{step.name}: kept, {step.measured.ratio:.2f}x, {step.guarantee} proved"
-    return f"{step.name}: {step.outcome}, {step.reason}"
-
-
-def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]

@@ -1,6 +1,15 @@
 """Measuring: the machine, one block of training steps, two versions in turn."""
 
-from uncork.measure.interleave import Block, Runner, Trial, interleave, summarize
+from uncork.measure.interleave import Block, Runner, Trial, in_turn, interleave, summarize
 from uncork.measure.machine import available_memory, probe
 
-__all__ = ["Block", "Runner", "Trial", "available_memory", "interleave", "probe", "summarize"]
+__all__ = [
+    "Block",
+    "Runner",
+    "Trial",
+    "available_memory",
+    "in_turn",
+    "interleave",
+    "probe",
+    "summarize",
+]

@@ -18,6 +18,9 @@ MIN_PAIRS = 3
 MAX_PAIRS = 12
 # A gain this large that is not proven yet deserves twice the time before it is given up.
 PROMISING = 1.1
+# A candidate that loses this clearly, this many times and never wins, is given up unproven.
+LOSING = 0.9
+LOST_PAIRS = 2
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,25 @@ def summarize(blocks: Sequence[Block]) -> Measurement:
     )
 
 
+def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[list[Block]]:
+    """Blocks of several runners, forwards then backwards: what is in one round drifts together.
+
+    Args:
+        runners: What to measure.
+        block_s: Seconds of one block.
+        rounds: Blocks of each runner.
+
+    Returns:
+        The blocks of each runner, in its place; the n-th ones ran in the same round.
+    """
+    found: list[list[Block]] = [[] for _ in runners]
+    for turn in range(rounds):
+        pairs = list(zip(runners, found, strict=True))
+        for runner, blocks in pairs if turn % 2 == 0 else reversed(pairs):
+            blocks.append(runner.block(block_s))
+    return found
+
+
 def interleave(
     base: Runner,
     candidate: Runner,
@@ -88,7 +110,7 @@ def interleave(
         candidate: The version under trial.
         block_s: Seconds of one block.
         budget_s: Stop adding pairs after this many seconds, or twice as many while the gain looks
-            large; at least ``MIN_PAIRS`` always run.
+            large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly each time.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
@@ -99,6 +121,8 @@ def interleave(
         order = ((base, ours), (candidate, theirs))
         for runner, blocks in order if pair % 2 == 0 else order[::-1]:
             blocks.append(runner.block(block_s))
+        if pair + 1 >= LOST_PAIRS and _lost(ours, theirs):
+            break
         if pair + 1 >= MIN_PAIRS:
             found = _compare(ours, theirs, at_least)
             patience_s = budget_s * (2 if found.ratio >= PROMISING else 1)
@@ -111,6 +135,12 @@ def _decided(found: Comparison, at_least: float) -> bool:
     """More pairs would change nothing: it is faster, slower, or cannot be worth keeping."""
     hopeless = found.high is not None and found.high < at_least
     return found.verdict != "not_proven" or hopeless
+
+
+def _lost(base: list[Block], candidate: list[Block]) -> bool:
+    """It lost every time, by far. Giving up needs less evidence than keeping: nothing is harmed."""
+    pairs = zip(base, candidate, strict=True)
+    return all(b.samples_per_s < LOSING * a.samples_per_s for a, b in pairs)
 
 
 def _compare(base: list[Block], candidate: list[Block], at_least: float) -> Comparison:

@@ -10,7 +10,7 @@ from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
-from uncork.road.proposal import Optimization, Proposal, Skipped
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.steps_per_execution import ChainSteps
 
 ROAD: tuple[Optimization, ...] = (
@@ -27,4 +27,4 @@ ROAD: tuple[Optimization, ...] = (
     MixedBfloat16(),
 )
 
-__all__ = ["ROAD", "Optimization", "Proposal", "Skipped"]
+__all__ = ["ROAD", "WORTH_TRYING", "Optimization", "Proposal", "Skipped"]

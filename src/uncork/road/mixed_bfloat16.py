@@ -23,8 +23,8 @@ from uncork.road.proposal import (
     not_worth,
 )
 
-# Share of the kernels' time saved at best: half the bytes moved, twice the multiply-adds a cycle.
-_HALVED: Final = 0.5
+# Ratio at best, where nothing was measured: half the bytes moved, twice the multiply-adds a cycle.
+_AT_BEST: Final = 2.0
 
 
 @final
@@ -42,12 +42,13 @@ class MixedBfloat16(Optimization):
         forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
-        possible = 1 / (1 - _HALVED * diagnosis.breakdown.get("step", 0.0))
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        lower = diagnosis.in_bfloat16
+        predicted = diagnosis.with_step_faster(lower.ratio if lower else _AT_BEST)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
         return Proposal(
             edits=(DtypePolicy(policy="mixed_bfloat16"),),
-            predicted=None,
+            predicted=predicted if lower else None,
             at=diagnosis.workload.at,
             why="half the bytes, native bfloat16 arithmetic",
             source_edit='keras.mixed_precision.set_global_policy("mixed_bfloat16")',

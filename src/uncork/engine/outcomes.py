@@ -1,0 +1,70 @@
+"""How one attempt on the road is recorded, and told in one line."""
+
+from __future__ import annotations
+
+from uncork.core.measurement import Comparison
+from uncork.core.plan import OutcomeName, Proof, Ratio, Step
+from uncork.road import Optimization, Proposal
+
+# Ratio. A step that wins less is not worth a line in a plan, nor the risk.
+KEEP_FROM = 1.03
+
+
+def record(
+    optimization: Optimization,
+    outcome: OutcomeName,
+    reason: str,
+    proposal: Proposal | None = None,
+    proof: Proof | None = None,
+    comparison: Comparison | None = None,
+) -> Step:
+    """The record of one attempt."""
+    ratio = None
+    if comparison is not None:
+        ratio = Ratio(ratio=comparison.ratio, low=comparison.low, high=comparison.high)
+    return Step(
+        name=optimization.name,
+        stage=optimization.stage,
+        outcome=outcome,
+        reason=reason,
+        guarantee=optimization.guarantee,
+        predicted=proposal.predicted if proposal else None,
+        measured=ratio,
+        proof=proof,
+        at=proposal.at if proposal else None,
+        source_edit=proposal.source_edit if proposal else "",
+    )
+
+
+def figures(comparison: Comparison) -> str:
+    """Ratio and interval in brackets.
+
+    Example:
+        >>> from uncork.core.measurement import compare
+        >>> figures(compare([1.0, 1.0], [2.0, 2.0]))
+        '2.00x [2.00, 2.00]'
+    """
+    high = "" if comparison.high is None else f"{comparison.high:.2f}"
+    return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {high}]"
+
+
+def not_faster(comparison: Comparison) -> str:
+    """Why a candidate that was measured is left out."""
+    found = figures(comparison)
+    if comparison.verdict == "slower":
+        return f"slower: {found}"
+    if comparison.ratio < 1:
+        return f"not faster: {found}"
+    return f"not proven to be at least {KEEP_FROM}x as fast: {found}"
+
+
+def sentence(step: Step) -> str:
+    """One line of progress."""
+    if step.outcome == "kept" and step.measured:
+        return f"{step.name}: kept, {step.measured.ratio:.2f}x, {step.guarantee} proved"
+    return f"{step.name}: {step.outcome}, {step.reason}"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without its pages of detail."""
+    return str(error).strip().partition("\n")[0][:200]

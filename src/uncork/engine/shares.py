@@ -1,0 +1,86 @@
+"""Where one training step goes: the step as it runs against the same with a part taken away.
+
+Measured in turn, so that the drift of a noisy machine falls on all of them; shares are formed
+within each round, and their spread says how far they can be trusted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from uncork.core.measurement import Measurement, Spread, spread
+from uncork.engine.subject import Subject, Version
+from uncork.measure import in_turn, summarize
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One step taken apart.
+
+    Attributes:
+        measured: The step as it runs.
+        consumer: How many times faster it runs on a resident batch.
+        breakdown: Shares of one step that add up to 1.
+        intervals: Of the shares of input and Python, from round to round.
+    """
+
+    measured: Measurement
+    consumer: float
+    breakdown: dict[str, float]
+    intervals: dict[str, Spread]
+
+
+def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: int) -> Shares:
+    """Run a version as it is, on a resident batch, and with its steps grouped, in turn.
+
+    Args:
+        subject: What is trained.
+        version: Which version of it.
+        block_s: Seconds of one block.
+        rounds: Blocks of each.
+    """
+    runners = [subject.runner(version), subject.resident(version)]
+    for runner in runners:
+        runner.prime()
+    first = runners[1].block(block_s / 2)
+    grouped = subject.grouped(version, first.wall_s / first.steps)
+    found = in_turn([*runners, *([grouped] if grouped else [])], block_s=block_s, rounds=rounds)
+    whole, alone, *many = ([b.wall_s / b.steps for b in blocks] for blocks in found)
+    if not many:
+        python_s = subject.python_s(statistics.median(alone)) or 0.0
+        many = [[each - python_s for each in alone]]
+    waiting, python = _shares(whole, alone, whole), _shares(alone, many[0], whole)
+    return Shares(
+        measured=summarize(found[0]),
+        consumer=1 / max(1e-9, 1 - waiting.median),
+        breakdown=breakdown(waiting, python),
+        intervals={"input": waiting, "host": python},
+    )
+
+
+def _shares(slow: list[float], fast: list[float], whole: list[float]) -> Spread:
+    """What part of the whole step the difference of two makes, round by round."""
+    return spread([(s - f) / w for s, f, w in zip(slow, fast, whole, strict=True)])
+
+
+def breakdown(waiting: Spread, python: Spread) -> dict[str, float]:
+    """Shares of a step that add up to 1; what may be nothing but noise is ``unknown``.
+
+    Args:
+        waiting: What the step takes longer than on a resident batch: waiting for input, and on a
+            CPU also the cores that the input takes from it.
+        python: What it passes between its kernels.
+
+    Example:
+        >>> breakdown(spread([0.5, 0.5]), spread([0.125, -0.125, 0.25]))
+        {'input': 0.5, 'host': 0.0, 'step': 0.375, 'unknown': 0.125}
+    """
+    left, shares, unknown = 1.0, {}, 0.0
+    for name, part in (("input", waiting), ("host", python)):
+        share = min(left, max(0.0, part.median))
+        left -= share
+        proven = part.low > 0
+        shares[name] = share if proven else 0.0
+        unknown += 0.0 if proven else share
+    return {**shares, "step": left, "unknown": unknown}

@@ -1,0 +1,86 @@
+"""``uncork run``: the script runs whole, in this process, as ``python SCRIPT`` would run it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uncork.capture import PassThrough, run_script, show
+from uncork.core import exits
+from uncork.core.errors import PlanRefused
+from uncork.core.plan import Plan
+from uncork.engine.deferred import Deferred
+from uncork.engine.files import load_plan
+from uncork.engine.processes import Script, require_tensorflow
+
+if TYPE_CHECKING:  # its module imports TensorFlow
+    from uncork.engine.running import Running
+
+
+def run(script: Script, plan: Path | None, *, strict: bool) -> int:
+    """Run the script to its end, with a plan in force if there is one.
+
+    The process is the script's from here on: its signals, its terminal, its exit code.
+
+    Args:
+        script: What to run.
+        plan: Where the plan lies.
+        strict: A plan that does not fit ends the script; otherwise it trains as written.
+
+    Returns:
+        The exit code of a script that did not choose one itself.
+
+    Raises:
+        PlanRefused: The plan cannot be used, whatever the script; or it does not fit, and
+            ``strict``.
+        ScriptFailed: The script raised; its traceback has been printed.
+        SystemExit: The script called ``sys.exit``.
+    """
+    loaded = None if plan is None else load_plan(plan)
+    try:
+        if loaded is None or not loaded.edits:
+            _unhooked(script)
+        else:
+            _planned(script, loaded, strict=strict)
+    except KeyboardInterrupt as interrupt:
+        show(interrupt)
+        return exits.INTERRUPTED
+    return exits.DONE
+
+
+def _unhooked(script: Script) -> None:
+    """Without edits there is nothing to listen for."""
+    idle = PassThrough()
+    idle.wants_loops = False
+    run_script(Path(script.path), script.args, idle)
+
+
+def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
+    require_tensorflow()
+    loops = plan.before.workload.kind == "custom_loop"
+    running = Deferred(lambda: _running(plan, strict=strict), source_lines=False, loops=loops)
+    try:
+        run_script(Path(script.path), script.args, running)
+    except SystemExit as ending:
+        if ending.code not in (0, None):
+            raise
+    if running.made is None or not running.made.met:
+        _not_met(plan, strict=strict)
+
+
+def _running(plan: Plan, *, strict: bool) -> Running:
+    from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
+
+    return Running(plan, strict=strict)
+
+
+def _not_met(plan: Plan, *, strict: bool) -> None:
+    refusal = PlanRefused(
+        f"the plan was not used: its training at {plan.before.workload.at} was not reached",
+        "the script that the plan was made for",
+        "run 'uncork tune' again if the script changed",
+    )
+    if strict:
+        raise refusal
+    sys.stderr.write(f"uncork: {refusal}\n")

@@ -1,0 +1,121 @@
+"""Taking a step apart, on runners whose speed is known and drifts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+
+from uncork.core.measurement import spread
+from uncork.engine.shares import breakdown, take_apart
+from uncork.measure import Block
+
+CERTAIN = spread([0.2, 0.2, 0.2])
+
+
+@dataclass
+class Machine:
+    """A fake machine that slows down from one block to the next, the same for whatever runs."""
+
+    drift: float = 0.0
+    blocks: int = 0
+
+    def slowness(self) -> float:
+        self.blocks += 1
+        return 1.0 + self.drift * self.blocks
+
+
+@dataclass
+class Fake:
+    machine: Machine
+    step_s: float
+    noise: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self):
+        self._noise = itertools.cycle(self.noise)
+
+    def prime(self):
+        return 0.0
+
+    def block(self, seconds):
+        del seconds
+        wall_s = 10 * self.step_s * self.machine.slowness() * next(self._noise)
+        return Block(steps=10, samples=320, wall_s=wall_s, cpu_s=wall_s, warmup_s=0.0)
+
+
+class FakeSubject:
+    def __init__(self, *, whole, alone, many=None, python_s=None, drift=0.0, noise=(1.0,)):
+        machine = Machine(drift)
+        self._runners = [Fake(machine, whole, noise), Fake(machine, alone)]
+        self._many = None if many is None else Fake(machine, many)
+        self._python_s = python_s
+
+    def runner(self, version):
+        return self._runners[0]
+
+    def resident(self, version):
+        return self._runners[1]
+
+    def grouped(self, version, resident_s):
+        return self._many
+
+    def python_s(self, resident_s):
+        return self._python_s
+
+
+def apart(**times):
+    return take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4)
+
+
+def test_each_part_is_what_goes_away_without_it():
+    found = apart(whole=0.1, alone=0.05, many=0.04)
+    expected = {"input": 0.5, "host": 0.1, "step": 0.4, "unknown": 0.0}
+    assert found.breakdown == pytest.approx(expected)
+    assert found.consumer == pytest.approx(2.0)
+
+
+def test_drift_is_taken_for_no_part_of_the_step():
+    still, drifting = (apart(whole=0.1, alone=0.1, many=0.1, drift=d) for d in (0.0, 0.05))
+    assert still.breakdown["step"] == 1.0
+    assert drifting.breakdown["input"] == drifting.breakdown["host"] == 0.0
+
+
+def test_noise_is_unexplained_not_blamed_on_the_input():
+    found = apart(whole=0.1, alone=0.1, noise=(1.0, 1.4, 1.3, 0.9))
+    assert found.breakdown["input"] == 0.0
+    assert found.breakdown["unknown"] > 0.0
+
+
+def test_where_steps_cannot_be_grouped_python_is_asked_itself():
+    found = apart(whole=0.1, alone=0.1, python_s=0.06)
+    assert found.breakdown["host"] == pytest.approx(0.6)
+
+
+def test_where_nothing_tells_the_step_has_it_all():
+    assert apart(whole=0.1, alone=0.1).breakdown["step"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("waiting", "python"),
+    [
+        (CERTAIN, CERTAIN),
+        (spread([-0.3, -0.2, -0.4]), CERTAIN),
+        (spread([0.9, 0.95, 0.99]), spread([0.3, 0.4, 0.5])),
+        (spread([1.0]), spread([2.0])),
+        (spread([0.1, 0.9, 0.2]), spread([-1.0, 3.0, 0.2])),
+    ],
+)
+def test_shares_add_up_whatever_the_noise(waiting, python):
+    found = breakdown(waiting, python)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert all(0.0 <= share <= 1.0 for share in found.values())
+
+
+def test_one_round_alone_proves_nothing():
+    assert breakdown(spread([0.5]), spread([0.25])) == {
+        "input": 0.0,
+        "host": 0.0,
+        "step": 0.25,
+        "unknown": 0.75,
+    }
