@@ -96,7 +96,7 @@ def test_a_gain_too_small_to_keep_is_not_faster():
     assert len(calls) == 2 * MIN_PAIRS  # more pairs could not make it worth keeping
 
 
-def test_a_promising_gain_gets_twice_the_time():
+def test_a_promising_gain_gets_more_time():
     base, candidate = [100.0, 100.0], [80.0, 180.0]
     _, short = trial(base, base[::-1], 16.0)
     found, long = trial(base, candidate, 16.0)

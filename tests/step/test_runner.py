@@ -185,3 +185,21 @@ def test_a_recording_keeps_to_its_limits(most, max_bytes, held):
     made = runner("tf.data")
     recording = Recording.of(made.feed, made.settings.model, most=most, max_bytes=max_bytes)
     assert len(recording.batches) == held
+
+
+def test_short_epochs_are_timed_whole():
+    made = runner("arrays")
+    made.prime()
+    made.block(0.0)
+    blocks = [made.block(1.0) for _ in range(2)]
+    assert [block.steps % STEPS for block in blocks] == [0, 0]
+    assert all(block.steps > 0 for block in blocks)
+
+
+def test_endless_data_has_no_whole_epochs():
+    made = runner("arrays")
+    model, feed = made.settings.model, made.feed
+    batch = next(iter(feed.batches_dataset(model)))
+    resident = FitRunner(made.settings, feed.resident(batch), made.snapshot, float(BATCH))
+    resident.prime()
+    assert resident.block(0.05).steps < 1 << 20

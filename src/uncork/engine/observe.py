@@ -54,6 +54,7 @@ def observe(
     *,
     version: Version | None = None,
     measured: Measurement | None = None,
+    known: WorkloadDiagnosis | None = None,
 ) -> WorkloadDiagnosis:
     """Diagnose a version of a training, its findings included.
 
@@ -64,6 +65,7 @@ def observe(
         version: The original unless given.
         measured: Its speed where that is known already from a comparison; the rest is then looked
             at only briefly.
+        known: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
     """
     version = version or subject.original
     seconds = _CAREFUL if measured is None else _BRIEF
@@ -74,15 +76,18 @@ def observe(
         journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)
     ceilings = {"consumer": measured.samples_per_s * shares.consumer}
     ceilings["host"] = _host_ceiling(measured, machine)
-    journal.write("phase", "measuring the input alone, stage by stage")
-    batches_per_s, _ = supply(subject.supply(version), budget_s=seconds.supply)
-    ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
-    stages = _stages(subject, version, seconds)
-    in_bfloat16 = None
-    if shares.breakdown["step"] >= _COMPUTING and native_bfloat16():
+    digest = version.pipeline.digest if version.pipeline else ""
+    if known is not None and known.workload.pipeline == digest:
+        ceilings["supply"], stages = known.ceilings["supply"], known.stages
+    else:
+        journal.write("phase", "measuring the input alone, stage by stage")
+        batches_per_s, _ = supply(subject.supply(version), budget_s=seconds.supply)
+        ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
+        stages = _stages(subject, version, seconds)
+    in_bfloat16 = known.in_bfloat16 if known is not None else None
+    if in_bfloat16 is None and shares.breakdown["step"] >= _COMPUTING and native_bfloat16():
         journal.write("phase", "measuring the step in bfloat16")
         in_bfloat16 = _in_bfloat16(subject, version, seconds)
-    digest = version.pipeline.digest if version.pipeline else ""
     found = WorkloadDiagnosis(
         workload=replace(subject.workload, pipeline=digest),
         measurement=measured,

@@ -29,7 +29,7 @@ from uncork.measure.devices import accelerators
 from uncork.measure.overhead import clock_s
 from uncork.step import Feed
 
-_CONFIRM_BLOCK_S: Final = 1.2
+_CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _FIRST_EPOCH_S: Final = 25.0
 _ONE_STEP: Final = {

@@ -123,6 +123,8 @@ class Walk:
         if trial.comparison.verdict != "faster":
             reason = not_faster(trial.comparison)
             return record(optimization, "rejected", reason, proposal, None, trial.comparison)
+        promise = f"proving {optimization.name}: {optimization.guarantee}"
+        self.journal.write("phase", f"{figures(trial.comparison)}; {promise}")
         proof = self._prove(candidate, optimization, proposal)
         if not proof.passed:
             reason = f"not proven: {proof.detail}"
@@ -171,7 +173,12 @@ class Walk:
         step = candidate.step[len(self.version.step) :]
         self.subject.restore()
         now = observe(
-            self.subject, self.machine, self.journal, version=candidate, measured=measured
+            self.subject,
+            self.machine,
+            self.journal,
+            version=candidate,
+            measured=measured,
+            known=self.now,
         )
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
         self.version, self.now = candidate, now

@@ -15,9 +15,10 @@ from typing import Protocol
 from uncork.core.measurement import Comparison, Measurement, compare, spread
 
 MIN_PAIRS = 3
-MAX_PAIRS = 12
-# A gain this large that is not proven yet deserves twice the time before it is given up.
-PROMISING = 1.1
+MAX_PAIRS = 16
+# A gain this large that is not proven yet deserves more time before it is given up.
+PROMISING = 1.05
+PATIENCE = 3.0
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
 LOSING = 0.9
 LOST_PAIRS = 2
@@ -109,8 +110,8 @@ def interleave(
         base: The version to beat.
         candidate: The version under trial.
         block_s: Seconds of one block.
-        budget_s: Stop adding pairs after this many seconds, or twice as many while the gain looks
-            large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly each time.
+        budget_s: Stop adding pairs after this many seconds, or ``PATIENCE`` times as many while the
+            gain looks large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly each time.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
@@ -125,7 +126,7 @@ def interleave(
             break
         if pair + 1 >= MIN_PAIRS:
             found = _compare(ours, theirs, at_least)
-            patience_s = budget_s * (2 if found.ratio >= PROMISING else 1)
+            patience_s = budget_s * (PATIENCE if found.ratio >= PROMISING else 1.0)
             if _decided(found, at_least) or clock() - started > patience_s:
                 break
     return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))

@@ -17,24 +17,24 @@ WARM_SHARE: Final = 0.25
 MOST_WARM_EXECUTIONS: Final = 64
 
 
-def timed(executions: Iterator[int], seconds: float, samples_per_step: float) -> Block:
+def timed(
+    executions: Iterator[int], seconds: float, samples_per_step: float, *, warm: bool = False
+) -> Block:
     """Let the warm-up pass, then count steps until the time is up.
 
     Args:
         executions: Runs some steps at each turn and gives their number.
         seconds: How long to time; at least one execution always is.
         samples_per_step: Samples of one step.
+        warm: There is no warm-up: what starts up belongs to what is timed.
 
     Example:
         >>> timed(iter([1] * 10), 0.0, 32.0).samples
         32.0
     """
     started = time.perf_counter()
-    for count, _ in enumerate(executions, start=1):
-        warm_s = time.perf_counter() - started
-        long_enough = warm_s >= WARM_SHARE * seconds or count >= MOST_WARM_EXECUTIONS
-        if count >= WARM_EXECUTIONS and long_enough:
-            break
+    if not warm:
+        _warm_up(executions, seconds)
     context.async_wait()
     steps, cpu, begin = 0, time.process_time(), time.perf_counter()
     for done in executions:
@@ -44,3 +44,12 @@ def timed(executions: Iterator[int], seconds: float, samples_per_step: float) ->
     context.async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
     return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - started)
+
+
+def _warm_up(executions: Iterator[int], seconds: float) -> None:
+    started = time.perf_counter()
+    for count, _ in enumerate(executions, start=1):
+        warm_s = time.perf_counter() - started
+        long_enough = warm_s >= WARM_SHARE * seconds or count >= MOST_WARM_EXECUTIONS
+        if count >= WARM_EXECUTIONS and long_enough:
+            return

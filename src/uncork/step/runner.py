@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -26,6 +27,9 @@ class FitRunner:
     history alone, which turns the logs into Python floats after each execution. The user's
     callbacks and validation are left out: a trial must not write a checkpoint.
 
+    Where epochs are shorter than a block, it times whole ones: their starts and ends are part of
+    the training, and a window that holds one end more or less would measure that.
+
     Attributes:
         settings: How the step runs.
         feed: What feeds it.
@@ -37,6 +41,8 @@ class FitRunner:
     feed: Feed
     snapshot: Snapshot
     samples_per_step: float
+    _epoch_steps: int | None = field(default=None, init=False)
+    _epoch_s: float = field(default=math.inf, init=False)
 
     def prime(self) -> float:
         """Compile, fill caches of a short feed's first execution; seconds it took."""
@@ -44,7 +50,7 @@ class FitRunner:
 
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
-        return self._run(seconds)
+        return self._run(seconds, whole=self._epoch_s <= seconds)
 
     def first_epoch(self, limit_s: float) -> float | None:
         """Seconds of one epoch from here, compilation included; None past the limit."""
@@ -55,27 +61,31 @@ class FitRunner:
                     return None
         return time.perf_counter() - begin
 
-    def _run(self, seconds: float) -> Block:
-        with self._executing() as executions:
-            return timed(executions, seconds, self.samples_per_step)
+    def _run(self, seconds: float, *, whole: bool = False) -> Block:
+        with self._executing(whole=whole) as executions:
+            found = timed(executions, seconds, self.samples_per_step, warm=whole)
+        if self._epoch_steps:
+            self._epoch_s = self._epoch_steps * found.wall_s / found.steps
+        return found
 
     @contextmanager
-    def _executing(self, *, once: bool = False) -> Iterator[Iterator[int]]:
+    def _executing(self, *, once: bool = False, whole: bool = False) -> Iterator[Iterator[int]]:
         self.snapshot.restore_values()
         with self.settings.active(), self.feed.reading(self.settings.model) as epochs:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
+            self._epoch_steps = epochs.num_batches
             try:
-                yield self._executions(epochs, callbacks, once=once)
+                yield self._executions(epochs, callbacks, once=once, whole=whole)
             finally:
                 callbacks.on_train_end()
 
-    def _executions(self, epochs: Any, callbacks: Any, *, once: bool) -> Iterator[int]:
-        """Run executions epoch after epoch, or one epoch; yields the steps of each."""
+    def _executions(self, epochs: Any, callbacks: Any, *, once: bool, whole: bool) -> Iterator[int]:
+        """Run epoch after epoch, or one; yields the steps of each execution or whole epoch."""
         model = self.settings.model
         model.stop_training = False
         while True:
-            ran = 0
+            ran, iterator = 0, None
             model.reset_metrics()
             with epochs.catch_stop_iteration():
                 for begin, end, iterator in epochs:
@@ -84,7 +94,8 @@ class FitRunner:
                     length = epochs.num_batches
                     steps = (min(end + 1, length) if length else end + 1) - begin
                     ran += steps
-                    yield steps
+                    if not whole:
+                        yield steps
             if ran == 0:
                 raise NothingToMeasure(
                     "the training data gave no batch", "at least one", "check the dataset"
@@ -92,3 +103,6 @@ class FitRunner:
             if once:
                 return
             epochs.reset()
+            iterator = None  # what ending it costs is part of the epoch
+            if whole:
+                yield ran
