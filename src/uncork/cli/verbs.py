@@ -31,8 +31,12 @@ def diagnose(options: argparse.Namespace) -> int:
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
     found = verbs.diagnose(script, progress, training=options.training)
-    _print(found)
-    return _save_diagnosis(found, options)
+    try:
+        _save_diagnosis(found, options)
+    finally:
+        _print(found)
+    print(f"report: {options.report}")
+    return exits.DONE
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -47,9 +51,12 @@ def tune(options: argparse.Namespace) -> int:
         policy=policy,
         training=options.training,
     )
-    _print(plan, options.plan)
-    _save(options.plan, dump(plan))
-    _save(report, _html(plan, options.plan))
+    # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
+    try:
+        _save(options.plan, dump(plan))
+        _save(report, _html(plan, options.plan))
+    finally:
+        _print(plan, options.plan)
     print(f"plan:   {options.plan}\nreport: {report}")
     return exits.INTERRUPTED if interrupted else exits.DONE
 
@@ -82,13 +89,11 @@ def _script(options: argparse.Namespace) -> Script:
     return Script(options.script, tuple(options.args))
 
 
-def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> int:
+def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> None:
     text = to_json(found)
     for path in _json_paths(options):
         _save(path, text)
     _save(options.report, _html(found, options.report))
-    print(f"report: {options.report}")
-    return exits.DONE
 
 
 def _json_paths(options: argparse.Namespace) -> list[Path]:
@@ -96,7 +101,7 @@ def _json_paths(options: argparse.Namespace) -> list[Path]:
 
 
 def _save(path: Path, content: bytes) -> None:
-    """Write a result; what is printed already is not lost when that fails."""
+    """Write a result, or say why not."""
     try:
         write_atomically(path, content)
     except OSError as error:

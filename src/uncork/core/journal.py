@@ -7,6 +7,7 @@ most the line it was writing. Who writes on after it begins a line of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -68,7 +69,8 @@ class Journal:
         if self._follow is not None:
             self._follow(event)
         if self._file is not None:
-            self._file.write(msgspec.json.encode(event) + b"\n")
+            with suppress(OSError):  # progress that finds no room is no reason to stop the work
+                self._file.write(msgspec.json.encode(event) + b"\n")
 
     def close(self) -> None:
         """Close the file; later writes go nowhere."""

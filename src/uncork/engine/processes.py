@@ -98,7 +98,10 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():
-            return replace(from_json(result.read_bytes(), Result), interrupted=interrupted)
+            if code < 0:
+                _tell_signal(-code)
+            found = from_json(result.read_bytes(), Result)
+            return replace(found, interrupted=interrupted or code != exits.DONE)
     if interrupted:
         raise KeyboardInterrupt
     raise ChildFailed(_exit_code(code))
@@ -171,7 +174,11 @@ def _exit_code(code: int) -> int:
     """A child killed by a signal is a script that failed, said aloud."""
     if code >= 0:
         return code
-    name = signal.Signals(-code).name
-    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-    sys.stderr.write(f"uncork: the script's process was ended by {name}{hint}\n")
+    _tell_signal(-code)
     return exits.SCRIPT_FAILED
+
+
+def _tell_signal(number: int) -> None:
+    hint = " (out of memory?)" if number == signal.SIGKILL else ""
+    name = signal.Signals(number).name
+    sys.stderr.write(f"uncork: the script's process was ended by {name}{hint}\n")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StopScript
@@ -14,7 +17,7 @@ from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.plan import Plan
-from uncork.core.record import replace
+from uncork.core.record import replace, to_json, write_atomically
 from uncork.core.workload import Workload
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_subject import LoopSubject
@@ -122,7 +125,10 @@ class Trial(PassThrough):
         self._done(self.work(subject, probe(accelerators())))
 
     def _done(self, found: Result) -> None:
-        self.result = replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
+        self.result = self._complete(found)
+
+    def _complete(self, found: Result) -> Result:
+        return replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
 
     def _resumed(self, subject: LoopSubject) -> Iterator[Any]:
         """The loop was left and entered again: the work on it goes on."""
@@ -155,13 +161,29 @@ class Tuning(Trial):
 
     def work(self, subject: Subject, machine: Machine) -> Result:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
+        begin = time.monotonic()
         before = observe(subject, machine, self.journal)
-        self._walk = walk = Walk(subject, before, machine, self.job.policy, self.journal)
+        self._walk = walk = Walk(
+            subject,
+            before,
+            machine,
+            self.job.policy,
+            self.journal,
+            started=begin,
+            after_step=self._save,
+        )
         try:
             walk.run()
         except KeyboardInterrupt:
             return _walked(walk, interrupted=True)
         return _walked(walk, interrupted=False)
+
+    def _save(self) -> None:
+        """A trial that takes the memory of the machine ends this process without a word."""
+        found = self.partial()
+        if found is not None and self.job.result is not None:
+            with suppress(OSError):
+                write_atomically(Path(self.job.result), to_json(self._complete(found)))
 
     def partial(self) -> Result | None:
         """The steps tried so far."""

@@ -20,6 +20,7 @@ from uncork.engine.outcomes import KEEP_FROM, figures, first_line, not_faster, r
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
 from uncork.measure import Trial, interleave
+from uncork.measure.interleave import PATIENCE
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
@@ -45,7 +46,9 @@ class Walk:
         before: Its diagnosis as the user wrote it.
         machine: Where.
         policy: What may be done.
-        journal: Told of everything as it happens; the recovery point.
+        journal: Told of everything as it happens.
+        started: By :func:`time.monotonic`, when the budget began to run.
+        after_step: Called when a step has its outcome: what was found so far can be saved.
     """
 
     subject: Subject
@@ -55,7 +58,8 @@ class Walk:
     journal: Journal
     road: Sequence[Optimization] = ROAD
     steps: list[Step] = field(default_factory=list)
-    _started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
+    after_step: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         """Start from the original."""
@@ -69,6 +73,7 @@ class Walk:
             step = self._try(optimization)
             self.steps.append(step)
             self.journal.write("step", sentence(step), payload=step)
+            self.after_step()
 
     def _try(self, optimization: Optimization) -> Step:
         skipped = self._not_allowed(optimization)
@@ -94,10 +99,12 @@ class Walk:
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
-        left = _TRIALS_SHARE * self.policy.budget_s - (time.monotonic() - self._started)
-        if left < _PAIRS_S:
+        if self._left_s() < _PAIRS_S:
             return Skipped(reason="the time budget is used up; raise it with --budget")
         return None
+
+    def _left_s(self) -> float:
+        return self.started + _TRIALS_SHARE * self.policy.budget_s - time.monotonic()
 
     def _block_s(self) -> float:
         shortest, longest = _BLOCK_S
@@ -148,8 +155,9 @@ class Walk:
         base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
         runner.prime()
         base.prime()
+        budget_s = min(_PAIRS_S, self._left_s() / PATIENCE)
         return interleave(
-            base, runner, block_s=self._block_s(), budget_s=_PAIRS_S, at_least=KEEP_FROM
+            base, runner, block_s=self._block_s(), budget_s=budget_s, at_least=KEEP_FROM
         )
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:

@@ -110,8 +110,8 @@ def interleave(
         base: The version to beat.
         candidate: The version under trial.
         block_s: Seconds of one block.
-        budget_s: Stop adding pairs after this many seconds, or ``PATIENCE`` times as many while the
-            gain looks large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly each time.
+        budget_s: Stop adding pairs after this many seconds, or ``PATIENCE`` times as many while
+            the gain looks large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """

@@ -267,9 +267,14 @@ def describe_edit(edit: Edit) -> str:
 def confirmation(plan: Plan) -> str:
     """What fresh processes, baseline and plan in turn, had to say."""
     speedup = plan.speedup
+    if not plan.kept:
+        return "nothing was kept, so there is nothing to confirm"
+    if not speedup.n_processes:
+        return "not confirmed in fresh processes"
     figures = f"{times(speedup.ratio)} ({_span(speedup.low, speedup.high)})"
     said = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
-    return f"{figures} in {speedup.n_processes} fresh processes: {said}"
+    where = f"{speedup.n_processes} fresh processes" if speedup.n_processes > 1 else "one process"
+    return f"{figures} in {where}: {said}"
 
 
 def finish_sentence(time: TimeToFinish | None) -> str:

@@ -1,0 +1,52 @@
+"""``python plan_maker.py PLAN SCRIPT ARGS``: a plan with given edits for a script's first ``fit``.
+
+Stands in for ``uncork tune``, whose choice depends on the machine: here all edits are wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import FitCall, PassThrough, StopScript, run_script
+from uncork.core.edit import AutotuneOff, Cache, Prefetch, SplitMap, StepsPerExecution
+from uncork.core.plan import dump
+from uncork.core.record import replace
+
+STEP_EDITS = (StepsPerExecution(steps=2),)
+
+
+class Maker(PassThrough):
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def fit(self, call: FitCall) -> Any:
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+        with tempfile.TemporaryDirectory() as scratch:
+            subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
+        assert subject.original.pipeline is not None
+        kinds = [node.kind for node in subject.original.pipeline.stages]
+        number = kinds.index("map")
+        edits = (
+            SplitMap(stage=number, expects=""),
+            Cache(stage=number, expects=""),
+            Prefetch(expects=""),
+            AutotuneOff(expects=""),
+        )
+        version = subject.original.with_pipeline_edits(edits)
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        made = plan(
+            before=workload_diagnosis(workload=subject.workload, stages=()),
+            after=None,
+            steps=(replace(kept, edits=(*version.edits, *STEP_EDITS), guarantee="exact"),),
+        )
+        self._target.write_bytes(dump(made))
+        raise StopScript
+
+
+if __name__ == "__main__":
+    run_script(Path(sys.argv[2]), sys.argv[3:], Maker(Path(sys.argv[1]).absolute()))

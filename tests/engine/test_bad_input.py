@@ -1,0 +1,372 @@
+"""What users really hand over: each gets a correct result or a clear message, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.plan import load
+from uncork.core.record import from_json
+
+from .conftest import Run, Write, environment, left_behind
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).random((96, 8)).astype("float32")
+y = x[:, :1]
+def mlp():
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+ROWS = "tf.data.Dataset.from_tensor_slices((x, y))"
+
+
+def diagnosis(cwd: Path) -> Diagnosis:
+    return from_json((cwd / "uncork-report/diagnosis.json").read_bytes(), Diagnosis)
+
+
+def test_a_script_that_is_not_there(uncork: Run) -> None:
+    for verb in ("diagnose", "tune", "run"):
+        done = uncork(verb, "no-such.py")
+        assert done.returncode == 2
+        assert "no-such.py" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_raises_before_training(write: Write, uncork: Run, tmp_path: Path) -> None:
+    write("import keras\nraise FileNotFoundError('no photos in /data')\n")
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 1
+    assert "no photos in /data" in done.stderr
+    assert "line 2" in done.stderr
+    assert "uncork/" not in done.stderr
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("print('hello')", 3, "without training"),
+        ("import sys; sys.exit(3)", 1, "ended itself with 3"),
+        ("import sys; sys.exit()", 3, "without training"),
+        (HEAD + "mlp().fit(x[:8], y[:8], batch_size=8)", 3, "no training call does enough work"),
+    ],
+    ids=["never trains", "exits with a code", "exits", "trains for one step"],
+)
+def test_a_script_without_a_training(text: str, code: int, said: str, write, uncork: Run) -> None:
+    write(text)
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_dataset(write: Write, uncork: Run) -> None:
+    write(HEAD + f"mlp().fit({ROWS}.filter(lambda a, b: False).batch(8), epochs=2)")
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 3, done.stderr
+    assert "empty" in done.stderr
+
+
+def test_a_model_that_was_never_compiled(write: Write, uncork: Run) -> None:
+    write(HEAD + "keras.Sequential([keras.layers.Dense(1)]).fit(x, y, epochs=2)")
+    done = uncork("diagnose", "train.py")
+    assert done.returncode in (1, 2)
+    assert "compile" in done.stderr
+
+
+def test_a_data_error_in_the_middle(write: Write, uncork: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.tfrecord").write_bytes(b"\x10\0\0\0\0\0\0\0 torn")
+    write(
+        HEAD + "data = tf.data.TFRecordDataset('rows.tfrecord')\n"
+        "data = data.map(lambda row: (tf.io.decode_raw(row, tf.float32), 0.0)).batch(8)\n"
+        "mlp().fit(data, epochs=2)"
+    )
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 1
+    assert "truncated record" in done.stderr or "corrupted record" in done.stderr
+    assert left_behind(tmp_path) == []
+
+
+DATA = {
+    "endless, NaN": f"y = y * np.nan\nmlp().fit({ROWS}.repeat().batch(8))",
+    "dictionaries, of unknown length": """
+ins = {"left": keras.Input((8,), name="left"), "right": keras.Input((8,), name="right")}
+both = keras.layers.Concatenate()(list(ins.values()))
+model = keras.Model(ins, {"a": keras.layers.Dense(1, name="a")(both),
+                          "b": keras.layers.Dense(1, name="b")(both)})
+model.compile("sgd", {"a": "mse", "b": "mae"})
+data = tf.data.Dataset.from_tensor_slices(({"left": x, "right": x}, {"a": y, "b": y}))
+model.fit(data.filter(lambda ins, outs: True).batch(8), epochs=2)
+""",
+    "ragged, endless with steps_per_epoch": """
+ragged = tf.ragged.constant([[i % 5] * (1 + i % 3) for i in range(96)], dtype=tf.int32)
+data = tf.data.Dataset.from_tensor_slices((ragged, y)).repeat().batch(8)
+data = data.map(lambda a, b: (a.to_tensor(shape=(None, 3)), b))
+model = keras.Sequential([keras.layers.Embedding(5, 4), keras.layers.Flatten(),
+                          keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(data, epochs=2, steps_per_epoch=9)
+""",
+    "sparse": """
+rows = tf.sparse.from_dense(np.where(x > 0.5, x, 0))
+model = keras.Sequential([keras.Input((8,), sparse=True), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(tf.data.Dataset.from_tensor_slices((rows, y)).batch(8), epochs=2)
+""",
+    "a step of its own": """
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+    def call(self, inputs):
+        return self.dense(inputs)
+    def train_step(self, data):
+        a, b = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(a, training=True) - b) ** 2)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables),
+                             self.trainable_variables)
+        return {"loss": loss}
+model = Own()
+model.compile("sgd")
+model.fit(x, y, epochs=2)
+""",
+    "under MirroredStrategy": f"""
+with tf.distribute.MirroredStrategy().scope():
+    model = mlp()
+model.fit({ROWS}.batch(8), epochs=2)
+""",
+}
+
+
+@pytest.mark.parametrize("case", DATA)
+def test_data_and_models_of_all_kinds_are_diagnosed(
+    case: str, write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    write(HEAD + DATA[case])
+    done = uncork("diagnose", "--quiet", "train.py")
+    assert done.returncode == 0, done.stderr
+    found = diagnosis(tmp_path).workloads[0]
+    assert found.measurement.samples_per_s > 0
+    assert sum(found.breakdown.values()) == pytest.approx(1.0)
+    assert found.findings
+    assert left_behind(tmp_path) == []
+
+
+def test_a_nan_loss_is_never_proved_to_be_kept(write: Write, uncork: Run, tmp_path: Path) -> None:
+    write(HEAD + "y = y * np.nan\n" + f"mlp().fit({ROWS}.batch(8), epochs=3)")
+    done = uncork("tune", "--budget", 60, "--quiet", "train.py")
+    assert done.returncode == 0, done.stderr
+    plan = load((tmp_path / "plan.json").read_bytes())
+    assert plan.guarantee in ("exact", "resampled")
+    assert [s.name for s in plan.kept if s.guarantee in ("rounding", "precision")] == []
+
+
+STAGES = (
+    HEAD
+    + """
+for fold in range(3):
+    model = mlp()
+    held = np.arange(96) % 3 == fold
+    model.fit(x[~held], y[~held], batch_size=4, epochs=2, verbose=0,
+              callbacks=[keras.callbacks.ModelCheckpoint("best.keras")])
+    print("fold", fold, "done")
+model.fit(x, y, batch_size=4, epochs=2, verbose=0)
+model.save("final.keras")
+"""
+)
+
+
+def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_path: Path) -> None:
+    write(STAGES)
+    listed = uncork("diagnose", "--list", "train.py")
+    assert listed.returncode == 0, listed.stderr
+    lines = [each for each in listed.stdout.splitlines() if "Model.fit" in each]
+    assert [each.split()[:2] for each in lines] == [["0:", "train.py:13"], ["1:", "train.py:16"]]
+    missing = uncork("diagnose", "--training", 7, "train.py")
+    assert missing.returncode == 2
+    assert "--training 0" in missing.stderr
+    second = uncork("diagnose", "--quiet", "--training", 1, "train.py")
+    assert second.returncode == 0, second.stderr
+    assert "fold 2 done" in second.stdout, "what comes before it is trained"
+    assert diagnosis(tmp_path).workloads[0].workload.at == "train.py:16"
+    assert list(tmp_path.glob("*.keras")) == [], "a trial must not save"
+
+
+def test_files_of_the_user_s_stay_as_they_were(write: Write, uncork: Run, tmp_path: Path) -> None:
+    write(STAGES)
+    for name in ("best.keras", "final.keras"):
+        (tmp_path / name).write_bytes(b"weights of last week")
+    before = {p: p.read_bytes() for p in tmp_path.glob("*.keras")}
+    done = uncork("tune", "--budget", 30, "--quiet", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert {p: p.read_bytes() for p in tmp_path.glob("*.keras")} == before
+    assert left_behind(tmp_path) == []
+
+
+def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: Path) -> None:
+    (tmp_path / "answers").write_text("3\n")
+    write(HEAD + "mlp().fit(x, y, batch_size=8, epochs=int(input('epochs? ')))")
+    with (tmp_path / "answers").open() as answers:
+        done = uncork("diagnose", "--quiet", "train.py", stdin=answers)
+    assert done.returncode == 0, done.stderr
+    assert diagnosis(tmp_path).workloads[0].workload.epochs == 3
+
+
+def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
+    write(HEAD + "mlp().fit(x, y, epochs=int(input()))")
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 1
+    assert "EOFError" in done.stderr
+
+
+def tuning(cwd: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "uncork", "tune", *options, "train.py"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, cwd=cwd, env=environment(cwd), text=True, **pipes)
+
+
+def until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if words in line:
+            return seen
+    raise AssertionError(f"no {words!r} in:\n{seen}")
+
+
+LONG = HEAD + f"mlp().fit({ROWS}.batch(8), epochs=1000, verbose=0)"
+
+
+def test_ctrl_c_saves_what_was_found(write: Write, tmp_path: Path) -> None:
+    write(LONG)
+    with tuning(tmp_path) as process:
+        until(process, "skipped")
+        os.kill(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    plan = load((tmp_path / "plan.json").read_bytes())
+    assert plan.steps
+    assert any("interrupted" in note for note in plan.notes)
+    assert left_behind(tmp_path) == []
+
+
+def test_ctrl_c_before_there_is_anything(write: Write, tmp_path: Path) -> None:
+    write("import time\nprint('ready', flush=True)\ntime.sleep(60)")
+    with tuning(tmp_path) as process:
+        until(process, "ready")
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "interrupted" in rest
+    assert not (tmp_path / "plan.json").exists()
+    assert left_behind(tmp_path) == []
+
+
+def child_of(process: subprocess.Popen[str]) -> int:
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+
+
+def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:
+    """As the kernel does to a process that takes all memory."""
+    write(LONG)
+    with tuning(tmp_path) as process:
+        until(process, "skipped")
+        time.sleep(0.5)
+        os.kill(child_of(process), signal.SIGKILL)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "SIGKILL (out of memory?)" in rest
+    assert load((tmp_path / "plan.json").read_bytes()).steps
+    assert left_behind(tmp_path) == []
+
+
+def test_a_child_killed_before_there_is_anything(write: Write, tmp_path: Path) -> None:
+    write("import time\nprint('ready', flush=True)\ntime.sleep(60)")
+    with tuning(tmp_path) as process:
+        until(process, "ready")
+        os.kill(child_of(process), signal.SIGKILL)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, rest
+    assert "SIGKILL" in rest
+
+
+def test_out_of_memory_in_a_trial_is_a_failed_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A runner that claims too much memory stands in for a model that does."""
+    import keras  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+    import tensorflow as tf  # noqa: PLC0415
+
+    import uncork as package  # noqa: PLC0415
+    from uncork.engine import fit_subject  # noqa: PLC0415
+
+    class Greedy:
+        def prime(self) -> float:
+            raise MemoryError("2 TB of activations")
+
+    original = fit_subject.FitSubject.runner
+    monkeypatch.setattr(
+        fit_subject.FitSubject,
+        "runner",
+        lambda self, v: Greedy() if v.step or v.edits else original(self, v),
+    )
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.random.random((256, 8)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).map(lambda a, b: (a * 2, b)).batch(2)
+    before = [w.copy() for w in model.get_weights()]
+    plan = package.tune(model, data, quiet=True).record
+    failed = [step for step in plan.steps if step.outcome == "failed"]
+    assert failed
+    assert all("2 TB of activations" in step.reason for step in failed)
+    assert plan.kept == ()
+    for ours, theirs in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def small_files() -> None:
+    """In the new process: no file may grow beyond this, as on a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+
+
+def test_a_full_disk_is_named_and_the_result_is_printed(
+    write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    write(HEAD + f"mlp().fit({ROWS}.batch(8), epochs=9)")
+    done = uncork("diagnose", "--quiet", "train.py", preexec_fn=small_files)
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr
+    assert "samples/s" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "uncork-report/diagnosis.html").exists()
+
+
+@pytest.mark.parametrize("name", ["taken", "taken/diagnosis.html"])
+def test_a_place_that_cannot_be_written_is_refused_at_once(
+    name: str, write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    write("raise SystemExit('must not be started')")
+    if "/" in name:
+        (tmp_path / "taken").write_text("a file, no folder")
+    else:
+        (tmp_path / "taken").mkdir()
+    done = uncork("diagnose", "--report", name, "train.py")
+    assert done.returncode == 2
+    assert "must not be started" not in done.stderr
