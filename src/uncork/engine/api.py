@@ -136,6 +136,7 @@ def optimize(
     epochs: int = _EPOCHS,
     strict: Guarantee = "exact",
     memory: float = 0.5,
+    budget: float = 120.0,
     quiet: bool = False,
 ) -> Any:
     """The same dataset, faster: every rewrite measured, and proved to keep all elements in order.
@@ -148,6 +149,7 @@ def optimize(
         epochs: How often it will be read.
         strict: The weakest promise accepted.
         memory: Share of the available memory that caches may take.
+        budget: Seconds for looking and trying.
         quiet: Print no progress.
 
     Returns:
@@ -168,7 +170,7 @@ def optimize(
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
         at = user_line(sys._getframe(1))
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
-        policy = Policy(loosest=strict, memory_share=memory)
+        policy = Policy(loosest=strict, memory_share=memory, budget_s=budget)
         walk = _walked(subject, policy, _journal(quiet))
     if not walk.version.edits:
         return dataset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -175,8 +176,10 @@ class FitSubject(Subject):
         return FitRunner(self._with(step), feed, self.snapshot, samples)
 
     def _first_batch(self) -> Any:
-        for batch in self.feed.batches_dataset(self.model):
-            return batch
+        """A full one: data that shuffles whole batches may begin with the short one."""
+        batches = list(itertools.islice(self.feed.batches_dataset(self.model), 2))
+        if batches:
+            return max(batches, key=lambda batch: batch_samples(batch) or 0)
         raise NothingToMeasure(
             "the training data is empty: it gave no batch",
             "at least one batch",

@@ -1,0 +1,165 @@
+"""The command line itself: what it imports, what it prints, which code it ends with."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from records import diagnosis, empty_plan, plan
+from uncork import __version__
+from uncork.cli import verbs
+from uncork.cli.main import main
+from uncork.core import exits
+from uncork.core.plan import dump, load
+from uncork.core.record import to_json
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder with a plan and a diagnosis."""
+    (tmp_path / "plan.json").write_bytes(dump(plan()))
+    (tmp_path / "diagnosis.json").write_bytes(to_json(diagnosis()))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["tune", "--help"], ["report", "plan.json"], ["report", "nothing"]],
+    ids=" ".join,
+)
+def test_what_trains_nothing_loads_no_tensorflow(arguments: list[str], saved: Path) -> None:
+    check = (
+        "import sys, atexit\n"
+        "heavy = {'tensorflow', 'keras', 'numpy'}\n"
+        "atexit.register(lambda: print('loaded', sorted(heavy & set(sys.modules))))\n"
+        "from uncork.cli.main import main\n"
+        f"main({arguments!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=saved, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "loaded []", done.stderr
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["--version"])
+    assert ending.value.code == 0
+    assert capsys.readouterr().out == f"uncork {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["guess"],
+        ["tune"],
+        ["tune", "--budget", "5", "train.py"],
+        ["tune", "--budget", "soon", "train.py"],
+        ["tune", "--memory", "1.5", "train.py"],
+        ["tune", "--strict", "roughly", "train.py"],
+        ["diagnose", "--training", "first", "train.py"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_told_and_ends_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == exits.WRONG_USE
+    assert "usage: uncork" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["plan.json", "diagnosis.json"])
+def test_a_saved_file_is_drawn_again(
+    name: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(saved / name), "--html", str(saved / "again.html")]) == exits.DONE
+    assert "train.py" in capsys.readouterr().out
+    assert (saved / "again.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xff\xfe", b"Traceback (most"])
+def test_a_file_that_is_no_result_is_refused(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").write_bytes(content)
+    assert main(["report", str(tmp_path / "other")]) == exits.WRONG_USE
+    assert "uncork tune" in capsys.readouterr().err
+
+
+def test_a_plan_of_an_older_format_is_not_called_edited(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (saved / "plan.json").read_text()
+    (saved / "old.json").write_text(text.replace('"schema": 2', '"schema": 1', 1))
+    (saved / "train.py").write_text("raise SystemExit('must not be started')")
+    code = main(["run", "--plan", str(saved / "old.json"), str(saved / "train.py")])
+    assert code == exits.WRONG_USE
+    said = capsys.readouterr().err
+    assert "schema 1" in said
+    assert "changed after it was proved" not in said
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "tune"])
+def test_without_tensorflow_it_is_said_how_to_get_one(
+    verb: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main([verb, "train.py"]) != exits.DONE
+    said = capsys.readouterr().err
+    assert "uncork[cpu]" in said
+    assert "uncork[cuda]" in said
+
+
+def test_a_reader_that_stops_reading_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in ``uncork tune train.py | head``: the plan of minutes is saved all the same."""
+
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    (tmp_path / "train.py").write_text("pass")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    monkeypatch.setattr(verbs, "_print", gone)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # main closes it
+    assert main(["tune", "train.py"]) == exits.DONE
+    assert load((tmp_path / "plan.json").read_bytes()).kept == ()
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_pipe_that_is_closed_early(saved: Path) -> None:
+    command = f"{sys.executable} -m uncork report plan.json | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=saved,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert "train.py" in done.stdout
+
+
+def test_another_file_is_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('must not be started')")
+    (tmp_path / "plan.json").write_text('{"holiday": "Crete"}')
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "train.py"]) == exits.WRONG_USE
+    assert "is not a plan" in capsys.readouterr().err
+    assert (tmp_path / "plan.json").read_text() == '{"holiday": "Crete"}'

@@ -1,0 +1,192 @@
+"""The verbs as functions, for those who hold a model and a dataset."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import uncork
+from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
+from uncork.core.plan import Plan, Policy, dump
+from uncork.engine.shown import Shown
+
+from .conftest import environment
+
+pytestmark = pytest.mark.slow
+
+DRAW = np.random.default_rng(5)
+X = DRAW.random((256, 16)).astype("float32")
+Y = (X[:, 0] > 0.5).astype("int64")
+QUICK = Policy(loosest="exact", budget_s=40.0)
+
+
+def mlp() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [
+            keras.Input((16,)),
+            keras.layers.Dense(8, "relu"),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(2),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def busy(row: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Work that every epoch does again."""
+    for _ in range(20):
+        row = tf.sort(tf.tile(row, [40]))[:16]
+    return row + tf.random.uniform([16], 0.0, 0.01), label
+
+
+def dataset() -> tf.data.Dataset:
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(256, seed=3)
+    return rows.map(busy).batch(8)
+
+
+def state(model: keras.Model) -> list[bytes]:
+    generator = tf.random.get_global_generator().state
+    values = [*model.get_weights(), *(v.numpy() for v in model.optimizer.variables), generator]
+    return [np.asarray(value).tobytes() for value in values]
+
+
+@pytest.fixture(scope="module")
+def tuned() -> tuple[keras.Model, list[bytes], Shown[Plan]]:
+    model = mlp()
+    before = state(model)
+    return model, before, uncork.tune(model, dataset(), policy=QUICK, quiet=True)
+
+
+def test_tuning_leaves_the_model_as_it_was(tuned) -> None:
+    model, before, _ = tuned
+    assert state(model) == before
+    assert model.steps_per_execution == 1
+
+
+def test_every_kept_step_is_proved(tuned) -> None:
+    plan = tuned[2].record
+    assert len(plan.steps) == 8
+    assert all(step.proof.passed and step.proof.kind == "exact" for step in plan.kept)
+
+
+def test_a_plan_shows_itself(tuned) -> None:
+    plan = tuned[2]
+    assert "samples/s" in str(plan)
+    assert "<svg" in plan.html()
+    assert plan._repr_html_().startswith("<iframe")
+
+
+def test_training_with_the_plan_is_training_as_written(tuned, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(dump(tuned[2].record))
+    trained = []
+    for plan in (None, tuned[2], path):
+        model, data = mlp(), dataset()
+        if plan is None:
+            history = model.fit(data, epochs=2, verbose=0)
+        else:
+            history = uncork.fit(model, data, plan=plan, epochs=2, verbose=0)
+        assert len(history.history["loss"]) == 2
+        trained.append([w.tobytes() for w in model.get_weights()])
+    assert trained[0] == trained[1] == trained[2]
+
+
+def test_a_plan_for_another_model_is_refused_before_anything_is_trained(tuned) -> None:
+    if not tuned[2].record.kept:
+        pytest.fail("nothing was kept, so nothing can be refused: the fixture must gain something")
+    model = mlp()
+    before = state(model)
+    other = dataset().map(lambda row, label: (row * 2.0, label))
+    with pytest.raises(PlanRefused, match="does not fit"):
+        uncork.fit(model, other, plan=tuned[2], epochs=1)
+    assert state(model) == before
+
+
+@pytest.mark.parametrize("plan", ["no-such.json", None, 3, {"steps": []}])
+def test_what_is_no_plan_is_refused(plan: object) -> None:
+    with pytest.raises(PlanRefused):
+        uncork.fit(mlp(), dataset(), plan=plan, epochs=1)
+
+
+def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
+    model = mlp()
+    before = state(model)
+    (found,) = uncork.diagnose(model, (X, Y), batch_size=16, quiet=True).record.workloads
+    assert state(model) == before
+    assert found.workload.data == "numpy"
+    assert "test_api.py:" in found.workload.at
+
+
+def test_a_faster_dataset_has_the_same_elements() -> None:
+    def rows(data: tf.data.Dataset) -> list[list[bytes]]:
+        return [
+            [np.asarray(leaf).tobytes() for leaf in tf.nest.flatten(batch)]
+            for _ in range(2)
+            for batch in data
+        ]
+
+    keras.utils.set_random_seed(4)
+    expected = rows(dataset())
+    keras.utils.set_random_seed(4)
+    mine = dataset()
+    faster = uncork.optimize(mine, budget=40.0, quiet=True)
+    assert faster is not mine, "there is work here that every epoch does again"
+    assert rows(faster) == expected
+
+
+def test_a_dataset_with_nothing_to_gain_is_given_back() -> None:
+    mine = tf.data.Dataset.from_tensors(tf.zeros([4])).repeat(10_000_000)
+    assert uncork.optimize(mine, budget=30.0, quiet=True) is mine
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: uncork.optimize([1, 2, 3]), WrongUse),
+        (lambda: uncork.optimize(dataset(), strict="roughly"), WrongUse),
+        (lambda: uncork.optimize(tf.data.Dataset.range(0)), NothingToMeasure),
+        (lambda: uncork.diagnose("model", dataset()), WrongUse),
+        (lambda: uncork.diagnose(mlp(), None), WrongUse),
+        (lambda: uncork.diagnose(mlp(), dataset(), epoch=3), WrongUse),
+        (lambda: uncork.diagnose(mlp(), iter([(X, Y)])), WrongUse),
+        (lambda: uncork.tune(mlp(), dataset(), policy="exact"), WrongUse),
+        (lambda: uncork.diagnose(keras.Sequential([keras.layers.Dense(2)]), (X, Y)), WrongUse),
+    ],
+)
+def test_wrong_use_says_what_was_expected(call, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert "expected:" in str(caught.value)
+
+
+def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
+    """A notebook's cell and a prompt have no source file: here the code comes from a pipe."""
+    cell = io.StringIO()
+    cell.write("import keras, numpy as np, uncork\n")
+    cell.write("model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n")
+    cell.write("model.compile('sgd', 'mse')\n")
+    cell.write("x = np.ones((64, 4), 'float32')\n")
+    cell.write("shown = uncork.diagnose(model, (x, x[:, :1]), quiet=True)\n")
+    cell.write("print(shown.record.workloads[0].findings[0].cause, '<svg' in shown.html())")
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=cell.getvalue(),
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == "True"
