@@ -15,7 +15,7 @@ from uncork import __version__
 from uncork.cli import verbs
 from uncork.cli.main import main
 from uncork.core import exits
-from uncork.core.plan import dump, load
+from uncork.core.plan import SCHEMA, dump, load
 from uncork.core.record import to_json
 
 
@@ -98,7 +98,7 @@ def test_a_plan_of_an_older_format_is_not_called_edited(
     saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (saved / "plan.json").read_text()
-    (saved / "old.json").write_text(text.replace('"schema": 2', '"schema": 1', 1))
+    (saved / "old.json").write_text(text.replace(f'"schema": {SCHEMA}', '"schema": 1', 1))
     (saved / "train.py").write_text("raise SystemExit('must not be started')")
     code = main(["run", "--plan", str(saved / "old.json"), str(saved / "train.py")])
     assert code == exits.WRONG_USE

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+import statistics
 from dataclasses import dataclass, field
 
 import pytest
 
-from uncork.measure import Block, interleave, summarize
+from uncork.core.measurement import compare
+from uncork.measure import Block, interleave, paired, summarize
 from uncork.measure.interleave import LOST_PAIRS, MAX_PAIRS, MIN_PAIRS
 
 
@@ -102,6 +105,40 @@ def test_a_promising_gain_gets_more_time():
     found, long = trial(base, candidate, 16.0)
     assert found.comparison.ratio > 1.1
     assert len(long) > len(short)
+
+
+def noisy(seed: int, ratio: float, noise: float):
+    draw = random.Random(seed)
+    speeds = ([r * math.exp(draw.gauss(0, noise)) for _ in range(MAX_PAIRS)] for r in (1.0, ratio))
+    return trial(*speeds)[0].comparison
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
+def test_identical_programs_are_not_told_apart_however_often_one_looks(noise):
+    found = [noisy(seed, 1.0, noise).verdict for seed in range(600)]
+    assert found.count("not_proven") >= 0.93 * 600
+
+
+def test_a_true_difference_is_found_in_time():
+    found = [noisy(seed, 1.05, 0.02) for seed in range(200)]
+    assert sum(c.verdict == "faster" for c in found) >= 0.97 * 200
+    assert statistics.median(c.n for c in found) <= 8
+    assert not any(c.verdict == "slower" for c in found)
+
+
+def test_what_could_have_been_seen_is_stated():
+    quiet, loud = noisy(1, 1.0, 0.01), noisy(1, 1.0, 0.2)
+    assert quiet.verdict == loud.verdict == "not_proven"
+    assert 1.0 < quiet.detectable < 1.05 < loud.detectable
+
+
+def test_a_fixed_number_of_pairs_is_looked_at_once():
+    clock = Clock()
+    found = paired(Fake(clock, "A", [100.0, 104.0]), Fake(clock, "B", [120.0, 119.0]),
+                   block_s=1.0, pairs=3)  # fmt: skip
+    assert "".join(clock.calls) == "ABBAAB"
+    assert found.comparison.verdict == "faster"
+    assert found.comparison.low == compare([100, 104, 100], [120, 119, 120]).low
 
 
 def test_neither_side_always_runs_first():

@@ -20,11 +20,28 @@ _T95 = (
 )  # fmt: skip
 
 
+# The same at 99.16 %. Who looks after each pair, from the 3rd to the 16th, and stops at the first
+# look that decides, decides between identical programs in 4.8 % of all runs (400,000 simulated ones
+# with normal noise); with the quantiles above it would be 21 %.
+_T_LOOKING = (
+    75.784, 10.842, 6.214, 4.840, 4.211, 3.856, 3.630, 3.473, 3.359, 3.272,
+    3.204, 3.148, 3.103, 3.065, 3.032, 3.005, 2.980, 2.959, 2.940, 2.924,
+    2.909, 2.895, 2.883, 2.872, 2.862, 2.852, 2.844, 2.836, 2.828, 2.821,
+)  # fmt: skip
+
+
 def t95(degrees_of_freedom: int) -> float:
     """Two-sided 95 % quantile of Student's t."""
     if degrees_of_freedom < 1:
         return math.inf
     return _T95[degrees_of_freedom - 1] if degrees_of_freedom <= len(_T95) else 1.96
+
+
+def t_looking(degrees_of_freedom: int) -> float:
+    """The same for one of many looks at growing data, so that all together keep to 5 %."""
+    if degrees_of_freedom < 1:
+        return math.inf
+    return _T_LOOKING[min(degrees_of_freedom, len(_T_LOOKING)) - 1]
 
 
 class Spread(Record, frozen=True, kw_only=True):
@@ -74,17 +91,32 @@ class Measurement(Record, frozen=True, kw_only=True):
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """Candidate over base: a ratio of speeds above 1 means that the candidate is faster."""
+    """Candidate over base: a ratio of speeds above 1 means that the candidate is faster.
+
+    Attributes:
+        ratio: Geometric mean over the pairs.
+        low: Lower end of its interval.
+        high: Upper end; None where there is none.
+        n: Pairs.
+        verdict: What the interval says.
+        detectable: The smallest measured ratio that so many pairs would have proved, at the noise
+            that they had; None where a single pair says nothing of noise.
+    """
 
     ratio: float
     low: float
     high: float | None
     n: int
     verdict: Verdict
+    detectable: float | None = None
 
 
 def compare(
-    base: Sequence[float], candidate: Sequence[float], *, at_least: float = 1.0
+    base: Sequence[float],
+    candidate: Sequence[float],
+    *,
+    at_least: float = 1.0,
+    looking: bool = False,
 ) -> Comparison:
     """Compare paired speeds by the mean of their log ratios, with a 95 % t-interval.
 
@@ -95,6 +127,8 @@ def compare(
         base: Speeds of the base, one per pair, e.g. samples/s.
         candidate: Speeds of the candidate, same length and order.
         at_least: Smallest ratio that counts as faster; the interval must lie above it.
+        looking: This is one of many looks while the data grows, and the first that decides ends it;
+            the interval is wider, so that all looks together are wrong in 5 % of all cases.
 
     Raises:
         ValueError: If the lengths differ or a speed is not positive.
@@ -111,7 +145,8 @@ def compare(
     middle = statistics.fmean(logs)
     if len(logs) == 1:
         return Comparison(ratio=math.exp(middle), low=0.0, high=None, n=1, verdict="not_proven")
-    half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    quantile = t_looking if looking else t95
+    half = quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     # exp overflows past 709; a ratio of e**700 is as good as unbounded.
     low, high = math.exp(max(middle - half, -700.0)), math.exp(min(middle + half, 700.0))
     verdict: Verdict = "not_proven"
@@ -119,4 +154,11 @@ def compare(
         verdict = "faster"
     elif high < 1.0:
         verdict = "slower"
-    return Comparison(ratio=math.exp(middle), low=low, high=high, n=len(logs), verdict=verdict)
+    return Comparison(
+        ratio=math.exp(middle),
+        low=low,
+        high=high,
+        n=len(logs),
+        verdict=verdict,
+        detectable=at_least * math.exp(min(half, 700.0)),
+    )

@@ -15,7 +15,7 @@ from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
-from uncork.measure import available_memory, interleave
+from uncork.measure import available_memory, paired
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.pipeline import supply
@@ -23,6 +23,8 @@ from uncork.rules import judge
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
+# Of blocks on a resident batch, where there is little noise.
+_PAIRS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def compare_resident(
     base, candidate = subject.resident(version), subject.resident(edited)
     candidate.prime()
     base.prime()
-    return interleave(base, candidate, block_s=block_s, budget_s=0.0).comparison
+    return paired(base, candidate, block_s=block_s, pairs=_PAIRS).comparison
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:

@@ -55,7 +55,8 @@ def not_faster(comparison: Comparison) -> str:
         return f"slower: {found}"
     if comparison.ratio < 1:
         return f"not faster: {found}"
-    return f"not proven to be at least {KEEP_FROM}x as fast: {found}"
+    missed = f"; {comparison.detectable:.2f}x would have been" if comparison.detectable else ""
+    return f"not proven to be at least {KEEP_FROM}x as fast: {found}{missed}"
 
 
 def sentence(step: Step) -> str:

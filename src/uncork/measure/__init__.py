@@ -1,6 +1,6 @@
 """Measuring: the machine, one block of training steps, two versions in turn."""
 
-from uncork.measure.interleave import Block, Runner, Trial, in_turn, interleave, summarize
+from uncork.measure.interleave import Block, Runner, Trial, in_turn, interleave, paired, summarize
 from uncork.measure.machine import available_memory, probe
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "available_memory",
     "in_turn",
     "interleave",
+    "paired",
     "probe",
     "summarize",
 ]

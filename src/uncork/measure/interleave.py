@@ -95,6 +95,20 @@ def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[l
     return found
 
 
+def paired(base: Runner, candidate: Runner, *, block_s: float, pairs: int) -> Trial:
+    """Exactly so many pairs, looked at once: quicker to a verdict than :func:`interleave` may be.
+
+    Args:
+        base: The version to compare with.
+        candidate: The version in question.
+        block_s: Seconds of one block.
+        pairs: How many.
+    """
+    ours, theirs = in_turn((base, candidate), block_s=block_s, rounds=pairs)
+    speeds = ([block.samples_per_s for block in blocks] for blocks in (ours, theirs))
+    return Trial(summarize(ours), summarize(theirs), compare(*speeds))
+
+
 def interleave(
     base: Runner,
     candidate: Runner,
@@ -105,6 +119,9 @@ def interleave(
     clock: Callable[[], float] = time.monotonic,
 ) -> Trial:
     """Run both in turn until the comparison decides, the budget ends, or enough pairs are in.
+
+    The interval accounts for looking after each pair: identical programs come out ``not_proven`` in
+    95 % of all runs, however early the others end.
 
     Args:
         base: The version to beat.
@@ -149,4 +166,5 @@ def _compare(base: list[Block], candidate: list[Block], at_least: float) -> Comp
         [b.samples_per_s for b in base],
         [b.samples_per_s for b in candidate],
         at_least=at_least,
+        looking=True,
     )
