@@ -61,6 +61,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["tune"],
         ["tune", "--budget", "5", "train.py"],
         ["tune", "--budget", "soon", "train.py"],
+        ["diagnose", "--budget", "0", "train.py"],
         ["tune", "--memory", "1.5", "train.py"],
         ["tune", "--strict", "roughly", "train.py"],
         ["diagnose", "--training", "first", "train.py"],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,11 @@ def run_python(*args: object, cwd: Path, **options: object) -> subprocess.Comple
         check=False,
         **given,
     )
+
+
+def as_from_a_terminal() -> None:
+    """In the new process: Ctrl-C works, even where the tests themselves run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment(cwd: Path) -> dict[str, str]:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.plan import load
+from uncork.core.plan import Policy, load
 from uncork.core.record import from_json
 
-from .conftest import Run, Write, environment, left_behind
+from .conftest import Run, Write, as_from_a_terminal, environment, left_behind
 
 pytestmark = pytest.mark.slow
 
@@ -156,7 +156,7 @@ def test_data_and_models_of_all_kinds_are_diagnosed(
     case: str, write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HEAD + DATA[case])
-    done = uncork("diagnose", "--quiet", "train.py")
+    done = uncork("diagnose", "--quiet", "--budget", 3, "train.py")
     assert done.returncode == 0, done.stderr
     found = diagnosis(tmp_path).workloads[0]
     assert found.measurement.samples_per_s > 0
@@ -167,7 +167,7 @@ def test_data_and_models_of_all_kinds_are_diagnosed(
 
 def test_a_nan_loss_is_never_proved_to_be_kept(write: Write, uncork: Run, tmp_path: Path) -> None:
     write(HEAD + "y = y * np.nan\n" + f"mlp().fit({ROWS}.batch(8), epochs=3)")
-    done = uncork("tune", "--budget", 60, "--quiet", "train.py")
+    done = uncork("tune", "--budget", 30, "--quiet", "train.py")
     assert done.returncode == 0, done.stderr
     plan = load((tmp_path / "plan.json").read_bytes())
     assert plan.guarantee in ("exact", "resampled")
@@ -198,7 +198,7 @@ def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_
     missing = uncork("diagnose", "--training", 7, "train.py")
     assert missing.returncode == 2
     assert "--training 0" in missing.stderr
-    second = uncork("diagnose", "--quiet", "--training", 1, "train.py")
+    second = uncork("diagnose", "--quiet", "--budget", 3, "--training", 1, "train.py")
     assert second.returncode == 0, second.stderr
     assert "fold 2 done" in second.stdout, "what comes before it is trained"
     assert diagnosis(tmp_path).workloads[0].workload.at == "train.py:16"
@@ -220,7 +220,7 @@ def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: 
     (tmp_path / "answers").write_text("3\n")
     write(HEAD + "mlp().fit(x, y, batch_size=8, epochs=int(input('epochs? ')))")
     with (tmp_path / "answers").open() as answers:
-        done = uncork("diagnose", "--quiet", "train.py", stdin=answers)
+        done = uncork("diagnose", "--quiet", "--budget", 3, "train.py", stdin=answers)
     assert done.returncode == 0, done.stderr
     assert diagnosis(tmp_path).workloads[0].workload.epochs == 3
 
@@ -232,9 +232,13 @@ def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
     assert "EOFError" in done.stderr
 
 
-def tuning(cwd: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "uncork", "tune", *options, "train.py"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+def tuning(cwd: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "uncork", "tune", "--budget", "60", "train.py"]
+    pipes = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "preexec_fn": as_from_a_terminal,
+    }
     return subprocess.Popen(command, cwd=cwd, env=environment(cwd), text=True, **pipes)
 
 
@@ -332,7 +336,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
     x = np.random.random((256, 8)).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).map(lambda a, b: (a * 2, b)).batch(2)
     before = [w.copy() for w in model.get_weights()]
-    plan = package.tune(model, data, quiet=True).record
+    plan = package.tune(model, data, policy=Policy(budget_s=100), quiet=True).record
     failed = [step for step in plan.steps if step.outcome == "failed"]
     assert failed
     assert all("2 TB of activations" in step.reason for step in failed)
@@ -350,7 +354,7 @@ def test_a_full_disk_is_named_and_the_result_is_printed(
     write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HEAD + f"mlp().fit({ROWS}.batch(8), epochs=9)")
-    done = uncork("diagnose", "--quiet", "train.py", preexec_fn=small_files)
+    done = uncork("diagnose", "--quiet", "--budget", 3, "train.py", preexec_fn=small_files)
     assert done.returncode == 2, done.stderr
     assert "cannot write" in done.stderr
     assert "samples/s" in done.stdout

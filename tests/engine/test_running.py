@@ -16,7 +16,7 @@ import pytest
 from records import empty_plan
 from uncork.core.plan import SCHEMA, dump
 
-from .conftest import Run, Write, environment, left_behind, run_python
+from .conftest import Run, Write, as_from_a_terminal, environment, left_behind, run_python
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def test_an_error_of_the_script_s_own_looks_as_it_does_in_python(
 def test_ctrl_c_ends_the_script_and_shows_where(write: Write, tmp_path: Path) -> None:
     write("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "uncork", "run", "train.py"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": as_from_a_terminal}
     with subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), **pipes) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"

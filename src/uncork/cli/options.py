@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from uncork import __version__
 from uncork.core.edit import GUARANTEES
 
+_DAY_S = 86_400
 _DESCRIPTION = """\
 Find out why a TensorFlow/Keras training is slow, take the brakes off, and prove that the training
 stays what it was. Works on the unmodified script.
@@ -55,6 +57,13 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         help="the HTML report, diagnosis.json beside it (default: %(default)s)",
     )
     verb.add_argument("--json", type=Path, metavar="FILE", help="write diagnosis.json here as well")
+    verb.add_argument(
+        "--budget",
+        type=_seconds(2.0),
+        default=20.0,
+        metavar="SECONDS",
+        help="time for the measuring; a shorter one is noisier (default: %(default)g)",
+    )
     _quiet(verb)
     _script(verb)
 
@@ -80,7 +89,7 @@ def _tune(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument(
         "--budget",
-        type=_seconds,
+        type=_seconds(20.0),
         default=280.0,
         metavar="SECONDS",
         help="time for the tuning (default: %(default)g)",
@@ -127,11 +136,14 @@ def _script(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("args", nargs=argparse.REMAINDER, help="its own arguments")
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 20 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text} s: give 20 to 86400 seconds")
-    return value
+def _seconds(least: float) -> Callable[[str], float]:
+    def seconds(text: str) -> float:
+        value = float(text)
+        if not least <= value <= _DAY_S:
+            raise argparse.ArgumentTypeError(f"{text} s: give {least:g} to {_DAY_S} seconds")
+        return value
+
+    return seconds
 
 
 def _share(text: str) -> float:

@@ -30,7 +30,7 @@ def diagnose(options: argparse.Namespace) -> int:
     _check_target(options.report)
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
-    found = verbs.diagnose(script, progress, training=options.training)
+    found = verbs.diagnose(script, progress, training=options.training, budget_s=options.budget)
     try:
         _save_diagnosis(found, options)
     finally:

@@ -27,12 +27,12 @@ from uncork.core.record import replace
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import observe
+from uncork.engine.observe import BUDGET_S, observe
 from uncork.engine.running import Running
 from uncork.engine.shown import Shown
 from uncork.engine.subject import Subject, Version
 from uncork.engine.verbs import plan_of
-from uncork.engine.walk import Walk
+from uncork.engine.walk import LOOKING_SHARE, Walk
 from uncork.measure import interleave, probe
 from uncork.measure.devices import accelerators
 from uncork.measure.overhead import clock_s
@@ -46,7 +46,13 @@ _FINAL_BUDGET_S = 20.0
 
 
 def diagnose(
-    model: Any, data: Any, *, epochs: int = _EPOCHS, quiet: bool = False, **fit: Any
+    model: Any,
+    data: Any,
+    *,
+    epochs: int = _EPOCHS,
+    budget: float = BUDGET_S,
+    quiet: bool = False,
+    **fit: Any,
 ) -> Shown[Diagnosis]:
     """Where does the time of ``model.fit(data)`` go?
 
@@ -56,6 +62,7 @@ def diagnose(
         model: Compiled.
         data: What ``fit`` takes: a ``tf.data.Dataset``, a ``PyDataset``, or a tuple of arrays.
         epochs: As in the training meant.
+        budget: Seconds for the measuring; a shorter one is noisier.
         quiet: Print no progress.
         fit: Further arguments of ``fit``: ``batch_size``, ``callbacks``, ...
 
@@ -66,7 +73,7 @@ def diagnose(
     begin = time.monotonic()
     machine = probe(accelerators())
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
-        found = observe(subject, machine, _journal(quiet))
+        found = observe(subject, machine, _journal(quiet), budget_s=budget)
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
     return Shown(record)
@@ -205,7 +212,9 @@ def _plan(plan: object) -> Plan:
 
 def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:
     machine = probe(accelerators())
-    walk = Walk(subject, observe(subject, machine, journal), machine, policy, journal)
+    begin = time.monotonic()
+    before = observe(subject, machine, journal, budget_s=LOOKING_SHARE * policy.budget_s)
+    walk = Walk(subject, before, machine, policy, journal, started=begin)
     walk.run()
     return walk
 

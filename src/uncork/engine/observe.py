@@ -43,8 +43,16 @@ class _Seconds:
     supply: float
     stages: float
 
+    def scaled(self, share: float) -> _Seconds:
+        """Shorter by this share, but not so short that a block holds nothing."""
+        share = min(1.0, max(_SHORTEST, share))
+        return _Seconds(self.block * share, self.rounds, self.supply * share, self.stages * share)
+
 
 _CAREFUL: Final = _Seconds(block=0.8, rounds=4, supply=1.5, stages=6.0)
+# What all of that takes, compilation aside; and the least of it that still measures something.
+BUDGET_S: Final = 20.0
+_SHORTEST: Final = 0.1
 # Between two trials: only to see where the bottleneck is now.
 _BRIEF: Final = _Seconds(block=0.5, rounds=3, supply=0.8, stages=2.5)
 
@@ -57,6 +65,7 @@ def observe(
     version: Version | None = None,
     measured: Measurement | None = None,
     known: WorkloadDiagnosis | None = None,
+    budget_s: float = BUDGET_S,
 ) -> WorkloadDiagnosis:
     """Diagnose a version of a training, its findings included.
 
@@ -68,9 +77,10 @@ def observe(
         measured: Its speed where that is known already from a comparison; the rest is then looked
             at only briefly.
         known: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
+        budget_s: Seconds for a careful look, compilation aside; a shorter one is noisier.
     """
     version = version or subject.original
-    seconds = _CAREFUL if measured is None else _BRIEF
+    seconds = _BRIEF if measured else _CAREFUL.scaled(budget_s / BUDGET_S)
     journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
     shares = take_apart(subject, version, block_s=seconds.block, rounds=seconds.rounds)
     if measured is None:

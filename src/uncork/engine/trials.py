@@ -26,7 +26,7 @@ from uncork.engine.reached import does_real_work
 from uncork.engine.repetition import repeated
 from uncork.engine.subject import Subject, Version
 from uncork.engine.switchboard import run_beside
-from uncork.engine.walk import Walk
+from uncork.engine.walk import LOOKING_SHARE, Walk
 from uncork.measure import Block, in_turn, probe, summarize
 from uncork.measure.devices import accelerators
 from uncork.measure.overhead import clock_s
@@ -149,7 +149,7 @@ class Diagnosing(Trial):
 
     def work(self, subject: Subject, machine: Machine) -> Result:
         """One diagnosis of the training as it is."""
-        before = observe(subject, machine, self.journal)
+        before = observe(subject, machine, self.journal, budget_s=self.job.policy.budget_s)
         share = clock_s() / before.step_s
         return Result(machine=machine, before=before, overhead_share=share)
 
@@ -162,7 +162,8 @@ class Tuning(Trial):
     def work(self, subject: Subject, machine: Machine) -> Result:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
         begin = time.monotonic()
-        before = observe(subject, machine, self.journal)
+        look_s = LOOKING_SHARE * self.job.policy.budget_s
+        before = observe(subject, machine, self.journal, budget_s=look_s)
         self._walk = walk = Walk(
             subject,
             before,

@@ -15,17 +15,21 @@ from uncork.engine.confirm import confirm
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
 
 
-def diagnose(script: Script, follow: Follow, *, training: int | None = None) -> Diagnosis:
+def diagnose(
+    script: Script, follow: Follow, *, training: int | None = None, budget_s: float = 20.0
+) -> Diagnosis:
     """Where does the time go? The script is stopped after the measurement.
 
     Args:
         script: What to run.
         follow: Called with each event as it happens.
         training: Index of the training call; the first that does real work unless given.
+        budget_s: Seconds for the measuring, the script's own start and compilation aside.
     """
     require_tensorflow()
     begin = time.monotonic()
-    result = run_child(Job(mode="diagnose", training=training), script, follow)
+    job = Job(mode="diagnose", training=training, policy=Policy(budget_s=budget_s))
+    result = run_child(job, script, follow)
     assert result.before is not None
     return Diagnosis(
         script=script.path,

@@ -31,6 +31,8 @@ _PAIRS_S: Final = 20.0
 _PROOF_S: Final = 90.0
 # A step edit of unknown effect is tried on a resident batch first, where noise is least.
 _RESIDENT_BLOCK_S: Final = 0.5
+# Of the whole budget, for the first diagnosis.
+LOOKING_SHARE: Final = 0.07
 # Of the whole budget; the rest is for confirming the result in fresh processes.
 _TRIALS_SHARE: Final = 0.7
 
