@@ -86,6 +86,20 @@ def test_a_saved_file_is_drawn_again(
     assert (saved / "again.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.parametrize("name", ["plan.json", "diagnosis.json"])
+def test_a_report_to_hand_on_names_nothing_of_the_user_s(
+    name: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = saved / "shared.html"
+    options = ["--html", str(page), "--confidential"]
+    assert main(["report", str(saved / name), *options]) == exits.DONE
+    for text in (page.read_text(), capsys.readouterr().out):
+        assert "train.py" not in text
+        assert str(saved) not in text.replace(f"report: {page}", "")
+        assert "load_and_augment" not in text
+        assert "file1:41" in text
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xff\xfe", b"Traceback (most"])
 def test_a_file_that_is_no_result_is_refused(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -64,6 +64,7 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time for the measuring; a shorter one is noisier (default: %(default)g)",
     )
+    _confidential(verb)
     _quiet(verb)
     _script(verb)
 
@@ -101,6 +102,7 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of the available memory that caches may take (default: %(default)g)",
     )
+    _confidential(verb)
     _quiet(verb)
     _script(verb)
 
@@ -116,6 +118,7 @@ def _run(verb: argparse.ArgumentParser) -> None:
 def _report(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json")
     verb.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report here")
+    _confidential(verb)
 
 
 def _training(verb: argparse.ArgumentParser) -> None:
@@ -124,6 +127,14 @@ def _training(verb: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="which training call (default: the first that does real work; see diagnose --list)",
+    )
+
+
+def _confidential(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--confidential",
+        action="store_true",
+        help="leave paths, names and code of yours out of the report, to hand it on",
     )
 
 

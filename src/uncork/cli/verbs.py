@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from uncork.core import exits
+from uncork.core.confidential import R, conceal
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.errors import WrongUse
 from uncork.core.plan import Plan, Policy, dump, load
@@ -54,7 +55,7 @@ def tune(options: argparse.Namespace) -> int:
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
         _save(options.plan, dump(plan))
-        _save(report, _html(plan, options.plan))
+        _save(report, _html(_shown(plan, options), options.plan))
     finally:
         _print(plan, options.plan)
     print(f"plan:   {options.plan}\nreport: {report}")
@@ -68,10 +69,11 @@ def run(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Draw a saved file again, anywhere."""
-    record = _read(options.file)
-    _print(record, options.file)
+    record = _shown(_read(options.file), options)
+    path = Path(options.file.name) if options.confidential else options.file
+    _print(record, path)
     if options.html:
-        _save(options.html, _html(record, options.file))
+        _save(options.html, _html(record, path))
         print(f"report: {options.html}")
     return exits.DONE
 
@@ -90,6 +92,7 @@ def _script(options: argparse.Namespace) -> Script:
 
 
 def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> None:
+    found = _shown(found, options)
     text = to_json(found)
     for path in _json_paths(options):
         _save(path, text)
@@ -98,6 +101,11 @@ def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> None:
 
 def _json_paths(options: argparse.Namespace) -> list[Path]:
     return [path for path in (options.report.with_suffix(".json"), options.json) if path]
+
+
+def _shown(record: R, options: argparse.Namespace) -> R:
+    """What goes into files that are handed on; a plan file itself stays as it was proved."""
+    return conceal(record) if options.confidential else record
 
 
 def _save(path: Path, content: bytes) -> None:

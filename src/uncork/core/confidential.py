@@ -1,0 +1,107 @@
+"""A record to show to others: all figures, and nothing that names files, functions or data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.plan import Plan
+from uncork.core.record import replace
+from uncork.core.stage import Stage
+from uncork.core.workload import ModelSignature, Workload
+
+R = TypeVar("R", bound=Diagnosis | Plan)
+
+# Fields that hold sentences or places; others hold figures and words of our own.
+_TEXT = frozenset({"at", "detail", "evidence", "notes", "reason", "remedy", "script"})
+_HIDDEN = "hidden"
+_PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def conceal(record: R) -> R:
+    """The same record without paths, names of files, functions, classes and features, or code.
+
+    Places become ``file1:58``: what lies in one file can still be told. A plan loses its seal with
+    it, so that a concealed one cannot be run.
+
+    Args:
+        record: A diagnosis or a plan; it stays as it is.
+
+    Example:
+        >>> from uncork.core.confidential import Concealer
+        >>> hidden = Concealer(files=["src/secret.py"], functions=["load_scans"])
+        >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
+        'map(function1) at file1:12 reads hidden'
+    """
+    files = [record.script, *(at.rpartition(":")[0] for at in _strings(record, "at"))]
+    functions = [s.name for s in _all(record, Stage) if s.name]
+    concealed: R = Concealer(files, functions).value(record)
+    return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
+
+
+class Concealer:
+    """Replaces what is known to be the user's by numbered stand-ins, in order of appearance.
+
+    Args:
+        files: Paths as they appear in records.
+        functions: Names of map functions and the like.
+    """
+
+    def __init__(self, files: list[str], functions: list[str]) -> None:
+        known = {path: f"file{n}" for n, path in enumerate(dict.fromkeys(filter(None, files)), 1)}
+        # The longest first: one path may be the end of another.
+        self._files = sorted(known.items(), key=lambda item: -len(item[0]))
+        self._functions = {
+            name: f"function{n}" for n, name in enumerate(dict.fromkeys(functions), 1)
+        }
+
+    def text(self, text: str) -> str:
+        """A sentence or a place without its names."""
+        for path, stand_in in self._files:
+            text = text.replace(path, stand_in)
+        for name, stand_in in self._functions.items():
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", stand_in, text)
+        return _PATHS.sub(_HIDDEN, _QUOTED.sub(_HIDDEN, text))
+
+    def value(self, value: Any, field: str = "") -> Any:
+        """A record, or whatever stands in one of its fields."""
+        if isinstance(value, str):
+            return "" if field == "source_edit" else self.text(value) if field in _TEXT else value
+        if isinstance(value, tuple):
+            return tuple(self.value(each, field) for each in value)
+        if not isinstance(value, msgspec.Struct):
+            return value
+        names = value.__struct_fields__
+        made = {name: self.value(getattr(value, name), name) for name in names}
+        if isinstance(value, Stage):
+            made["name"] = self._functions.get(value.name, "")
+        elif isinstance(value, ModelSignature):
+            made.update(name="Model", optimizer=_HIDDEN, loss=_HIDDEN)
+        elif isinstance(value, Workload):
+            made.update(element_spec=_HIDDEN, batch_hooks=(_HIDDEN,) * len(value.batch_hooks))
+        return type(value)(**made)
+
+
+def _all(value: Any, kind: type) -> Iterator[Any]:
+    """Every record of one kind inside another."""
+    if isinstance(value, kind):
+        yield value
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _all(each, kind)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _all(getattr(value, name), kind)
+
+
+def _strings(record: Any, field: str) -> Iterator[str]:
+    """Every string in fields of this name."""
+    for each in _all(record, msgspec.Struct):
+        found = getattr(each, field, None)
+        if isinstance(found, str):
+            yield found

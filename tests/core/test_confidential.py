@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from records import STEPS, diagnosis, plan, stage, workload_diagnosis
+from uncork.core.confidential import Concealer, conceal
+from uncork.core.errors import PlanRefused
+from uncork.core.plan import dump, load, seal
+from uncork.core.record import replace, to_json
+
+SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
+NAME = "/home/acme/tumour/train.py"
+
+
+def secretive():
+    """A plan in which every word of the user's own is telling."""
+    stages = (
+        stage(0, "tfrecord", at=f"{NAME}:8"),
+        stage(1, "map", 0.01, at="/home/acme/patient_lib.py:40", name="decode_scans"),
+    )
+    base = workload_diagnosis()
+    model = replace(base.workload.model, name="OncoNet", loss="MarginLoss", optimizer="AcmeAdam")
+    workload = replace(
+        base.workload,
+        at=f"{NAME}:58",
+        model=replace(model, optimizer="acme>Adam"),
+        element_spec="{'patient_age': float32[batch]}",
+        batch_hooks=("TumourBoard",),
+    )
+    before = replace(
+        base,
+        workload=workload,
+        stages=stages,
+        findings=tuple(
+            replace(
+                f,
+                at=f"{NAME}:58",
+                evidence="map(decode_scans) runs alone, 12.5 ms of 30 ms; see patient_lib.py:40",
+                remedy="read '/mnt/acme/scans 2024' once; or ~/acme/cache",
+            )
+            for f in base.findings
+        ),
+        notes=("reads /mnt/acme/patients/*.tfrecord", 'feature "patient_age" is unused'),
+    )
+    steps = tuple(
+        replace(s, at=f"{NAME}:58", reason=f"decode_scans of {NAME}", source_edit="decode_scans(x)")
+        for s in STEPS
+    )
+    return plan(script=NAME, before=before, after=None, steps=steps, notes=(f"{NAME} was changed",))
+
+
+def test_nothing_of_the_user_s_is_left():
+    text = to_json(conceal(secretive())).decode()
+    assert not [s for s in SECRETS if re.search(s, text, re.IGNORECASE)]
+
+
+def test_all_figures_are_left():
+    made = secretive()
+    hidden = conceal(made)
+    assert hidden.speedup == made.speedup
+    assert hidden.before.measurement == made.before.measurement
+    assert hidden.before.breakdown == made.before.breakdown
+    assert [s.measured for s in hidden.steps] == [s.measured for s in made.steps]
+    assert [s.name for s in hidden.steps] == [s.name for s in made.steps]
+    assert "12.5 ms of 30 ms" in hidden.before.findings[0].evidence
+
+
+def test_places_can_be_told_apart():
+    hidden = conceal(secretive())
+    assert hidden.script == "file1"
+    assert hidden.before.workload.at == "file1:58"
+    assert [s.at for s in hidden.before.stages] == ["file1:8", "file2:40"]
+    assert hidden.before.stages[1].name == "function1"
+
+
+def test_a_concealed_plan_cannot_be_run():
+    with pytest.raises(PlanRefused):
+        load(to_json(conceal(seal(plan()))))
+    assert load(dump(plan())) == seal(plan())
+
+
+def test_a_diagnosis_as_well():
+    found = diagnosis()
+    hidden = conceal(found)
+    assert "train.py" not in to_json(hidden).decode()
+    assert hidden.workloads[0].ceilings == found.workloads[0].ceilings
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("no secret here: 3.5 ms of 12.0 ms, 1.25x", "no secret here: 3.5 ms of 12.0 ms, 1.25x"),
+        ("see ../data/x.csv", "see hidden"),
+        ("C'est la vie", "C'est la vie"),
+        ("load", "function1"),
+        ("unload loads reload", "unload loads reload"),
+        ("", ""),
+    ],
+)
+def test_sentences(text, left):
+    assert Concealer(["train.py"], ["load"]).text(text) == left
