@@ -61,11 +61,12 @@ def test_nothing_unproved_is_in_force(plan: Plan) -> None:
     assert all(not step.edits for step in plan.steps if step.outcome != "kept")
 
 
-def test_the_exact_rewrite_of_the_photos_is_proved(plan: Plan) -> None:
-    """Whatever the timing on this machine says, the proof itself must hold."""
-    cache = next(step for step in plan.steps if step.name == "cache")
-    assert cache.proof is not None
-    assert cache.proof.passed, cache.proof.detail
+def test_no_rewrite_of_the_photos_is_found_wrong(plan: Plan) -> None:
+    """What is faster depends on this minute; what is proved to be right does not."""
+    for step in plan.steps:
+        assert step.outcome != "failed", step.reason
+        if step.stage == "input" and step.proof is not None:
+            assert step.proof.passed, step.proof.detail
 
 
 def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> None:
