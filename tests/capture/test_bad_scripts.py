@@ -105,10 +105,15 @@ def test_interrupted_during_training(write, driver, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Ctrl-C works, even where the tests themselves run in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "training\n"
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "training\n"
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert rest == "finally\nexit handler\n"
     assert process.returncode == 130
