@@ -27,7 +27,7 @@ from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 # epochs are short, some of their ends belong in it, for they belong to the training.
 _BLOCK_S: Final = (1.0, 2.0)
 _EPOCHS_A_BLOCK: Final = 2.5
-_PAIRS_S: Final = 20.0
+_PAIRS_S: Final = 18.0
 _PROOF_S: Final = 90.0
 # A step edit of unknown effect is tried on a resident batch first, where noise is least.
 _RESIDENT_BLOCK_S: Final = 0.5

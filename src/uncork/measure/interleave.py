@@ -18,7 +18,7 @@ MIN_PAIRS = 3
 MAX_PAIRS = 16
 # A gain this large that is not proven yet deserves more time before it is given up.
 PROMISING = 1.05
-PATIENCE = 3.0
+PATIENCE = 2.0
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
 LOSING = 0.9
 LOST_PAIRS = 2
