@@ -101,7 +101,8 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             if code < 0:
                 _tell_signal(-code)
             found = from_json(result.read_bytes(), Result)
-            return replace(found, interrupted=interrupted or code != exits.DONE)
+            # What was saved on the way says so itself; a crash after the work spoils nothing.
+            return replace(found, interrupted=interrupted or found.interrupted)
     if interrupted:
         raise KeyboardInterrupt
     raise ChildFailed(_exit_code(code))
