@@ -17,6 +17,10 @@ from uncork.core.record import replace
 from uncork.engine.processes import Follow, Script, run_child
 
 PAIRS: Final = 3
+# Seconds that a confirming process works once it has reached the training call, and the most of a
+# budget that all of them together may be reckoned at: a short one is for trials, too.
+_WORK_S: Final = 8.0
+_MOST: Final = 0.5
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
@@ -38,6 +42,20 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
             note = f"not confirmed in fresh processes: {error.received}"
             return replace(plan, notes=(*plan.notes, note))
     return _confirmed(plan, ours, theirs)
+
+
+def confirming_s(reaching_s: float, budget_s: float) -> float:
+    """Seconds that :func:`confirm` will take, as far as can be told beforehand.
+
+    Args:
+        reaching_s: From the start of a process to the training call.
+        budget_s: Of the whole tuning.
+
+    Example:
+        >>> confirming_s(6.0, budget_s=280.0)
+        84.0
+    """
+    return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 
 
 def _in_turn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uncork.core.measurement import Comparison
 from uncork.core.plan import OutcomeName, Proof, Ratio, Step
+from uncork.measure.interleave import PROMISING
 from uncork.road import Optimization, Proposal
 
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
@@ -57,6 +58,13 @@ def not_faster(comparison: Comparison) -> str:
         return f"not faster: {found}"
     missed = f"; {comparison.detectable:.2f}x would have been" if comparison.detectable else ""
     return f"not proven to be at least {KEEP_FROM}x as fast: {found}{missed}"
+
+
+def promising(step: Step) -> bool:
+    """Whether its gain looks worth having, but could not be told from noise."""
+    if step.outcome != "rejected" or step.proof is not None or step.measured is None:
+        return False
+    return step.measured.ratio >= PROMISING
 
 
 def sentence(step: Step) -> str:

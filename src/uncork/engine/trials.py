@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from uncork.capture import FitCall, LoopCall, PassThrough, StopScript
 from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
@@ -19,6 +21,7 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.core.record import replace, to_json, write_atomically
 from uncork.core.workload import Workload
+from uncork.engine.confirm import confirming_s
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
@@ -161,7 +164,7 @@ class Tuning(Trial):
 
     def work(self, subject: Subject, machine: Machine) -> Result:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
-        begin = time.monotonic()
+        age_s = time.time() - psutil.Process().create_time()
         look_s = LOOKING_SHARE * self.job.policy.budget_s
         before = observe(subject, machine, self.journal, budget_s=look_s)
         self._walk = walk = Walk(
@@ -170,7 +173,8 @@ class Tuning(Trial):
             machine,
             self.job.policy,
             self.journal,
-            started=begin,
+            started=time.monotonic() - age_s,
+            reserved_s=confirming_s(age_s, self.job.policy.budget_s),
             after_step=self._save,
         )
         try:

@@ -16,7 +16,15 @@ from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import replace
 from uncork.engine.observe import compare_resident, observe
-from uncork.engine.outcomes import KEEP_FROM, figures, first_line, not_faster, record, sentence
+from uncork.engine.outcomes import (
+    KEEP_FROM,
+    figures,
+    first_line,
+    not_faster,
+    promising,
+    record,
+    sentence,
+)
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
 from uncork.measure import Trial, interleave
@@ -33,8 +41,10 @@ _PROOF_S: Final = 90.0
 _RESIDENT_BLOCK_S: Final = 0.5
 # Of the whole budget, for the first diagnosis.
 LOOKING_SHARE: Final = 0.07
-# Of the whole budget; the rest is for confirming the result in fresh processes.
-_TRIALS_SHARE: Final = 0.7
+# For confirming the result, where nothing better is known about what that takes.
+_RESERVED_SHARE: Final = 0.3
+# What follows a gain once it is measured: the proof, and a look at where the bottleneck is now.
+_TAIL_S: Final = 20.0
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 
@@ -50,6 +60,7 @@ class Walk:
         policy: What may be done.
         journal: Told of everything as it happens.
         started: By :func:`time.monotonic`, when the budget began to run.
+        reserved_s: Seconds of the budget kept back for confirming the result.
         after_step: Called when a step has its outcome: what was found so far can be saved.
     """
 
@@ -61,6 +72,7 @@ class Walk:
     road: Sequence[Optimization] = ROAD
     steps: list[Step] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    reserved_s: float | None = None
     after_step: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -72,19 +84,39 @@ class Walk:
     def run(self) -> None:
         """Try every optimization in its order; each outcome is recorded, none is silent."""
         for optimization in self.road:
-            step = self._try(optimization)
-            self.steps.append(step)
-            self.journal.write("step", sentence(step), payload=step)
-            self.after_step()
+            self._record(self._try(optimization, _PAIRS_S))
+        self._look_again()
 
-    def _try(self, optimization: Optimization) -> Step:
+    def _record(self, step: Step) -> None:
+        self.steps.append(step)
+        self.journal.write("step", sentence(step), payload=step)
+        self.after_step()
+
+    def _look_again(self) -> None:
+        """The time that is left belongs to gains that could not be told from noise.
+
+        Each gets one more trial, on what is in force at the end of the road, judged by its new
+        figures alone. A step that is kept now stands at the end, where its edits were applied.
+        """
+        unclear = [step for step in self.steps if promising(step)]
+        by_name = {optimization.name: optimization for optimization in self.road}
+        for step in sorted(unclear, key=lambda s: s.measured.ratio if s.measured else 0.0)[::-1]:
+            pairs_s = (self._left_s() - _TAIL_S) / PATIENCE
+            if pairs_s < _PAIRS_S / PATIENCE:
+                return
+            again = self._try(by_name[step.name], pairs_s)
+            if again.outcome != "skipped":
+                self.steps.remove(step)
+                self._record(again)
+
+    def _try(self, optimization: Optimization, pairs_s: float) -> Step:
         skipped = self._not_allowed(optimization)
         proposal = skipped or optimization.propose(self.now, self.machine, self.policy)
         if isinstance(proposal, Skipped):
             return record(optimization, "skipped", proposal.reason)
         self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
         try:
-            return self._trial(optimization, proposal)
+            return self._trial(optimization, proposal, pairs_s)
         except EditRefused as refusal:
             return record(optimization, "rejected", refusal.received, proposal)
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -106,7 +138,10 @@ class Walk:
         return None
 
     def _left_s(self) -> float:
-        return self.started + _TRIALS_SHARE * self.policy.budget_s - time.monotonic()
+        budget_s, reserved_s = self.policy.budget_s, self.reserved_s
+        if reserved_s is None:
+            reserved_s = _RESERVED_SHARE * budget_s
+        return self.started + budget_s - reserved_s - time.monotonic()
 
     def _block_s(self) -> float:
         shortest, longest = _BLOCK_S
@@ -118,7 +153,7 @@ class Walk:
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
 
-    def _trial(self, optimization: Optimization, proposal: Proposal) -> Step:
+    def _trial(self, optimization: Optimization, proposal: Proposal, pairs_s: float) -> Step:
         """Speed first: it is the cheaper question, and most candidates fail it."""
         candidate = _apply(self.version, proposal)
         alone = self._alone(candidate, proposal)
@@ -128,7 +163,7 @@ class Walk:
             if predicted < WORTH_TRYING:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
-        trial = self._measure(candidate)
+        trial = self._measure(candidate, pairs_s)
         if trial.comparison.verdict != "faster":
             reason = not_faster(trial.comparison)
             return record(optimization, "rejected", reason, proposal, None, trial.comparison)
@@ -153,11 +188,11 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version) -> Trial:
+    def _measure(self, candidate: Version, pairs_s: float) -> Trial:
         base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
         runner.prime()
         base.prime()
-        budget_s = min(_PAIRS_S, self._left_s() / PATIENCE)
+        budget_s = min(pairs_s, self._left_s() / PATIENCE)
         return interleave(
             base, runner, block_s=self._block_s(), budget_s=budget_s, at_least=KEEP_FROM
         )
