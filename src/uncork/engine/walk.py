@@ -93,21 +93,29 @@ class Walk:
         self.after_step()
 
     def _look_again(self) -> None:
-        """The time that is left belongs to gains that could not be told from noise.
+        """The time that is left belongs to what the first pass could not settle.
 
-        Each gets one more trial, on what is in force at the end of the road, judged by its new
-        figures alone. A step that is kept now stands at the end, where its edits were applied.
+        That is gains that could not be told from noise, and steps that seemed to gain nothing while
+        something else was the bottleneck. Each gets one trial on what is in force now, judged by
+        its new figures alone. A step that is kept now stands at the end, where its edits came.
         """
-        unclear = [step for step in self.steps if promising(step)]
         by_name = {optimization.name: optimization for optimization in self.road}
-        for step in sorted(unclear, key=lambda s: s.measured.ratio if s.measured else 0.0)[::-1]:
+        unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
+        for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
             pairs_s = (self._left_s() - _TAIL_S) / PATIENCE
-            if pairs_s < _PAIRS_S / PATIENCE:
+            if unclear[step] < WORTH_TRYING or pairs_s < _PAIRS_S / PATIENCE:
                 return
             again = self._try(by_name[step.name], pairs_s)
             if again.outcome != "skipped":
                 self.steps.remove(step)
                 self._record(again)
+
+    def _expected(self, step: Step, optimization: Optimization) -> float:
+        """What a second look at a step may bring; 1 where there is nothing to look for."""
+        if step.outcome == "skipped" and self._not_allowed(optimization) is None:
+            proposal = optimization.propose(self.now, self.machine, self.policy)
+            return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
+        return step.measured.ratio if step.measured and promising(step) else 1.0
 
     def _try(self, optimization: Optimization, pairs_s: float) -> Step:
         skipped = self._not_allowed(optimization)

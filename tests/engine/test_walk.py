@@ -1,0 +1,165 @@
+"""The walk's own decisions, on a fake subject: its runners answer with figures from a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from records import observed
+from road.situations import COMPUTING, FOUR_CORES
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Guarantee, StepsPerExecution
+from uncork.core.journal import Journal
+from uncork.core.plan import Policy, Proof
+from uncork.engine import walk as walking
+from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.walk import Walk
+from uncork.measure.interleave import Block
+from uncork.road import Optimization, Proposal, Skipped
+
+FAR = 1e9  # seconds of budget
+
+
+class FakeRunner(VersionRunner):
+    """Blocks with these speeds, one after the other, in no time."""
+
+    def __init__(self, speeds: Iterator[float]) -> None:
+        self.speeds = speeds
+
+    def prime(self) -> float:
+        return 0.0
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        return None
+
+    def block(self, seconds: float) -> Block:
+        speed = next(self.speeds)
+        return Block(steps=10, samples=10 * speed, wall_s=10.0, cpu_s=10.0, warmup_s=0.0)
+
+
+class FakeSubject(Subject):
+    """The n-th trial of an edit of ``n`` steps runs at the speeds that were written for it."""
+
+    def __init__(self, trials: dict[int, list[list[float]]]) -> None:
+        self.workload = DIAGNOSIS.workload
+        self.original = Version(None)
+        self.notes: list[str] = []
+        self.trials = trials
+
+    def runner(self, version: Version) -> VersionRunner:
+        if not version.step:
+            return FakeRunner(cycle([100.0]))
+        left = self.trials[version.step[-1].steps]
+        speeds = left.pop(0) if len(left) > 1 else left[0]
+        before = 1.5 ** (len(version.step) - 1)  # each step kept so far was CLEAR
+        return FakeRunner(cycle([before * speed for speed in speeds]))
+
+    def resident(self, version: Version) -> VersionRunner:
+        return FakeRunner(cycle([200.0]))
+
+    def supply(self, version: Version) -> Any:
+        raise NotImplementedError
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        return Proof(kind=kind, passed=True, detail="by decree")
+
+    def restore(self) -> None:
+        """Nothing to give back."""
+
+
+DIAGNOSIS = observed(
+    shares=COMPUTING,
+    workload={"kind": "custom_loop", "data": "numpy", "pipeline": ""},
+    ceilings={"consumer": 100.0, "supply": 100.0},
+)
+UNCLEAR = [80.0, 150.0]  # 1.1 times as fast, but by no means surely so
+CLEAR = [150.0, 151.0]
+USELESS = [100.0, 101.0, 99.0]
+
+
+def optimization(steps: int) -> Optimization:
+    class Grouping(Optimization):
+        name = f"grouping_{steps}"
+        stage = "host"
+        guarantee = "exact"
+
+        def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+            """The fourth step seems worth while only to a training that is faster by then."""
+            if steps == 4 and diagnosis is DIAGNOSIS:
+                return Skipped(reason="something else is the bottleneck")
+            edits = (StepsPerExecution(steps=steps),)
+            return Proposal(edits=edits, predicted=1.5, at=None, why="it may help")
+
+    return Grouping()
+
+
+@pytest.fixture
+def walked() -> Callable[..., Walk]:
+    def run(trials: dict[int, list[list[float]]], budget_s: float = FAR, **options: Any) -> Walk:
+        walk = Walk(
+            FakeSubject(trials),
+            DIAGNOSIS,
+            FOUR_CORES,
+            Policy(budget_s=budget_s),
+            Journal(),
+            road=tuple(optimization(steps) for steps in trials),
+            **options,
+        )
+        walk.run()
+        return walk
+
+    return run
+
+
+def outcomes(walk: Walk) -> list[tuple[str, str]]:
+    return [(step.name, step.outcome) for step in walk.steps]
+
+
+def test_a_gain_lost_in_noise_is_looked_at_again(walked) -> None:
+    walk = walked({2: [UNCLEAR, CLEAR], 3: [CLEAR]})
+    assert outcomes(walk) == [("grouping_3", "kept"), ("grouping_2", "kept")]
+    assert walk.version.step == (StepsPerExecution(steps=3), StepsPerExecution(steps=2))
+
+
+def test_the_second_look_can_fail_like_the_first(walked) -> None:
+    walk = walked({2: [UNCLEAR, USELESS], 3: [CLEAR]})
+    assert outcomes(walk) == [("grouping_3", "kept"), ("grouping_2", "rejected")]
+    assert walk.steps[-1].measured.ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_what_gained_nothing_behind_another_bottleneck_is_tried_once_that_is_gone(walked) -> None:
+    walk = walked({4: [CLEAR], 3: [CLEAR]})
+    assert outcomes(walk) == [("grouping_3", "kept"), ("grouping_4", "kept")]
+
+
+def test_what_gains_nothing_at_the_end_either_stays_skipped(walked) -> None:
+    walk = walked({4: [CLEAR], 3: [USELESS]})
+    assert outcomes(walk) == [("grouping_4", "skipped"), ("grouping_3", "rejected")]
+
+
+def test_there_is_no_third_look(walked) -> None:
+    walk = walked({2: [UNCLEAR, UNCLEAR, CLEAR]})
+    assert outcomes(walk) == [("grouping_2", "rejected")]
+
+
+def test_what_was_plainly_no_faster_is_not_looked_at_again(walked) -> None:
+    walk = walked({2: [USELESS, CLEAR]})
+    assert outcomes(walk) == [("grouping_2", "rejected")]
+
+
+@pytest.mark.parametrize("left_s", [5.0, walking._PAIRS_S + 1])
+def test_without_time_there_is_no_second_look(walked, left_s: float) -> None:
+    """Time for the trial alone is not enough: its proof and what comes after count, too."""
+    walk = walked({2: [UNCLEAR, CLEAR]}, budget_s=100.0 + left_s, reserved_s=100.0)
+    assert [outcome for _, outcome in outcomes(walk)] == [
+        "skipped" if left_s < walking._PAIRS_S else "rejected"
+    ]
+
+
+def test_every_outcome_is_told_and_saved(walked) -> None:
+    saved = []
+    walked({2: [UNCLEAR, CLEAR], 3: [CLEAR]}, after_step=lambda: saved.append(True))
+    assert len(saved) == 3
