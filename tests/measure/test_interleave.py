@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from uncork.core.measurement import compare
-from uncork.measure import Block, interleave, paired, summarize
+from uncork.measure import Block, interleave, paired, patiently, summarize
 from uncork.measure.interleave import LOST_PAIRS, MAX_PAIRS, MIN_PAIRS
 
 
@@ -99,12 +99,22 @@ def test_a_gain_too_small_to_keep_is_not_faster():
     assert len(calls) == 2 * MIN_PAIRS  # more pairs could not make it worth keeping
 
 
-def test_a_promising_gain_gets_more_time():
-    base, candidate = [100.0, 100.0], [80.0, 180.0]
-    _, short = trial(base, base[::-1], 16.0)
-    found, long = trial(base, candidate, 16.0)
-    assert found.comparison.ratio > 1.1
-    assert len(long) > len(short)
+def test_with_patience_the_time_is_used_up_and_looked_at_once():
+    clock = Clock()
+    runners = Fake(clock, "A", [100.0, 101.0]), Fake(clock, "B", [200.0, 201.0])
+    found = patiently(*runners, block_s=1.0, budget_s=30.0, clock=clock)
+    assert "".join(clock.calls) == "ABBA" * 4
+    assert found.comparison.low == compare([100, 101] * 4, [200, 201] * 4).low
+
+
+def test_patience_proves_what_many_looks_cannot():
+    base, candidate = [100.0, 125.0, 85.0], [124.0, 117.0, 115.0]
+    clock = Clock()
+    runners = Fake(clock, "A", base), Fake(clock, "B", candidate)
+    once = patiently(*runners, block_s=1.0, budget_s=44.0, at_least=1.03, clock=clock).comparison
+    many = trial(base, candidate, at_least=1.03, budget_s=44.0)[0].comparison
+    assert once.n <= many.n + 1
+    assert (once.verdict, many.verdict) == ("faster", "not_proven")
 
 
 def noisy(seed: int, ratio: float, noise: float):

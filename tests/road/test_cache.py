@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import Cache, SplitMap
+from uncork.core.edit import AutotuneOff, Cache, Prefetch, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE
@@ -33,6 +33,35 @@ def test_a_drawing_map_is_split_first():
     found = proposal(CACHE, SITUATIONS["waiting for input"])
     assert found.edits == (SplitMap(stage=2, expects="51ab"), Cache(stage=2, expects=""))
     assert "the deterministic part of load" in found.why
+
+
+SHORT = {"steps_per_epoch": 20, "epochs": 10}
+
+
+def test_where_epochs_become_short_the_autotuner_goes_too():
+    found = proposal(CACHE, decoding(workload=SHORT))
+    assert found.edits == (
+        Cache(stage=1, expects="51ab"),
+        Prefetch(expects=""),
+        AutotuneOff(expects=""),
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps_per_epoch": 2000},
+        {"steps_per_epoch": None},
+        {"steps_per_epoch": 20, "default_rewrites": False},
+    ],
+)
+def test_otherwise_the_autotuner_stays(changes):
+    assert len(proposal(CACHE, decoding(workload=changes)).edits) == 1
+
+
+def test_the_autotuner_stays_where_there_is_work_left_for_it():
+    slow = stage(2, "map", 0.008, parallelism=AUTOTUNE)
+    assert len(proposal(CACHE, decoding(stage(0, "range"), SLOW, slow, workload=SHORT)).edits) == 1
 
 
 def test_the_smaller_of_two_that_win_the_same_is_taken():

@@ -83,7 +83,8 @@ def test_every_file_is_on_the_road_once():
     assert sorted(o.name for o in ROAD) == sorted(files)
     for name in files:
         importlib.import_module(f"uncork.road.{name}")
-    assert set(Optimization.__subclasses__()) == {type(o) for o in ROAD}
+    ours = {c for c in Optimization.__subclasses__() if c.__module__.startswith("uncork.road.")}
+    assert ours == {type(o) for o in ROAD}
 
 
 def test_stages_are_walked_from_left_to_right():

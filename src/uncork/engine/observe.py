@@ -13,6 +13,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
 from uncork.measure import available_memory, paired
@@ -101,7 +102,9 @@ def observe(
         journal.write("phase", "measuring the step in bfloat16")
         in_bfloat16 = _in_bfloat16(subject, version, seconds)
     found = WorkloadDiagnosis(
-        workload=replace(subject.workload, pipeline=digest),
+        workload=replace(
+            subject.workload, pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
+        ),
         measurement=measured,
         ceilings=ceilings,
         headroom=max(1.0, shares.consumer),

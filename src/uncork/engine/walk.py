@@ -27,8 +27,7 @@ from uncork.engine.outcomes import (
 )
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
-from uncork.measure import Trial, interleave
-from uncork.measure.interleave import PATIENCE
+from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
@@ -84,7 +83,7 @@ class Walk:
     def run(self) -> None:
         """Try every optimization in its order; each outcome is recorded, none is silent."""
         for optimization in self.road:
-            self._record(self._try(optimization, _PAIRS_S))
+            self._record(self._try(optimization))
         self._look_again()
 
     def _record(self, step: Step) -> None:
@@ -102,10 +101,9 @@ class Walk:
         by_name = {optimization.name: optimization for optimization in self.road}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
-            pairs_s = (self._left_s() - _TAIL_S) / PATIENCE
-            if unclear[step] < WORTH_TRYING or pairs_s < _PAIRS_S / PATIENCE:
+            if unclear[step] < WORTH_TRYING or self._left_s() < _PAIRS_S + _TAIL_S:
                 return
-            again = self._try(by_name[step.name], pairs_s)
+            again = self._try(by_name[step.name], again=True)
             if again.outcome != "skipped":
                 self.steps.remove(step)
                 self._record(again)
@@ -117,14 +115,14 @@ class Walk:
             return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
         return step.measured.ratio if step.measured and promising(step) else 1.0
 
-    def _try(self, optimization: Optimization, pairs_s: float) -> Step:
+    def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
         skipped = self._not_allowed(optimization)
         proposal = skipped or optimization.propose(self.now, self.machine, self.policy)
         if isinstance(proposal, Skipped):
             return record(optimization, "skipped", proposal.reason)
         self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
         try:
-            return self._trial(optimization, proposal, pairs_s)
+            return self._trial(optimization, proposal, again)
         except EditRefused as refusal:
             return record(optimization, "rejected", refusal.received, proposal)
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -161,7 +159,7 @@ class Walk:
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
 
-    def _trial(self, optimization: Optimization, proposal: Proposal, pairs_s: float) -> Step:
+    def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> Step:
         """Speed first: it is the cheaper question, and most candidates fail it."""
         candidate = _apply(self.version, proposal)
         alone = self._alone(candidate, proposal)
@@ -171,7 +169,7 @@ class Walk:
             if predicted < WORTH_TRYING:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
-        trial = self._measure(candidate, pairs_s)
+        trial = self._measure(candidate, again)
         if trial.comparison.verdict != "faster":
             reason = not_faster(trial.comparison)
             return record(optimization, "rejected", reason, proposal, None, trial.comparison)
@@ -196,14 +194,15 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version, pairs_s: float) -> Trial:
+    def _measure(self, candidate: Version, again: bool) -> Trial:
         base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
         runner.prime()
         base.prime()
-        budget_s = min(pairs_s, self._left_s() / PATIENCE)
-        return interleave(
-            base, runner, block_s=self._block_s(), budget_s=budget_s, at_least=KEEP_FROM
-        )
+        if again:
+            compare, budget_s = patiently, self._left_s() - _TAIL_S
+        else:
+            compare, budget_s = interleave, min(_PAIRS_S, self._left_s())
+        return compare(base, runner, block_s=self._block_s(), budget_s=budget_s, at_least=KEEP_FROM)
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed."""

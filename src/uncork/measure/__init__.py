@@ -1,6 +1,15 @@
 """Measuring: the machine, one block of training steps, two versions in turn."""
 
-from uncork.measure.interleave import Block, Runner, Trial, in_turn, interleave, paired, summarize
+from uncork.measure.interleave import (
+    Block,
+    Runner,
+    Trial,
+    in_turn,
+    interleave,
+    paired,
+    patiently,
+    summarize,
+)
 from uncork.measure.machine import available_memory, probe
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "in_turn",
     "interleave",
     "paired",
+    "patiently",
     "probe",
     "summarize",
 ]

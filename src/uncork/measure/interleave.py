@@ -16,9 +16,9 @@ from uncork.core.measurement import Comparison, Measurement, compare, spread
 
 MIN_PAIRS = 3
 MAX_PAIRS = 16
-# A gain this large that is not proven yet deserves more time before it is given up.
+# A gain this large that is not proven yet deserves a second trial, :func:`patiently` done.
 PROMISING = 1.05
-PATIENCE = 2.0
+MAX_PATIENT_PAIRS = 48
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
 LOSING = 0.9
 LOST_PAIRS = 2
@@ -127,8 +127,8 @@ def interleave(
         base: The version to beat.
         candidate: The version under trial.
         block_s: Seconds of one block.
-        budget_s: Stop adding pairs after this many seconds, or ``PATIENCE`` times as many while
-            the gain looks large; at least ``MIN_PAIRS`` run, unless the candidate loses clearly.
+        budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` run, unless the
+            candidate loses clearly.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
@@ -143,10 +143,45 @@ def interleave(
             break
         if pair + 1 >= MIN_PAIRS:
             found = _compare(ours, theirs, at_least)
-            patience_s = budget_s * (PATIENCE if found.ratio >= PROMISING else 1.0)
-            if _decided(found, at_least) or clock() - started > patience_s:
+            if _decided(found, at_least) or clock() - started > budget_s:
                 break
     return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))
+
+
+def patiently(
+    base: Runner,
+    candidate: Runner,
+    *,
+    block_s: float,
+    budget_s: float,
+    at_least: float = 1.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Trial:
+    """As many pairs as the time allows, looked at once, at the end.
+
+    Where noise is large and the time is there, this proves smaller gains than :func:`interleave`,
+    which pays for the chance to stop early with an interval half as wide again.
+
+    Args:
+        base: The version to beat.
+        candidate: The version under trial.
+        block_s: Seconds of one block.
+        budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` run, at most
+            ``MAX_PATIENT_PAIRS``.
+        at_least: Smallest ratio worth keeping.
+        clock: Seconds.
+    """
+    started = clock()
+    ours: list[Block] = []
+    theirs: list[Block] = []
+    while len(ours) < MAX_PATIENT_PAIRS:
+        if len(ours) >= MIN_PAIRS and clock() - started > budget_s:
+            break
+        order = ((base, ours), (candidate, theirs))
+        for runner, blocks in order if len(ours) % 2 == 0 else order[::-1]:
+            blocks.append(runner.block(block_s))
+    found = _compare(ours, theirs, at_least, looking=False)
+    return Trial(summarize(ours), summarize(theirs), found)
 
 
 def _decided(found: Comparison, at_least: float) -> bool:
@@ -161,10 +196,12 @@ def _lost(base: list[Block], candidate: list[Block]) -> bool:
     return all(b.samples_per_s < LOSING * a.samples_per_s for a, b in pairs)
 
 
-def _compare(base: list[Block], candidate: list[Block], at_least: float) -> Comparison:
+def _compare(
+    base: list[Block], candidate: list[Block], at_least: float, *, looking: bool = True
+) -> Comparison:
     return compare(
         [b.samples_per_s for b in base],
         [b.samples_per_s for b in candidate],
         at_least=at_least,
-        looking=True,
+        looking=looking,
     )

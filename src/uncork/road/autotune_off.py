@@ -21,7 +21,7 @@ from uncork.core.plan import Policy
 from uncork.road.proposal import Optimization, Proposal, Skipped, no_pipeline
 
 # Seconds. A trial sees the ends of epochs only when some of them fall into it.
-_SHORT_EPOCH_S: Final = 3.0
+SHORT_EPOCH_S: Final = 3.0
 
 _SOURCE: Final = """\
 options = tf.data.Options()
@@ -50,10 +50,10 @@ class StopAutotune(Optimization):
         if workload.epochs < 2 or workload.steps_per_epoch is None:
             return Skipped(reason="one epoch, or epochs of unknown length")
         epoch_s = workload.steps_per_epoch * diagnosis.step_s
-        if epoch_s > _SHORT_EPOCH_S:
+        if epoch_s > SHORT_EPOCH_S:
             return Skipped(reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely")
         return Proposal(
-            edits=_edits(diagnosis),
+            edits=without_autotuner(diagnosis),
             predicted=None,
             at=diagnosis.stages[-1].at,
             why=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
@@ -61,8 +61,14 @@ class StopAutotune(Optimization):
         )
 
 
-def _edits(diagnosis: WorkloadDiagnosis) -> tuple[Edit, ...]:
-    digest = diagnosis.workload.pipeline
+def without_autotuner(diagnosis: WorkloadDiagnosis, expects: str | None = None) -> tuple[Edit, ...]:
+    """Edits that turn the autotuner off, and keep the prefetch that it would have injected.
+
+    Args:
+        diagnosis: Of the pipeline as it is.
+        expects: Digest of what these edits find; that of the diagnosis unless given.
+    """
+    digest = diagnosis.workload.pipeline if expects is None else expects
     behind = [s.kind for s in diagnosis.stages if s.kind != "options"]
     if behind and behind[-1] == "prefetch":
         return (AutotuneOff(expects=digest),)

@@ -4,6 +4,9 @@ Legal because a cache repeats its first pass, and it is placed only above stages
 it anyway: deterministic, finite, in the same order. A random map is cut first, so that its random
 part stays behind the cache and alive. A shuffle or repeat in between changes places with the
 deterministic 1:1 maps above it: it permutes positions, whatever stands in them.
+
+Where the cache makes epochs very short, the autotuner goes with it: there is nothing left for it to
+tune, and every epoch would end in waiting for it (see ``autotune_off``).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from uncork.core.edit import Cache, Edit, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
+from uncork.road.autotune_off import SHORT_EPOCH_S, without_autotuner
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -63,7 +67,7 @@ class CacheDeterministic(Optimization):
         predicted = gain(costs, after(costs, best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        return _proposal(diagnosis, best, predicted)
+        return _proposal(diagnosis, best, predicted, hushed=_hushed(diagnosis, after(costs, best)))
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
@@ -77,7 +81,18 @@ def _bytes(stage: Stage) -> int:
     return stage.cache_point.memory_bytes if stage.cache_point else 0
 
 
-def _proposal(diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float) -> Proposal:
+def _hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
+    """Later epochs are short, and one thread is enough for what the cache leaves of the input."""
+    steps = diagnosis.workload.steps_per_epoch
+    if steps is None or not diagnosis.workload.default_rewrites:
+        return False
+    left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in costs.stages)
+    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s / 2
+
+
+def _proposal(
+    diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float, *, hushed: bool
+) -> Proposal:
     digest = diagnosis.workload.pipeline
     edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest),)
     if stage.prefix is not None:
@@ -87,6 +102,8 @@ def _proposal(diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float) -> P
             SplitMap(stage=stage.index, expects=digest),
             Cache(stage=stage.index, expects=""),
         )
+    if hushed:
+        edits += without_autotuner(diagnosis, expects="")
     what = f"the deterministic part of {stage.name or 'the map'}" if stage.prefix else stage.kind
     return Proposal(
         edits=edits,
