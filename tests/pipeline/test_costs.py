@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.pipeline import measure, read, supply
+from uncork.pipeline.probes import serial_twin, serially
 
 from .helpers import epochs
 from .test_edits import noisy, words
@@ -38,6 +41,17 @@ def test_every_field_of_a_photo_pipeline(photos):
     assert mapped.name == "load_and_flip"
     assert mapped.at == batch.at
     assert batch.cache_point is None
+
+
+def test_a_parallel_map_is_timed_without_running_ahead():
+    """What runs between two pulls would be counted as another stage's."""
+    calls = []
+    ran = lambda x: tf.py_function(lambda v: calls.append(1) or v, [x], tf.int64)  # noqa: E731
+    root = read(RANGE(100).map(ran, num_parallel_calls=2)).root
+    pulled = iter(serially(serial_twin(root, RANGE(100))))
+    next(pulled)
+    time.sleep(0.05)
+    assert len(calls) == 1
 
 
 def heavy(x):

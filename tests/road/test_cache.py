@@ -60,7 +60,7 @@ def test_otherwise_the_autotuner_stays(changes):
 
 
 def test_the_autotuner_stays_where_there_is_work_left_for_it():
-    slow = stage(2, "map", 0.008, parallelism=AUTOTUNE)
+    slow = stage(2, "map", 0.02, parallelism=AUTOTUNE)
     assert len(proposal(CACHE, decoding(stage(0, "range"), SLOW, slow, workload=SHORT)).edits) == 1
 
 

@@ -20,7 +20,7 @@ PAIRS: Final = 3
 # Seconds that a confirming process works once it has reached the training call, and the most of a
 # budget that all of them together may be reckoned at: a short one is for trials, too.
 _WORK_S: Final = 8.0
-_MOST: Final = 0.5
+_MOST: Final = 0.36
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:

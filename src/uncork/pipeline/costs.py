@@ -28,6 +28,7 @@ from uncork.pipeline.legality import (
     ordered_by_default,
     parallel_by_default,
 )
+from uncork.pipeline.nodes import serial_map
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -37,7 +38,6 @@ from uncork.pipeline.probes import (
     serially,
     take_turns,
 )
-from uncork.pipeline.rebuild import make
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.tree import Node, Pipeline, read
 
@@ -106,17 +106,13 @@ def _chain(pipeline: Pipeline) -> list[_Measured]:
         if below is not None and node.kind == "map":
             stage.cut = split(node.functions[0])
         if stage.cut is not None:
-            half = _on(first_half(node, stage.cut), below)
+            half = first_half(node, stage.cut)
+            half = serial_map(below, half._map_func, half)
             stage.prefix_probe = Probe(half)
             stage.prefix_bytes = bytes_of(half)
         chain.append(stage)
         below = dataset
     return chain
-
-
-def _on(half: Dataset, below: Dataset | None) -> Dataset:
-    one = tf.constant(1, tf.int64)
-    return make(half, [below], kind_of(half), _num_parallel_calls=one)
 
 
 def _fill_caches(chain: list[_Measured], budget_s: float) -> None:

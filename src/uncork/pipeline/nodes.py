@@ -68,6 +68,23 @@ def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = 
     return initialise(dataset, [below], kind_of(dataset))
 
 
+def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
+    """Map one element at a time, in the thread that asks; a parallel map with one call runs ahead.
+
+    Flags and line are those of another map.
+    """
+    dataset = blank(
+        map_op._MapDataset,
+        _input_dataset=below,
+        _map_func=function,
+        _use_inter_op_parallelism=template._use_inter_op_parallelism,
+        _preserve_cardinality=template._preserve_cardinality,
+        _name=template._name,
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
 def memory_cache(below: Dataset) -> Dataset:
     """Keep elements in memory; shared by all iterators over the result, gone with it."""
     dataset = blank(

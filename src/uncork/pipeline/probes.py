@@ -18,6 +18,7 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
 from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.nodes import serial_map
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node
 
@@ -45,6 +46,8 @@ def serial_twin(node: Node, below: Dataset | None) -> Dataset:
     if node.kind == "shuffle":
         size = tf.minimum(dataset._buffer_size, SHUFFLE_BUFFER)
         return make(dataset, [below], kind_of(dataset), _buffer_size=size)
+    if node.kind == "map" and hasattr(dataset, "_num_parallel_calls"):
+        return serial_map(below, dataset._map_func, dataset)
     if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
         one = tf.constant(1, tf.int64)
         return make(dataset, [below], kind_of(dataset), _num_parallel_calls=one)

@@ -87,7 +87,7 @@ def _hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
     if steps is None or not diagnosis.workload.default_rewrites:
         return False
     left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in costs.stages)
-    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s / 2
+    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s
 
 
 def _proposal(
