@@ -1,7 +1,36 @@
 from __future__ import annotations
 
-from records import stage
-from uncork.rules.evidence import bound, ms, place
+import pytest
+
+from records import observed, stage
+from uncork.core.measurement import Spread
+from uncork.rules.evidence import bound, interval, ms, place
+
+
+def waiting(low: float, high: float | None):
+    share = Spread(median=0.6, low=low, high=high, n=4)
+    return observed(shares={"input": 0.6, "step": 0.4}, intervals={"input": share})
+
+
+def test_a_gain_is_as_uncertain_as_the_share_it_comes_from():
+    low, high = interval(waiting(0.5, 0.7), "input", 2.5)  # all of the share is saved
+    assert low == pytest.approx(2.0)
+    assert high == pytest.approx(1 / 0.3)
+    low, high = interval(waiting(0.3, 0.7), "input", 1 / 0.7)  # half of it
+    assert low == pytest.approx(1 / 0.85)
+
+
+def test_a_share_that_may_be_nothing_promises_nothing_for_sure():
+    assert interval(waiting(-0.2, 0.7), "input", 2.5)[0] == 1.0
+
+
+def test_a_share_that_may_be_all_has_an_end_nevertheless():
+    assert interval(waiting(0.5, 1.4), "input", 2.5)[1] == pytest.approx(100)
+
+
+def test_without_an_interval_of_the_share_there_is_none():
+    assert interval(waiting(0.5, None), "input", 2.5) is None
+    assert interval(waiting(0.5, 0.7), "host", 2.5) is None
 
 
 def test_a_bound_is_never_below_one():

@@ -46,6 +46,7 @@ class Finding(Record, frozen=True, kw_only=True):
         severity: Whether it costs speed, spoils the training, or lies in the environment.
         share: Part of the step time it accounts for, 0 to 1.
         upper_bound: How many times faster training could at most be without it, at least 1.
+        interval: Of that, from the noise of the shares it rests on; None where there is none.
         at: ``file.py:line`` to look at, None when no line is to blame.
         evidence: The figures that say so.
         remedy: What to do, or what ``uncork tune`` would try.
@@ -55,6 +56,7 @@ class Finding(Record, frozen=True, kw_only=True):
     severity: Severity = "speed"
     share: float
     upper_bound: float
+    interval: tuple[float, float] | None = None
     at: str | None
     evidence: str
     remedy: str

@@ -19,7 +19,7 @@ from uncork.engine.processes import Follow, Script, run_child
 PAIRS: Final = 3
 # Seconds that a confirming process works once it has reached the training call, and the most of a
 # budget that all of them together may be reckoned at: a short one is for trials, too.
-_WORK_S: Final = 8.0
+_WORK_S: Final = 12.0
 _MOST: Final = 0.36
 
 
@@ -53,7 +53,7 @@ def confirming_s(reaching_s: float, budget_s: float) -> float:
 
     Example:
         >>> confirming_s(6.0, budget_s=280.0)
-        84.0
+        100.8
     """
     return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 

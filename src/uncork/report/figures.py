@@ -65,6 +65,18 @@ def times(value: float | None) -> str:
     return f"{value:,.{digits}f}x"
 
 
+def ranged(value: float | None, interval: tuple[float, float] | None) -> str:
+    """A ratio of speeds with its interval, where it has one.
+
+    Example:
+        >>> ranged(4.13, (3.2, 5.8)), ranged(4.13, None)
+        ('4.1x (3.2x to 5.8x)', '4.1x')
+    """
+    if interval is None:
+        return times(value)
+    return f"{times(value)} ({times(interval[0])} to {times(interval[1])})"
+
+
 def percent(share: float | None) -> str:
     """A share from 0 to 1.
 

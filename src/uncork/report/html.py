@@ -48,7 +48,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "rate", "times", "percent", "duration", "size", "words"):
+    for name in ("count", "rate", "times", "ranged", "percent", "duration", "size", "words"):
         environment.filters[name] = getattr(figures, name)
     environment.globals["draw_pipes"] = draw_pipes
     return environment

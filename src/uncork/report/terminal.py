@@ -13,7 +13,17 @@ from rich.text import Text
 
 from uncork.core.diagnosis import Diagnosis, Finding
 from uncork.core.plan import Plan
-from uncork.report.figures import clean, clip, count, duration, percent, rate, size, times, words
+from uncork.report.figures import (
+    clean,
+    clip,
+    count,
+    duration,
+    percent,
+    ranged,
+    rate,
+    size,
+    words,
+)
 from uncork.report.info import (
     DiagnosisInfo,
     StepTime,
@@ -213,7 +223,8 @@ def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
 def _worth(finding: Finding) -> str:
     if finding.severity == "correctness":
         return "spoils the training"
-    return f"{percent(finding.share)} of the step, up to {times(finding.upper_bound)}"
+    worth = ranged(finding.upper_bound, finding.interval)
+    return f"{percent(finding.share)} of the step, up to {worth}"
 
 
 def _road(info: PlanInfo, width: int) -> RenderableType:

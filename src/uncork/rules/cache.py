@@ -8,7 +8,7 @@ from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 # Share of the memory still available that a cache may take: the training itself must grow, too.
 MEMORY_SHARE = 0.5
@@ -45,6 +45,7 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
         cause="cache_missing",
         share=input_share(diagnosis),
         upper_bound=upper,
+        interval=interval(diagnosis, "input", upper),
         at=stage.at,
         evidence=(
             f"{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "

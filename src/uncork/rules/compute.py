@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.measurement import Comparison
 from uncork.rules.evidence import WORTH, ms
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
@@ -25,6 +26,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         cause="compute_bound",
         share=share,
         upper_bound=upper,
+        interval=_interval(diagnosis, lower),
         at=diagnosis.workload.at,
         evidence=(
             f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in "
@@ -33,3 +35,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         ),
         remedy="a cheaper step: mixed_bfloat16, or a smaller model; the input keeps up",
     )
+
+
+def _interval(diagnosis: WorkloadDiagnosis, lower: Comparison) -> tuple[float, float] | None:
+    if lower.high is None:
+        return None
+    return diagnosis.with_step_faster(lower.low), diagnosis.with_step_faster(lower.high)

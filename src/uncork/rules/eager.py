@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.rules.evidence import WORTH, bound, interval, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -20,6 +20,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         cause="eager_step",
         share=share,
         upper_bound=upper,
+        interval=interval(diagnosis, "host", upper),
         at=diagnosis.workload.at,
         evidence=(
             f"the step computes its gradients eagerly: {ms(share * diagnosis.step_s)} of "

@@ -10,6 +10,8 @@ from uncork.core.stage import Stage
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
 # machine, and nobody changes a pipeline for it.
 WORTH: Final = 1.10
+# Of a step: where noise reaches further, the interval of a gain would have no end.
+_MOST_SAVED: Final = 0.99
 
 
 def bound(step_s: float, without_s: float) -> float:
@@ -20,6 +22,24 @@ def bound(step_s: float, without_s: float) -> float:
         4.0
     """
     return max(1.0, step_s / without_s) if without_s > 0 else 1.0
+
+
+def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[float, float] | None:
+    """How far a promised gain can be trusted, as far as the share it comes from can.
+
+    The time that a gain saves is a part of that share; both are wrong by the same factor.
+
+    Args:
+        diagnosis: Whose shares have intervals.
+        part: ``input`` or ``host``.
+        upper: The promised gain.
+    """
+    share = diagnosis.intervals.get(part)
+    if share is None or share.high is None or share.median <= 0:
+        return None
+    saved = 1 - 1 / upper
+    low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
+    return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
 
 
 def input_share(diagnosis: WorkloadDiagnosis) -> float:

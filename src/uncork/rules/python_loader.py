@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -24,6 +24,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         cause="python_loader",
         share=input_share(diagnosis),
         upper_bound=upper,
+        interval=interval(diagnosis, "input", upper),
         at=slowest.at,
         evidence=(
             f"{place(slowest)} runs Python for {ms(wall_s)} a step, "

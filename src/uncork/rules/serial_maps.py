@@ -12,7 +12,7 @@ from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, input_share, ms, place
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
@@ -45,6 +45,7 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
         cause=cause,
         share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
         upper_bound=upper,
+        interval=interval(diagnosis, "input", upper),
         at=stage.at,
         evidence=(
             f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
