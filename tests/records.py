@@ -40,6 +40,7 @@ WORKLOAD = Workload(
     steps_per_epoch=312,
     epochs=10,
     pipeline="51ab",
+    step_at="train.py:33",
 )
 
 STAGES = (

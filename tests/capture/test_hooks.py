@@ -169,6 +169,22 @@ def test_fit_inside_a_callback_belongs_to_the_outer_one(model, dataset):
     assert recorder.iterated == []
 
 
+def test_the_compile_that_set_up_the_step_is_known(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        model.compile("sgd", "mse")
+        compiled = line(-1)
+        model.fit(dataset, shuffle=False, verbose=0)
+    assert [call.step_at for call in recorder.fits] == [at(compiled)]
+
+
+def test_a_compile_before_the_hooks_is_not(model, dataset):
+    recorder = Recorder()
+    with listening(recorder):
+        model.fit(dataset, shuffle=False, verbose=0)
+    assert [call.step_at for call in recorder.fits] == [None]
+
+
 # loops
 
 
@@ -189,6 +205,7 @@ def test_custom_loop(eager, model, dataset):
     assert [(call.index, call.at) for call in recorder.loops] == [(0, at(expected))] * 2
     first, second = (call.evidence for call in recorder.loops)
     assert (first.eager_step, first.steps_seen) == (eager, 1)
+    assert first.eager_at == (at(step.__code__.co_firstlineno) if eager else None)
     assert first.tape_calls_per_step >= 1
     assert (second.eager_step, second.steps_seen) == (eager, 1)
 

@@ -14,6 +14,7 @@ class FitCall:
     Attributes:
         index: Number of the call site, in order of reaching; the same line keeps its number.
         at: ``file.py:line`` of the user's statement, relative to the working directory when below.
+        step_at: The same of the ``compile`` that set up its step; None when that was not seen.
         model: The user's model.
         arguments: All arguments of ``fit`` by name, defaults filled in.
         original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
@@ -24,6 +25,7 @@ class FitCall:
     model: Any
     arguments: dict[str, Any]
     original: Callable[..., Any]
+    step_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class LoopEvidence:
 
     Attributes:
         eager_step: Gradients were computed op by op from Python, not in a traced function.
+        eager_at: Where the user's function begins that did so; None when it is none.
         steps_seen: Elements the loop had taken when it was recognised.
         tape_calls_per_step: Calls of ``GradientTape.gradient`` during the last step. While a
             function is traced this counts calls in the trace (TensorFlow traces a function that
@@ -41,6 +44,7 @@ class LoopEvidence:
     eager_step: bool
     steps_seen: int
     tape_calls_per_step: int
+    eager_at: str | None = None
 
 
 @dataclass(frozen=True)

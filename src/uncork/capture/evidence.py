@@ -55,12 +55,15 @@ def trained(before: Counts, now: Counts) -> bool:
 class Evidence:
     """The counters, and the optimizers that are asked for theirs.
 
+    ``eager_at`` is where the function begins that was last seen to compute gradients eagerly.
+
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
     """
 
     def __init__(self) -> None:
         self.eager_gradients = 0
+        self.eager_at: str | None = None
         self.traced_gradients = 0
         self.batches = 0
         self.fits = 0

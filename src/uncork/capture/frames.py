@@ -35,6 +35,15 @@ def user_line(frame: FrameType | None) -> str:
     return "unknown"
 
 
+def user_function(frame: FrameType | None) -> str | None:
+    """``file.py:line`` where the innermost of the user's functions begins; None outside of any."""
+    for each in _outwards(frame):
+        if owner(each) == "user":
+            code = each.f_code
+            return None if code.co_name == "<module>" else _place(each, code.co_firstlineno)
+    return None
+
+
 def iterating_line(frame: FrameType | None) -> str | None:
     """``file.py:line`` of a loop over a dataset in the user's own code, else None.
 
@@ -65,11 +74,15 @@ def owner(frame: FrameType) -> Owner:
 
 def place(frame: FrameType) -> str:
     """``file.py:line`` of a frame, relative to the working directory when below it."""
+    return _place(frame, frame.f_lineno)
+
+
+def _place(frame: FrameType, line: int) -> str:
     path = frame.f_code.co_filename
     # Elsewhere, or the working directory is gone.
     with contextlib.suppress(ValueError, OSError):
         path = str(Path(path).relative_to(Path.cwd()))
-    return f"{path}:{frame.f_lineno}"
+    return f"{path}:{line}"
 
 
 def strip(error: BaseException) -> None:

@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from uncork.capture.calls import FitCall, Listener
 from uncork.capture.evidence import Evidence
-from uncork.capture.frames import iterating_line, user_line
+from uncork.capture.frames import iterating_line, user_function, user_line
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
 from uncork.capture.sites import Sites
@@ -57,6 +58,10 @@ def listening(listener: Listener) -> Iterator[None]:
         raise hooks.stops.cause
 
 
+# Eager gradients whose place is looked for: a training loop is recognised by then.
+_FIRST: Final = 64
+
+
 class _Hooks:
     def __init__(self, listener: Listener) -> None:
         self.patches = Patches()
@@ -64,6 +69,7 @@ class _Hooks:
         self._listener = listener
         self._sites = Sites()
         self._evidence = Evidence()
+        self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._loops = Loops(listener, self.stops, self._sites, self._evidence)
         self._process = os.getpid()
         self._inside = threading.local()
@@ -74,6 +80,7 @@ class _Hooks:
         when_imported("tensorflow.python.data.ops.dataset_ops", self._on_datasets)
         when_imported("tensorflow.python.eager.backprop", self._on_tapes)
         when_imported("keras.src.backend.tensorflow.trainer", self._on_trainer)
+        when_imported("keras.src.trainers.trainer", self._on_compile)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
         for module, name, what in _FOREIGN:
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
@@ -111,6 +118,8 @@ class _Hooks:
             def gradient(*args: Any, **kwargs: Any) -> Any:
                 if eager():
                     evidence.eager_gradients += 1
+                    if evidence.eager_gradients <= _FIRST:
+                        evidence.eager_at = user_function(sys._getframe(1))
                 else:
                     evidence.traced_gradients += 1
                 return original(*args, **kwargs)
@@ -135,6 +144,17 @@ class _Hooks:
         self.patches.replace(module.TensorFlowTrainer, "fit", self._make_fit)
         self.patches.replace(module.TensorFlowTrainer, "train_on_batch", self._make_train_on_batch)
 
+    def _on_compile(self, module: Any) -> None:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def compile(model: Any, *args: Any, **kwargs: Any) -> Any:
+                self._compiled_at[model] = user_line(sys._getframe(1))
+                return original(model, *args, **kwargs)
+
+            return compile
+
+        self.patches.replace(module.Trainer, "compile", make)
+
     def _on_foreign(self, module: Any, *, name: str, what: str) -> None:
         self.patches.replace(
             getattr(module, name), "fit", functools.partial(self._make_refusal, what=what)
@@ -158,6 +178,7 @@ class _Hooks:
                 FitCall(
                     index=self._sites.index(at),
                     at=at,
+                    step_at=self._compiled_at.get(model),
                     model=model,
                     arguments=dict(arguments),
                     original=functools.partial(original, model),

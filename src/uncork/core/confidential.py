@@ -17,7 +17,7 @@ from uncork.core.workload import ModelSignature, Workload
 R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences or places; others hold figures and words of our own.
-_TEXT = frozenset({"at", "detail", "evidence", "notes", "reason", "remedy", "script"})
+_TEXT = frozenset({"at", "detail", "evidence", "notes", "reason", "remedy", "script", "step_at"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -38,7 +38,8 @@ def conceal(record: R) -> R:
         >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'
     """
-    files = [record.script, *(at.rpartition(":")[0] for at in _strings(record, "at"))]
+    places = (*_strings(record, "at"), *_strings(record, "step_at"))
+    files = [record.script, *(at.rpartition(":")[0] for at in places)]
     functions = [s.name for s in _all(record, Stage) if s.name]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed

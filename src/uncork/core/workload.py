@@ -38,6 +38,8 @@ class Workload(Record, frozen=True, kw_only=True):
     Attributes:
         index: Its number in order of reaching, from 0; ``--training N`` chooses it.
         at: ``file.py:line`` of the call or of the ``for`` statement.
+        step_at: The same of what sets up its step: ``compile``, or the function that computes
+            gradients eagerly; None where that is not known.
         kind: ``fit`` or ``custom_loop``.
         data: What feeds it.
         model: None in a custom loop, where the model is the user's own business.
@@ -72,3 +74,4 @@ class Workload(Record, frozen=True, kw_only=True):
     distributed: bool = False
     default_rewrites: bool = True
     steps_given: bool = False
+    step_at: str | None = None

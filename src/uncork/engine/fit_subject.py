@@ -14,6 +14,7 @@ import tensorflow as tf
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
@@ -76,10 +77,18 @@ class FitSubject(Subject):
         index: Of the training call in its script.
         at: ``file.py:line`` of the call.
         scratch: Directory for files that a trial would otherwise write into the user's.
+        step_at: ``file.py:line`` of its ``compile``.
     """
 
     def __init__(
-        self, model: Any, arguments: Mapping[str, Any], index: int, at: str, scratch: str
+        self,
+        model: Any,
+        arguments: Mapping[str, Any],
+        index: int,
+        at: str,
+        scratch: str,
+        *,
+        step_at: str | None = None,
     ) -> None:
         self.model = model
         self.notes = []
@@ -98,7 +107,7 @@ class FitSubject(Subject):
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
-        self.workload = self._describe(arguments, index, at)
+        self.workload = replace(self._describe(arguments, index, at), step_at=step_at)
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""

@@ -64,6 +64,7 @@ class LoopSubject(Subject):
         self.workload = Workload(
             index=call.index,
             at=call.at,
+            step_at=call.evidence.eager_at,
             kind="custom_loop",
             data="tf.data",
             model=None,

@@ -81,7 +81,9 @@ class Trial(PassThrough):
         brief = _brief(call)
         if not self._meant(brief) or self._loop is not None:
             return call.original(**call.arguments)
-        subject = FitSubject(call.model, call.arguments, call.index, call.at, self.scratch)
+        subject = FitSubject(
+            call.model, call.arguments, call.index, call.at, self.scratch, step_at=call.step_at
+        )
         try:
             self._work(subject)
         finally:

@@ -21,7 +21,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         share=share,
         upper_bound=upper,
         interval=interval(diagnosis, "host", upper),
-        at=diagnosis.workload.at,
+        at=diagnosis.workload.step_at or diagnosis.workload.at,
         evidence=(
             f"the step computes its gradients eagerly: {ms(share * diagnosis.step_s)} of "
             f"{ms(diagnosis.step_s)} are Python between TensorFlow's ops"
