@@ -1,11 +1,12 @@
 # make demo   set everything up, write photos, tune the example script on them
 # make test   set everything up, check the code, run the tests
+# make truth  judge Uncork on scripts whose brake is known; ONLY="input host/callbacks" chooses
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo lint test clean
+.PHONY: help setup demo lint test truth clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -33,6 +34,9 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest
+
+truth: $(READY)
+	$(BIN)/python -m benchmarks.truth $(ONLY)
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,126 @@
+"""``make truth``: examine what was not examined yet, then print the scores of all of it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from benchmarks.truth.catalog import ROOT, Workload, find
+from benchmarks.truth.examine import Examined, examine
+from benchmarks.truth.page import page
+from uncork import __version__
+from uncork.core.record import Record, digest, from_json, replace, to_json, write_atomically
+from uncork.measure import probe
+
+_HERE: Final = Path(__file__).parent
+_SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"
+_RECORDS: Final = _HERE.parent / "records"
+
+
+class Truth(Record, frozen=True, kw_only=True):
+    """A dated record.
+
+    Attributes:
+        date: Of its last figure.
+        version: Of Uncork, with the digest of its sources.
+        machine: In words.
+        found: One record for each workload.
+    """
+
+    date: str
+    version: str
+    machine: str
+    found: tuple[Examined, ...]
+
+
+def main() -> int:
+    """Exit code 0 when each chosen workload could be examined."""
+    options = _options()
+    chosen = [w for w in find(options.names) if options.gpu or not w.needs_accelerator]
+    if not chosen:
+        print(f"no workload is called {' or '.join(options.names)}; see {ROOT}", file=sys.stderr)
+        return 2
+    data, kept = options.folder / "data", options.folder / "examined"
+    subprocess.run([sys.executable, ROOT / "data.py", data], check=True)
+    sources = digest(*(p.read_bytes() for p in sorted(_SOURCES.rglob("*.py"))))
+    found = []
+    for number, workload in enumerate(chosen, 1):
+        file = kept / f"{_key(workload, sources, tune=options.tune)}.json"
+        if file.exists():
+            found.append(from_json(file.read_bytes(), Examined))
+            continue
+        with tempfile.TemporaryDirectory(prefix="uncork-truth-") as work:
+            examined = examine(workload, data, Path(work), tune=options.tune)
+        write_atomically(file, to_json(examined))
+        found.append(examined)
+        print(f"[{number}/{len(chosen)}] {_sentence(examined)}", flush=True)
+    _report(found, f"{__version__} ({sources})", options.record)
+    return 1 if any(e.errors for e in found) else 0
+
+
+def _key(workload: Workload, sources: str, *, tune: bool) -> str:
+    texts = [p.read_bytes() for p in (workload.script, workload.fixed) if p is not None]
+    return digest(workload.name, sources, str(tune), *texts)
+
+
+def _sentence(e: Examined) -> str:
+    if e.errors:
+        return f"{e.name}: {e.errors[0]}"
+    named = ", ".join(f"{f.cause}:{f.line}" for f in e.findings[:3])
+    fix = "" if e.fix is None else f", the fix wins {e.fix:.2f}x"
+    tuned = "" if e.tuned is None else f", tuned {e.tuned.gain:.2f}x"
+    odd = f", an empty plan changes {e.captured}" if e.captured else ""
+    return f"{e.name}: {named}{fix}{tuned}{odd}, {e.wall_s:.0f} s"
+
+
+def _report(found: Sequence[Examined], version: str, name: str | None) -> None:
+    date = datetime.date.today().isoformat()
+    machine = replace(
+        probe(), tensorflow=_installed("tensorflow", "tensorflow-cpu"), keras=_installed("keras")
+    )
+    text = page(found, date, machine, version)
+    print(text)
+    if name is not None:
+        truth = Truth(date=date, version=version, machine=machine.cpu_model, found=tuple(found))
+        write_atomically(_RECORDS / f"{name}-{date}.json", to_json(truth))
+        write_atomically(_RECORDS / f"{name}-{date}.md", text.encode())
+
+
+def _installed(*names: str) -> str:
+    """The version of the first of these packages that is there; the scripts import it, not we."""
+    for name in names:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.truth", description=str(__doc__).strip()
+    )
+    parser.add_argument(
+        "names", nargs="*", help="workloads, by name, beginning or pattern: input, host/callbacks"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("truth"), help="data and results")
+    parser.add_argument("--no-tune", dest="tune", action="store_false", help="diagnose only")
+    parser.add_argument("--gpu", action="store_true", help="also those that need an accelerator")
+    parser.add_argument(
+        "--record", nargs="?", const="truth", metavar="NAME", help="keep a dated record"
+    )
+    options = parser.parse_args()
+    options.folder = options.folder.absolute()
+    return options
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""One workload, examined: how slow it is, what Uncork says, what Uncork does about it."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.truth.catalog import CURES, Workload
+from benchmarks.truth.processes import Run, run
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.job import Result
+from uncork.core.plan import Plan, Policy, dump, load
+from uncork.core.record import Record, from_json
+from uncork.engine.verbs import plan_of
+
+_EPOCHS: Final = 2
+_DIAGNOSE_S: Final = 8
+_TUNE_S: Final = 120
+# A fix that seems to win less is measured a second time, in the other order.
+_CLEAR: Final = 1.5
+_UNCORK: Final = (sys.executable, "-m", "uncork")
+
+
+class Named(Record, frozen=True, kw_only=True):
+    """A finding, as far as it is judged.
+
+    Attributes:
+        cause: As named.
+        line: The number of the line to blame; None when none is.
+        gain: The most that it promises.
+    """
+
+    cause: str
+    line: int | None
+    gain: float
+
+
+class Tried(Record, frozen=True, kw_only=True):
+    """A step of the road that was tried.
+
+    Attributes:
+        name: Of the optimization.
+        outcome: ``kept``, ``rejected`` or ``failed``.
+        reason: Why.
+        predicted: Before it was tried; None where nothing told.
+        measured: None where it was given up before.
+        proved: Whether its proof passed; None where it was not asked.
+    """
+
+    name: str
+    outcome: str
+    reason: str
+    predicted: float | None
+    measured: float | None
+    proved: bool | None
+
+
+class Tuned(Record, frozen=True, kw_only=True):
+    """What ``uncork tune`` made of it.
+
+    Attributes:
+        gain: In fresh processes.
+        low: Of its interval.
+        steps: Those that were tried.
+        wall_s: What the tuning took.
+    """
+
+    gain: float
+    low: float
+    steps: tuple[Tried, ...]
+    wall_s: float
+
+
+class Examined(Record, frozen=True, kw_only=True):
+    """All that is known of one workload.
+
+    Attributes:
+        name: ``layer/cause/style``.
+        layer: Of the brake.
+        cause: Of the brake.
+        brakes: Lines to blame.
+        slow_s: Seconds of training, run by run.
+        fixed_s: The same of the expert's version.
+        fix: How many times faster that is, whole training, start and compilation included.
+        fix_steady: The same from epoch to epoch, the first one left out; None where not known.
+        captured: What ``uncork run`` with an empty plan changed, of exit code, output and weights;
+            ``""`` when nothing, None when plain Python does not repeat itself.
+        findings: In the order given.
+        tuned: None when it was not tuned.
+        errors: What went wrong with the examination itself.
+        wall_s: What all of it took.
+    """
+
+    name: str
+    layer: str
+    cause: str
+    brakes: tuple[int, ...]
+    slow_s: tuple[float, ...] = ()
+    fixed_s: tuple[float, ...] = ()
+    fix: float | None = None
+    fix_steady: float | None = None
+    captured: str | None = None
+    findings: tuple[Named, ...] = ()
+    tuned: Tuned | None = None
+    errors: tuple[str, ...] = ()
+    wall_s: float = 0.0
+
+
+def examine(workload: Workload, data: Path, work: Path, *, tune: bool) -> Examined:
+    """Run the script and its fix, diagnose, run under an empty plan, tune where there is a cure.
+
+    Args:
+        workload: Which one.
+        data: The directory that ``tests/workloads/data.py`` wrote.
+        work: Where the processes may leave their files.
+        tune: Whether to tune at all.
+    """
+    begin = time.perf_counter()
+    errors: list[str] = []
+    script = (workload.script, data)
+    plain = run([sys.executable, *script, "--epochs", _EPOCHS], work / "plain")
+    errors.extend(_wrong("plain", plain))
+    slow, fixed = [plain], list[Run]()
+    if workload.fixed is not None and not errors:
+        errors.extend(_fix(workload, data, work, slow, fixed))
+    diagnosis = _diagnosis(workload, data, work, errors)
+    captured: str | None = "no diagnosis to make an empty plan from"
+    if diagnosis is not None:
+        captured = _captured(workload, data, work, plain, diagnosis)
+    tuned = None
+    if tune and workload.cause in CURES and diagnosis is not None:
+        tuned = _tuned(workload, data, work, errors)
+    return Examined(
+        name=workload.name,
+        layer=workload.layer,
+        cause=workload.cause,
+        brakes=workload.brakes,
+        slow_s=_seconds(slow),
+        fixed_s=_seconds(fixed),
+        fix=_ratio(_seconds(slow), _seconds(fixed)),
+        fix_steady=_ratio(_epochs(slow), _epochs(fixed)),
+        captured=captured,
+        findings=tuple(_named(diagnosis)) if diagnosis else (),
+        tuned=tuned,
+        errors=tuple(errors),
+        wall_s=time.perf_counter() - begin,
+    )
+
+
+def _fix(
+    workload: Workload, data: Path, work: Path, slow: list[Run], fixed: list[Run]
+) -> Iterator[str]:
+    """A B, and B A where the two are close."""
+    plain = [sys.executable, workload.script, data, "--epochs", _EPOCHS]
+    better = [sys.executable, workload.fixed, data, "--epochs", _EPOCHS]
+    fixed.append(run(better, work / "fixed"))
+    yield from _wrong("fixed", fixed[0])
+    ratio = _ratio(_seconds(slow), _seconds(fixed))
+    if ratio is not None and ratio < _CLEAR:
+        fixed.append(run(better, work / "fixed"))
+        slow.append(run(plain, work / "again"))
+
+
+def _diagnosis(workload: Workload, data: Path, work: Path, errors: list[str]) -> Diagnosis | None:
+    options = ("--json", "found.json", "--report", "found.html", "--budget", _DIAGNOSE_S, "--quiet")
+    done = run([*_UNCORK, "diagnose", *options, workload.script, data], work / "diagnose")
+    file = work / "diagnose" / "found.json"
+    if done.exit_code != 0 or not file.exists():
+        errors.append(f"diagnose: exit code {done.exit_code}: {done.errors}")
+        return None
+    return from_json(file.read_bytes(), Diagnosis)
+
+
+def _captured(
+    workload: Workload, data: Path, work: Path, plain: Run, diagnosis: Diagnosis
+) -> str | None:
+    """Under an empty plan the script must do what it does in plain Python."""
+    result = Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
+    plan = work / "empty.json"
+    plan.write_bytes(dump(plan_of(result, str(workload.script), Policy())))
+    script = (workload.script, data, "--epochs", _EPOCHS)
+    ours = run([*_UNCORK, "run", "--plan", plan, *script], work / "run")
+    differs = _differences(plain, ours)
+    if differs and _differences(plain, run([sys.executable, *script], work / "again")):
+        return None
+    return ", ".join(differs)
+
+
+def _differences(one: Run, other: Run) -> list[str]:
+    parts = {
+        "exit code": one.exit_code != other.exit_code,
+        "output": one.lines != other.lines,
+        "weights": one.weights != other.weights,
+    }
+    return [part for part, differ in parts.items() if differ]
+
+
+def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Tuned | None:
+    options = ("--budget", _TUNE_S, "--plan", "plan.json", "--report", "plan.html", "--quiet")
+    done = run([*_UNCORK, "tune", *options, workload.script, data], work / "tune", limit_s=400)
+    file = work / "tune" / "plan.json"
+    if done.exit_code != 0 or not file.exists():
+        errors.append(f"tune: exit code {done.exit_code}: {done.errors}")
+        return None
+    plan = load(file.read_bytes())
+    return Tuned(
+        gain=plan.speedup.ratio if plan.kept else 1.0,
+        low=plan.speedup.low if plan.kept else 1.0,
+        steps=tuple(_tried(plan)),
+        wall_s=done.wall_s,
+    )
+
+
+def _tried(plan: Plan) -> Iterator[Tried]:
+    for step in plan.steps:
+        if step.outcome != "skipped":
+            yield Tried(
+                name=step.name,
+                outcome=step.outcome,
+                reason=step.reason,
+                predicted=step.predicted,
+                measured=step.measured.ratio if step.measured else None,
+                proved=step.proof.passed if step.proof else None,
+            )
+
+
+def _named(diagnosis: Diagnosis) -> Iterator[Named]:
+    for finding in diagnosis.workloads[0].findings:
+        _, _, line = (finding.at or "").rpartition(":")
+        number = int(line) if line.isdigit() else None
+        yield Named(cause=finding.cause, line=number, gain=finding.upper_bound)
+
+
+def _wrong(what: str, done: Run) -> Iterator[str]:
+    if done.exit_code != 0:
+        yield f"{what}: exit code {done.exit_code}: {done.errors}"
+    elif done.trained_s is None:
+        yield f"{what}: its last line does not say 'trained N samples in S s'"
+    elif not done.weights:
+        yield f"{what}: it saved no weights"
+
+
+def _seconds(runs: list[Run]) -> tuple[float, ...]:
+    return tuple(r.trained_s for r in runs if r.trained_s is not None)
+
+
+def _epochs(runs: list[Run]) -> tuple[float, ...]:
+    return tuple(statistics.median(r.epochs_s) for r in runs if r.epochs_s)
+
+
+def _ratio(slow: tuple[float, ...], fixed: tuple[float, ...]) -> float | None:
+    """How many times faster; None when one is missing or took no time at all."""
+    if not slow or not fixed or min(*slow, *fixed) <= 0:
+        return None
+    return statistics.geometric_mean(slow) / statistics.geometric_mean(fixed)

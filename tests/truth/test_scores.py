@@ -1,0 +1,135 @@
+"""The sums of ``make truth``, on records made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.truth.examine import Examined, Named, Tried, Tuned
+from benchmarks.truth.page import page
+from benchmarks.truth.scores import Share, score
+from records import MACHINE
+
+
+def examined(cause: str = "serial_map", *found: tuple[str, int | None, float], **changes):
+    layer = "healthy" if cause == "healthy" else "input"
+    fields = {
+        "name": f"{layer}/{cause}/fit",
+        "layer": layer,
+        "cause": cause,
+        "brakes": (36,),
+        "fix": 2.0,
+        "fix_steady": 2.5,
+        "captured": "",
+        "findings": tuple(Named(cause=c, line=n, gain=g) for c, n, g in found),
+        "wall_s": 40.0,
+    }
+    return Examined(**{**fields, **changes})
+
+
+def tried(predicted: float | None, measured: float | None, proved: bool | None = True) -> Tried:
+    return Tried(
+        name="cache",
+        outcome="kept",
+        reason="",
+        predicted=predicted,
+        measured=measured,
+        proved=proved,
+    )
+
+
+def tuned(gain: float, *steps: Tried) -> Tuned:
+    return Tuned(gain=gain, low=gain, steps=steps, wall_s=60.0)
+
+
+RIGHT = ("serial_map", 36, 2.5)
+WRONG = ("small_steps", 50, 1.5)
+
+
+def test_the_first_finding_counts_and_the_first_three():
+    found = score(
+        [
+            examined("serial_map", RIGHT),
+            examined("serial_map", WRONG, RIGHT),
+            examined("serial_map", WRONG, WRONG, WRONG, RIGHT),
+            examined("serial_map"),
+        ]
+    )
+    assert found.top1 == Share(1, 4)
+    assert found.top3 == Share(2, 4)
+
+
+def test_the_line_is_judged_where_the_cause_was_named():
+    elsewhere = ("serial_map", 37, 2.5)
+    found = score([examined("serial_map", RIGHT), examined("serial_map", elsewhere), examined()])
+    assert found.line == Share(1, 2)
+
+
+def test_anything_found_in_a_healthy_script_is_a_false_alarm():
+    found = score(
+        [
+            examined("healthy", ("healthy", 3, 1.0)),
+            examined("healthy", WRONG),
+            examined("healthy", ("healthy", 3, 1.0), WRONG),
+        ]
+    )
+    assert found.alarms == Share(2, 3)
+    assert found.top1 == Share(0, 0)
+
+
+def test_promises_are_held_against_the_steady_gain_of_the_fix():
+    found = score([examined("serial_map", ("serial_map", 36, 3.0))])
+    assert found.bound_error.median == pytest.approx(0.2)
+
+
+def test_what_tune_reached_is_a_share_of_the_time_that_the_fix_saves():
+    half = examined("serial_map", tuned=tuned(1 / 0.7))  # the fix saves 60 %, this 30 %
+    assert score([half]).reached.median == pytest.approx(0.5)
+    assert score([examined(tuned=tuned(0.5)), examined(tuned=tuned(9.0))]).reached.median == 0.5
+    assert score([examined(fix=1.0, fix_steady=1.0, tuned=tuned(2.0))]).reached.median is None
+
+
+def test_predictions_and_proofs_are_those_of_the_steps_that_were_tried():
+    steps = (tried(2.0, 4.0), tried(None, 2.0, False), tried(2.0, None, None))
+    found = score([examined(tuned=tuned(2.0, *steps))])
+    assert found.prediction_error.median == pytest.approx(0.5)
+    assert found.proofs == Share(1, 2)
+
+
+def test_a_fix_that_wins_too_little_does_not_show_its_brake():
+    found = score([examined(fix=1.19), examined(fix=1.2), examined("keras_defect", fix=1.0)])
+    assert found.slow_as_claimed == Share(1, 2)
+
+
+def test_capture_is_judged_where_plain_python_repeats_itself():
+    found = score([examined(), examined(captured="weights"), examined(captured=None)])
+    assert found.captured == Share(1, 2)
+
+
+def test_an_examination_that_failed_is_counted_as_failed_and_as_nothing_else():
+    found = score([examined("serial_map", RIGHT), examined("serial_map", RIGHT, errors=("x",))])
+    assert (found.examined, found.top1) == (Share(1, 2), Share(1, 1))
+
+
+def test_nothing_gives_no_figures():
+    assert str(score([]).top1) == "-"
+    assert str(score([]).reached) == "-"
+
+
+def test_the_page_names_every_workload_and_cause():
+    shown = page(
+        [
+            examined("serial_map", RIGHT, tuned=tuned(2.0, tried(2.0, 2.0))),
+            examined("healthy", ("healthy", 3, 1.0), name="healthy/mlp", fix=None),
+            examined("padding", errors=("diagnose: exit code 1: Traceback",)),
+        ],
+        "2026-01-31",
+        MACHINE,
+        "0.1 (1234)",
+    )
+    assert "| serial_map | 1 of 1 | 1 of 1 |" in shown
+    assert (
+        "| input/serial_map/fit | 2.00x | 2.50x | serial_map (2.5x, 36) | 2.00x | same |" in shown
+    )
+    assert "| healthy/mlp |" in shown
+    assert "exit code 1" in shown
+    assert "0 of 1 healthy" in shown
