@@ -18,7 +18,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.stage import Stage
+from uncork.core.stage import AUTOTUNE, Stage
 from uncork.road.autotune_off import SHORT_EPOCH_S, without_autotuner
 from uncork.road.proposal import (
     WORTH_TRYING,
@@ -82,11 +82,15 @@ def _bytes(stage: Stage) -> int:
 
 
 def _hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
-    """Later epochs are short, and one thread is enough for what the cache leaves of the input."""
+    """Later epochs are short, and of the input little is left that the autotuner could spread out.
+
+    Without it bare maps no longer run in parallel; serial ones, such as random ones, never did.
+    """
     steps = diagnosis.workload.steps_per_epoch
     if steps is None or not diagnosis.workload.default_rewrites:
         return False
-    left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in costs.stages)
+    spread_out = [s for s in costs.stages if s.parallelism == AUTOTUNE]
+    left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in spread_out)
     return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s
 
 
