@@ -1,0 +1,3 @@
+"""These scripts are run by ``make truth``, never imported."""
+
+collect_ignore_glob = ["*/*"]

@@ -1,0 +1,63 @@
+"""Learn what usual houses look like; the codes are written into a bank of fixed size."""
+
+import argparse
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+parser = argparse.ArgumentParser()
+parser.add_argument("data", type=Path)
+parser.add_argument("--epochs", type=int, default=10)
+args = parser.parse_args()
+keras.utils.set_random_seed(16)
+
+CODE = 1_024
+
+table = np.loadtxt(args.data / "houses.csv", delimiter=",", skiprows=1, dtype=np.float32)
+table = (table - table.mean(axis=0)) / table.std(axis=0)
+
+
+class Autoencoder(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.encoder = keras.Sequential(
+            [layers.Dense(256, "relu"), layers.Dense(256, "relu"), layers.Dense(CODE, "tanh")]
+        )
+        self.decoder = keras.Sequential([layers.Dense(256, "relu"), layers.Dense(table.shape[1])])
+        self.bank = tf.Variable(tf.zeros((len(table), CODE)), trainable=False)
+        self.end = tf.Variable(0, trainable=False)
+
+    def call(self, rows):
+        return self.decoder(self.encoder(rows))
+
+    def train_step(self, data):
+        rows, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            codes = self.encoder(rows, training=True)
+            loss = tf.reduce_mean((self.decoder(codes, training=True) - rows) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        end = self.end + tf.shape(codes)[0]
+        self.bank.scatter_update(tf.IndexedSlices(codes, tf.range(self.end, end)))
+        self.end.assign(end % len(table))
+        return {"error": loss}
+
+
+model = Autoencoder()
+model.build((None, table.shape[1]))
+model.compile(optimizer=keras.optimizers.SGD(0.05, momentum=0.9))
+
+started = time.perf_counter()
+history = model.fit(table, batch_size=250, epochs=args.epochs, verbose=0)
+seconds = time.perf_counter() - started
+
+codes = model.bank.numpy()
+print(
+    f"loss {history.history['error'][-1]:.4f}, spread of the codes {codes.std(axis=0).mean():.4f}"
+)
+model.save_weights("trained.weights.h5")
+print(f"trained {len(table) * args.epochs} samples in {seconds:.2f} s")
