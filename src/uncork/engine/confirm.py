@@ -52,8 +52,8 @@ def confirming_s(reaching_s: float, budget_s: float) -> float:
         budget_s: Of the whole tuning.
 
     Example:
-        >>> confirming_s(6.0, budget_s=280.0)
-        100.8
+        >>> confirming_s(3.0, budget_s=260.0)
+        90.0
     """
     return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 

@@ -1,6 +1,6 @@
 """Predict the next sample of a signal; a validation is set up from scratch every five steps.
 
-The loop looks at a few validation windows often, to stop a short training in time. Looking is
+The loop looks at a few validation windows often, to see where the training turns. Looking is
 cheap, but ``model.evaluate`` is made for whole epochs: each call builds a pipeline and an iterator
 over the arrays, resets metrics, and dresses up callbacks. TensorFlow issue 58828 measured epochs
 ten times as long for a single validation sample, which is all set-up.
