@@ -25,12 +25,12 @@ labels = [classes.index(Path(p).parent.name) for p in paths]
 
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-    return tf.cast(tf.image.resize(image, (144, 144)), tf.uint8), label
+    return tf.cast(tf.image.resize(image, (112, 112)), tf.uint8), label
 
 
 def crop(photos, seed):
     images, labels = photos
-    return tf.image.stateless_random_crop(images, (tf.shape(images)[0], 128, 128, 3), seed), labels
+    return tf.image.stateless_random_crop(images, (tf.shape(images)[0], 96, 96, 3), seed), labels
 
 
 photos = (
@@ -47,10 +47,10 @@ dataset = (
     .prefetch(tf.data.AUTOTUNE)
 )
 
-base = keras.applications.MobileNetV2((128, 128, 3), include_top=False, weights=None, pooling="avg")
+base = keras.applications.MobileNetV2((96, 96, 3), include_top=False, weights=None, pooling="avg")
 base.trainable = False
 
-inputs = keras.Input((128, 128, 3), dtype="uint8")
+inputs = keras.Input((96, 96, 3), dtype="uint8")
 x = keras.layers.Rescaling(1 / 127.5, offset=-1)(inputs)
 x = base(x, training=False)
 x = keras.layers.Dropout(0.2, seed=3)(x)

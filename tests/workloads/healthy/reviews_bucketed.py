@@ -1,4 +1,7 @@
-"""Tell good from bad reviews with an LSTM; texts of like length share a batch."""
+"""Tell good from bad reviews with an LSTM.
+
+Texts of like length share a batch; the batches are put together once and change places later.
+"""
 
 import argparse
 import time
@@ -28,13 +31,13 @@ def unpad(words, label):
 dataset = (
     tf.data.Dataset.from_tensor_slices((vectorise(texts), labels))
     .map(unpad, num_parallel_calls=tf.data.AUTOTUNE)
-    .cache()
-    .shuffle(len(rows), seed=1)
     .bucket_by_sequence_length(
         element_length_func=lambda words, label: tf.shape(words)[0],
         bucket_boundaries=[16, 24, 32, 48, 64, 96],
         bucket_batch_sizes=[64] * 7,
     )
+    .cache()
+    .shuffle(100, seed=1)
     .prefetch(tf.data.AUTOTUNE)
 )
 

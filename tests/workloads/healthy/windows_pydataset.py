@@ -53,12 +53,12 @@ keras.utils.set_random_seed(117)
 keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 files = sorted((args.data / "speech").glob("*/*.wav"))
-dataset = Windows(np.stack([sound(file) for file in files]), batch=250, batches=16)
+dataset = Windows(np.stack([sound(file) for file in files]), batch=250, batches=12)
 
 model = keras.Sequential([keras.Input((PAST, 1))])
-model.add(layers.Conv1D(32, 16, strides=4, activation="relu"))
-model.add(layers.Conv1D(64, 8, strides=2, activation="relu"))
-model.add(layers.Conv1D(128, 8, strides=4, activation="relu"))
+model.add(layers.Conv1D(48, 16, strides=4, activation="relu"))
+model.add(layers.Conv1D(96, 8, strides=2, activation="relu"))
+model.add(layers.Conv1D(192, 8, strides=4, activation="relu"))
 model.add(layers.Flatten())
 model.add(layers.Dense(NEXT, dtype="float32"))
 model.compile(keras.optimizers.Adam(1e-3), loss="mean_squared_error")
@@ -69,4 +69,4 @@ seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.5f}")
 model.save_weights("trained.weights.h5")
-print(f"trained {250 * 16 * args.epochs} samples in {seconds:.2f} s")
+print(f"trained {250 * 12 * args.epochs} samples in {seconds:.2f} s")

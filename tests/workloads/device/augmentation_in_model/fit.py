@@ -55,10 +55,10 @@ model = keras.Sequential(
         keras.Input((SIZE, SIZE, 3)),
         augment,  # brake
         layers.Rescaling(1 / 255),
-        layers.Conv2D(24, 3, strides=2, activation="relu"),
-        layers.Conv2D(40, 3, activation="relu"),
+        layers.Conv2D(16, 3, strides=2, activation="relu"),
+        layers.Conv2D(24, 3, activation="relu"),
         layers.MaxPooling2D(),
-        layers.Conv2D(64, 3, activation="relu"),
+        layers.Conv2D(32, 3, activation="relu"),
         layers.GlobalAveragePooling2D(),
         layers.Dense(len(names)),
     ]

@@ -45,7 +45,7 @@ def separable(x, filters, stride):
 
 inputs = keras.Input((SIZE, SIZE, 3))
 x = layers.Conv2D(16, 3, strides=2, padding="same", activation="relu")(inputs)
-for filters, stride in ((32, 1), (48, 2), (48, 1), (96, 2), (96, 1)):
+for filters, stride in ((32, 1), (48, 2), (96, 2), (96, 1)):
     x = separable(x, filters, stride)
 x = layers.GlobalAveragePooling2D()(x)
 outputs = layers.Dense(len(folders), activation="softmax", dtype="float32")(x)

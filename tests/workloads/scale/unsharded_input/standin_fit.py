@@ -16,8 +16,6 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-PASSES = 4  # over the recordings in one epoch, each with shifts of its own
-
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=60)
@@ -45,7 +43,7 @@ def spectrogram(path, label, seed):
 def part(replica):
     seeds = tf.data.Dataset.random(seed=2, rerandomize_each_iteration=True).batch(2)
     recordings = tf.data.Dataset.from_tensor_slices(([str(file) for file in files], labels))
-    recordings = recordings.shuffle(len(files), seed=1).repeat(PASSES)
+    recordings = recordings.shuffle(len(files), seed=1)
     return (
         tf.data.Dataset.zip(recordings, seeds)
         .map(lambda recording, seed: (*recording, seed))
@@ -83,4 +81,4 @@ seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")
 model.save_weights("trained.weights.h5")
-print(f"trained {len(files) * PASSES * args.epochs} samples in {seconds:.2f} s")
+print(f"trained {len(files) * args.epochs} samples in {seconds:.2f} s")
