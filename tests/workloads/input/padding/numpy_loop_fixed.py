@@ -16,7 +16,7 @@ args = parser.parse_args()
 keras.utils.set_random_seed(62)
 draw = np.random.default_rng(62)
 
-ITEMS, BATCH, LONGEST, USERS = 5_000, 128, 192, 3_200
+ITEMS, BATCH, LONGEST, USERS = 5_000, 128, 192, 2_048
 
 table = np.loadtxt(args.data / "ratings.csv", delimiter=",", skiprows=1, dtype="int32")
 table = table[np.argsort(table[:, 0], kind="stable")]

@@ -14,7 +14,7 @@ parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(3)
 
-BATCH, STEPS, FRAMES = 60, 100, 80  # an epoch is ten passes over the recordings
+BATCH, STEPS, FRAMES = 60, 60, 80  # an epoch is six passes over the recordings
 
 files = sorted((args.data / "speech").glob("*/*.wav"))
 files = [files[i] for i in np.random.default_rng(3).permutation(len(files))]

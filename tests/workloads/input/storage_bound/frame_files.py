@@ -1,7 +1,7 @@
-"""Recognise spoken words in sound that a recorder left as one small file every 25 ms.
+"""Recognise spoken words in sound that a recorder left as one small file every 20 ms.
 
-A training example is 32 frames that follow each other, from a random one on, so each example opens
-32 files of 800 bytes. Opening a file costs more than its bytes do, even if all lie in the system's
+A training example is 40 frames that follow each other, from a random one on, so each example opens
+40 files of 640 bytes. Opening a file costs more than its bytes do, even if all lie in the system's
 memory, as here; on a network drive it is far worse (tensorflow#20068: five to ten times as slow).
 The random start comes first, so there is nothing that a cache could keep.
 """
@@ -20,13 +20,13 @@ parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(5)
 
-FRAME, FRAMES, TAKEN, PASSES = 400, 40, 32, 6
+FRAME, FRAMES, TAKEN, PASSES = 320, 50, 40, 6
 
 recordings = sorted((args.data / "speech").glob("*/*.wav"))
 words = sorted({r.parent.name for r in recordings})
 labels = [words.index(r.parent.name) for r in recordings]
 
-# What the recorder wrote: frames of 400 samples of 16 bits.
+# What the recorder wrote: frames of 320 samples of 16 bits.
 scratch = tempfile.TemporaryDirectory()
 folders = [str(Path(scratch.name) / f"{i:03d}") for i in range(len(recordings))]
 for recording, folder in zip(recordings, folders, strict=True):
@@ -60,7 +60,7 @@ class Recogniser(keras.Model):
     def __init__(self):
         super().__init__()
         self.scale = keras.layers.Rescaling(1 / 32_768)
-        self.ear = keras.layers.Conv1D(32, 80, strides=40, activation="relu")
+        self.ear = keras.layers.Conv1D(32, 80, strides=80, activation="relu")
         self.convs = [keras.layers.Conv1D(64, 3, 2, activation="relu") for _ in range(3)]
         self.answer = keras.layers.Dense(len(words))
 

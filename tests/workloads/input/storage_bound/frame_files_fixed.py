@@ -14,13 +14,13 @@ parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(5)
 
-FRAME, FRAMES, TAKEN, PASSES = 400, 40, 32, 6
+FRAME, FRAMES, TAKEN, PASSES = 320, 50, 40, 6
 
 recordings = sorted((args.data / "speech").glob("*/*.wav"))
 words = sorted({r.parent.name for r in recordings})
 labels = [words.index(r.parent.name) for r in recordings]
 
-# What the recorder wrote, put together: 40 frames of 400 samples of 16 bits in each record.
+# What the recorder wrote, put together: 50 frames of 320 samples of 16 bits in each record.
 scratch = tempfile.TemporaryDirectory()
 records = f"{scratch.name}/frames.tfrecord"
 with tf.io.TFRecordWriter(records) as writer:
@@ -51,7 +51,7 @@ class Recogniser(keras.Model):
     def __init__(self):
         super().__init__()
         self.scale = keras.layers.Rescaling(1 / 32_768)
-        self.ear = keras.layers.Conv1D(32, 80, strides=40, activation="relu")
+        self.ear = keras.layers.Conv1D(32, 80, strides=80, activation="relu")
         self.convs = [keras.layers.Conv1D(64, 3, 2, activation="relu") for _ in range(3)]
         self.answer = keras.layers.Dense(len(words))
 

@@ -15,7 +15,7 @@ parser.add_argument("--epochs", type=int, default=60)
 args = parser.parse_args()
 keras.utils.set_random_seed(71)
 
-SIDE, BATCH, STEPS = 112, 32, 60
+SIDE, BATCH, STEPS = 192, 32, 40
 card = tf.distribute.Server.create_local_server()
 tf.config.experimental_connect_to_host(card.target.removeprefix("grpc://"), job_name="card")
 device = "/job:card/task:0/device:CPU:0"
@@ -50,7 +50,7 @@ with tf.device(device):
         [
             keras.Input((SIDE, SIDE, 3), dtype=dataset.element_spec[0].dtype.name),
             layers.Rescaling(1 / 255),
-            layers.Conv2D(32, 7, strides=4, activation="relu"),
+            layers.Conv2D(32, 8, strides=8, activation="relu"),
             layers.Conv2D(64, 3, strides=2, activation="relu"),
             layers.GlobalAveragePooling2D(),
             layers.Dense(len(classes)),

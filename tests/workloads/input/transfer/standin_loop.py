@@ -2,7 +2,7 @@
 
 A stand-in: a second TensorFlow process on this machine's network stands in for the GPU of
 ``gpu_loop.py``, and the socket between them for the bus. All recordings together are 38 MB and
-would lie in the device's memory for good; instead each step waits for its 4 MB of them.
+would lie in the device's memory for good; instead each step waits for its 8 MB of them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ args = parser.parse_args()
 keras.utils.set_random_seed(70)
 draw = np.random.default_rng(70)
 
-BATCH, STEPS = 64, 40
+BATCH, STEPS = 128, 40
 card = tf.distribute.Server.create_local_server()
 tf.config.experimental_connect_to_host(card.target.removeprefix("grpc://"), job_name="card")
 device = "/job:card/task:0/device:CPU:0"
@@ -36,7 +36,7 @@ with tf.device(device):
     model = keras.Sequential(
         [
             keras.Input(waves.shape[1:]),
-            layers.Conv1D(64, 80, strides=16, activation="relu"),
+            layers.Conv1D(32, 80, strides=64, activation="relu"),
             layers.Conv1D(64, 3, strides=2, activation="relu"),
             layers.Conv1D(64, 3, strides=2, activation="relu"),
             layers.GlobalMaxPooling1D(),

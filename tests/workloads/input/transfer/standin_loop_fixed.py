@@ -16,7 +16,7 @@ args = parser.parse_args()
 keras.utils.set_random_seed(70)
 draw = np.random.default_rng(70)
 
-BATCH, STEPS = 64, 40
+BATCH, STEPS = 128, 40
 card = tf.distribute.Server.create_local_server()
 tf.config.experimental_connect_to_host(card.target.removeprefix("grpc://"), job_name="card")
 device = "/job:card/task:0/device:CPU:0"
@@ -32,7 +32,7 @@ with tf.device(device):
     model = keras.Sequential(
         [
             keras.Input(waves.shape[1:]),
-            layers.Conv1D(64, 80, strides=16, activation="relu"),
+            layers.Conv1D(32, 80, strides=64, activation="relu"),
             layers.Conv1D(64, 3, strides=2, activation="relu"),
             layers.Conv1D(64, 3, strides=2, activation="relu"),
             layers.GlobalMaxPooling1D(),
