@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-SIDE = 80
+SIDE = 64
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)

@@ -22,7 +22,7 @@ labels = [words.index(file.parent.name) for file in files]
 
 def spectrogram(path, label):
     sound, _ = tf.audio.decode_wav(tf.io.read_file(path), 1, 16_000)
-    frames = tf.signal.stft(sound[:, 0], frame_length=256, frame_step=128)
+    frames = tf.signal.stft(sound[:, 0], frame_length=256, frame_step=200)
     return tf.math.log(tf.abs(frames)[..., None] + 1e-3), label
 
 
@@ -37,7 +37,7 @@ dataset = (
 
 model = keras.Sequential(
     [
-        keras.Input((124, 129, 1)),
+        keras.Input((79, 129, 1)),
         layers.Conv2D(32, 5, strides=2, activation="relu"),
         layers.Conv2D(64, 3, activation="relu"),
         layers.MaxPooling2D(),

@@ -44,7 +44,7 @@ dataset = (
 model = keras.Sequential(
     [
         keras.Input((125, 128)),
-        keras.layers.LSTM(128),
+        keras.layers.LSTM(112),
         keras.layers.Dense(len(words)),
     ]
 )

@@ -1,8 +1,10 @@
-"""Classify photographs on one of two devices.
+"""Train a classifier on the features of a frozen network, on one of two devices.
 
 TensorFlow places everything on the first device unless a strategy says otherwise; a second GPU is
 listed, holds memory, and idles. Two logical CPUs stand in for two GPUs, one thread each, so that
-one of them is half of the machine. Nothing is wrong with the script but what it leaves out.
+one of them is half of the machine. Nothing is wrong with the script but what it leaves out. (The
+network's weights are as initialised, where a user would load some; the crops are random, so that
+features cannot be kept.)
 """
 
 import argparse
@@ -31,27 +33,36 @@ labels = [classes.index(Path(p).parent.name) for p in paths]
 
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-    return tf.cast(tf.image.resize(image, (80, 80)), tf.uint8), label
+    return tf.cast(tf.image.resize(image, (90, 90)), tf.uint8), label
 
 
+def crop(photos, seed):
+    images, labels = photos
+    return tf.image.stateless_random_crop(images, (tf.shape(images)[0], 80, 80, 3), seed), labels
+
+
+photos = tf.data.Dataset.from_tensor_slices((paths, labels))
+photos = photos.map(load, num_parallel_calls=tf.data.AUTOTUNE).cache()
+photos = photos.shuffle(len(paths), seed=1).batch(40)
+seeds = tf.data.Dataset.random(seed=2, rerandomize_each_iteration=True).batch(2)
 dataset = (
-    tf.data.Dataset.from_tensor_slices((paths, labels))
-    .map(load, num_parallel_calls=tf.data.AUTOTUNE)
-    .cache()
-    .shuffle(len(paths), seed=1)
-    .batch(40)
+    tf.data.Dataset.zip(photos, seeds)
+    .map(crop, num_parallel_calls=tf.data.AUTOTUNE)
     .prefetch(tf.data.AUTOTUNE)
 )
 
 
 def build():
-    inputs = keras.Input((80, 80, 3), dtype="uint8")
-    x = layers.Rescaling(1 / 255)(inputs)
-    for filters, strides in ((32, 1), (64, 2), (128, 2), (128, 2)):
-        x = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu")(x)
-    outputs = layers.Dense(len(classes), dtype="float32")(layers.GlobalAveragePooling2D()(x))
-    model = keras.Model(inputs, outputs)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    base = keras.Sequential([keras.Input((80, 80, 3), dtype="uint8"), layers.Rescaling(1 / 255)])
+    for filters, strides in ((64, 1), (128, 2), (256, 2), (256, 2)):
+        base.add(layers.Conv2D(filters, 3, strides, padding="same", activation="relu"))
+    base.add(layers.GlobalAveragePooling2D())
+    base.trainable = False
+    model = keras.Sequential([base, layers.Dense(len(classes), dtype="float32")])
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-2),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
     return model
 
 
