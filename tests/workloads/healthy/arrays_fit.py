@@ -39,7 +39,7 @@ model = keras.Sequential(
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 started = time.perf_counter()
-history = model.fit(sounds, labels, batch_size=24, epochs=args.epochs, verbose=0)
+history = model.fit(sounds, labels, batch_size=24, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -45,7 +45,7 @@ model = keras.Model(inputs, outputs)
 model.compile(keras.optimizers.Adam(1e-3), loss="mean_squared_error")
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.5f}")

@@ -75,9 +75,10 @@ def train_step(real):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for photos in dataset:
         loss = train_step(photos)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

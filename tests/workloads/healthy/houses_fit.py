@@ -32,7 +32,7 @@ model.add(keras.layers.Dense(1))
 model.compile(keras.optimizers.Adam(1e-3), loss="mean_squared_error", metrics=["mae"])
 
 started = time.perf_counter()
-history = model.fit(features, price, batch_size=500, epochs=args.epochs, verbose=0)
+history = model.fit(features, price, batch_size=500, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -57,7 +57,7 @@ def main():
     model.compile(keras.optimizers.SGD(1e-3, momentum=0.9), loss="mean_squared_error")
 
     started = time.perf_counter()
-    history = model.fit(rows, price, batch_size=400, epochs=args.epochs, verbose=0)
+    history = model.fit(rows, price, batch_size=400, epochs=args.epochs, verbose=2)
     seconds = time.perf_counter() - started
 
     print(f"loss {history.history['loss'][-1]:.4f}")

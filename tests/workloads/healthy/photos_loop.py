@@ -60,9 +60,10 @@ def main():
         return loss
 
     started = time.perf_counter()
-    for _ in range(args.epochs):
+    for epoch in range(args.epochs):
         for images, labels in dataset:
             loss = train_step(images, labels)
+        print(f"epoch {epoch + 1}: loss {loss:.4f}")
     loss = float(loss)
     seconds = time.perf_counter() - started
 

@@ -30,7 +30,7 @@ model = keras.Model((user, item), layers.Dense(1, dtype="float32")(x))
 model.compile(keras.optimizers.SGD(0.05), loss="mean_squared_error")
 
 started = time.perf_counter()
-history = model.fit((users, items), stars, batch_size=4000, epochs=args.epochs, verbose=0)
+history = model.fit((users, items), stars, batch_size=4000, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

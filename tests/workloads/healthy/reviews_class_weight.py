@@ -45,7 +45,7 @@ model.compile(
 weights = {0: len(rows) / 2 / np.sum(labels == 0), 1: len(rows) / 2 / np.sum(labels == 1)}
 
 started = time.perf_counter()
-history = model.fit(ids, labels, batch_size=64, class_weight=weights, epochs=args.epochs, verbose=0)
+history = model.fit(ids, labels, batch_size=64, class_weight=weights, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -66,9 +66,10 @@ def train_step(left, right):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for left, right in pairs:
         loss = train_step(left, right)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

@@ -60,7 +60,7 @@ with tempfile.TemporaryDirectory() as folder:
     ]
     started = time.perf_counter()
     history = model.fit(
-        train, validation_data=check, epochs=args.epochs, callbacks=callbacks, verbose=0
+        train, validation_data=check, epochs=args.epochs, callbacks=callbacks, verbose=2
     )
     seconds = time.perf_counter() - started
 

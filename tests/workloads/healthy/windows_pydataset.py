@@ -64,7 +64,7 @@ model.add(layers.Dense(NEXT, dtype="float32"))
 model.compile(keras.optimizers.Adam(1e-3), loss="mean_squared_error")
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, shuffle=False, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, shuffle=False, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.5f}")

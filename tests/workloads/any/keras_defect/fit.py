@@ -20,6 +20,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(33)
+keras.config.set_dtype_policy("mixed_bfloat16")
 
 SIZE = 72
 paths = sorted((args.data / "photos").glob("*/*.jpg"))
@@ -62,7 +63,7 @@ def network(width, name):
             layers.Conv2D(width, 3, activation="relu"),
             layers.Conv2D(64, 3, strides=2, activation="relu", name="features"),
             layers.GlobalAveragePooling2D(),
-            layers.Dense(len(names)),
+            layers.Dense(len(names), dtype="float32"),
         ],
         name=name,
     )
@@ -81,7 +82,7 @@ distiller = keras.distillation.Distiller(
 distiller.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 start = time.perf_counter()
-history = distiller.fit(train, epochs=args.epochs, steps_per_epoch=len(paths) // 24, verbose=0)
+history = distiller.fit(train, epochs=args.epochs, steps_per_epoch=len(paths) // 24, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

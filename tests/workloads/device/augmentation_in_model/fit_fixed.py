@@ -64,7 +64,7 @@ model.compile(
 )
 
 start = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 elapsed = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -33,6 +33,7 @@ vectorize = keras.layers.TextVectorization(
     split="character",
     ngrams=3,
     output_mode="count",
+    pad_to_max_tokens=True,
 )
 vectorize.adapt(texts[:500])
 

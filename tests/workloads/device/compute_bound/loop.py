@@ -71,9 +71,10 @@ def train_step(spectra, target):
 
 
 start = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for spectra, target in dataset:
         loss = train_step(spectra, target)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - start
 

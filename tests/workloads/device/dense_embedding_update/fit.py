@@ -47,7 +47,7 @@ optimizer = keras.optimizers.Adagrad(0.05)  # brake
 model.compile(optimizer, loss="mse")
 
 start = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -61,7 +61,7 @@ optimizer = RowAdagrad(0.05)
 model.compile(optimizer, loss="mse")
 
 start = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -70,9 +70,10 @@ def train_step(grams, labels):
 
 
 start = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for batch, target in dataset:
         loss = train_step(batch, target)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - start
 

@@ -60,7 +60,7 @@ model = keras.Model(inputs, outputs)
 model.compile(keras.optimizers.Adam(2e-3), loss="sparse_categorical_crossentropy")
 
 begin = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 elapsed = time.perf_counter() - begin
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -41,7 +41,7 @@ model = keras.Sequential(
 model.compile(keras.optimizers.SGD(0.01), loss="mse")
 
 start = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 elapsed = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

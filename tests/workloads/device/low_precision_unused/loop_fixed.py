@@ -60,9 +60,10 @@ def train_step(images, labels):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for images, target in dataset:
         loss = train_step(images, target)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - started
 

@@ -53,7 +53,7 @@ model = keras.Model(inputs, keras.layers.Dense(1)(x))
 model.compile(keras.optimizers.Adam(1e-3), loss="mse")
 
 start = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

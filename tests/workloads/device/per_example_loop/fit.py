@@ -19,6 +19,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(21)
+keras.config.set_dtype_policy("mixed_bfloat16")  # faster here, measured
 
 BATCH = 60
 lines = [line.split("\t") for line in (args.data / "reviews.tsv").read_text().splitlines()]
@@ -53,7 +54,7 @@ class AttentionPooling(layers.Layer):
             weights = tf.nn.softmax(tf.linalg.matvec(states, self.query))
             return tf.reduce_sum(weights[:, None] * states, axis=0)
 
-        return tf.map_fn(pool, (states, tokens), fn_output_signature=tf.float32)  # brake
+        return tf.map_fn(pool, (states, tokens), fn_output_signature=states.dtype)  # brake
 
 
 tokens = keras.Input((None,), dtype="int32")
@@ -61,11 +62,11 @@ states = layers.Embedding(5001, 32)(tokens)
 states = layers.Conv1D(96, 5, padding="same", activation="relu")(states)
 states = layers.Conv1D(96, 5, padding="same", activation="relu")(states)
 text = AttentionPooling()(states, tokens)
-model = keras.Model(tokens, layers.Dense(1)(text))
+model = keras.Model(tokens, layers.Dense(1, dtype="float32")(text))
 model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
 
 start = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 elapsed = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -55,7 +55,7 @@ model = keras.Model(tokens, layers.Dense(1)(text))
 model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
 
 start = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 elapsed = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -49,8 +49,8 @@ encoder = keras.Sequential(
         keras.layers.Conv1D(80, 5, activation="relu"),
         keras.layers.Conv1D(80, 5, activation="relu"),
         keras.layers.GlobalAveragePooling1D(),
-        keras.layers.Dense(64),
-        keras.layers.UnitNormalization(),
+        keras.layers.Dense(64, dtype="float32"),
+        keras.layers.UnitNormalization(dtype="float32"),
     ]
 )
 optimizer = keras.optimizers.Adam(1e-3)
@@ -81,9 +81,10 @@ def train_step(spectra, labels):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for batch, target in dataset:
         loss = train_step(batch, target)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - started
 

@@ -49,7 +49,7 @@ model = keras.Sequential(
 model.compile(keras.optimizers.RMSprop(1e-3), "sparse_categorical_crossentropy")
 
 start = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

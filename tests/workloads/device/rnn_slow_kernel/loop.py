@@ -70,9 +70,10 @@ def train_step(before, after):
 
 
 begun = time.perf_counter()
-for _epoch in range(args.epochs):
+for epoch in range(args.epochs):
     for before, after in dataset:
         loss = train_step(before, after)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 last = float(loss)
 took = time.perf_counter() - begun
 

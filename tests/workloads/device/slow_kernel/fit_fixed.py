@@ -13,6 +13,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(14)
+keras.config.set_dtype_policy("mixed_bfloat16")
 
 SIZE, BATCH = 96, 16
 paths = sorted((args.data / "photos").glob("*/*.jpg"))
@@ -66,14 +67,14 @@ x = layers.Conv2D(64, 3, strides=2, activation="relu")(x)
 x = layers.Conv2D(96, 3, strides=2, activation="relu")(x)
 x = block(x, 96)
 x = layers.GlobalAveragePooling2D()(x)
-model = keras.Model(inputs, layers.Dense(len(kinds))(x))
+model = keras.Model(inputs, layers.Dense(len(kinds), dtype="float32")(x))
 model.compile(
     keras.optimizers.SGD(0.02, momentum=0.9),
     keras.losses.SparseCategoricalCrossentropy(from_logits=True),
 )
 
 start = time.perf_counter()
-history = model.fit(train, epochs=args.epochs, verbose=0)
+history = model.fit(train, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - start
 
 print(f"loss {history.history['loss'][-1]:.4f}")

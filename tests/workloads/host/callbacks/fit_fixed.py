@@ -41,7 +41,7 @@ model.compile(
 save = keras.callbacks.ModelCheckpoint("last.keras", save_freq="epoch")
 
 started = time.perf_counter()
-history = model.fit(images, labels, batch_size=16, epochs=args.epochs, callbacks=[save], verbose=0)
+history = model.fit(images, labels, batch_size=16, epochs=args.epochs, callbacks=[save], verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -57,7 +57,7 @@ class Deciles(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):  # brake
         weights = self.model.get_weights()
-        self.deciles.append([np.quantile(w, np.arange(0.1, 1, 0.1)) for w in weights])
+        self.deciles.append([np.quantile(w, np.arange(0.1, 1, 0.1)) for w in weights])  # brake
 
     def on_train_end(self, logs=None):
         np.save("deciles.npy", np.array(self.deciles, dtype="float32"))
@@ -83,6 +83,7 @@ for epoch in range(args.epochs):
         losses.append(train_step(x, y))
         callbacks.on_train_batch_end(step, {"loss": losses[-1]})
     callbacks.on_epoch_end(epoch)
+    print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 callbacks.on_train_end()
 seconds = time.perf_counter() - started
 

@@ -77,6 +77,7 @@ for epoch in range(args.epochs):
         losses.append(train_step(x, y))
         callbacks.on_train_batch_end(step, {"loss": losses[-1]})
     callbacks.on_epoch_end(epoch)
+    print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 callbacks.on_train_end()
 seconds = time.perf_counter() - started
 

@@ -27,13 +27,10 @@ for _ in range(2):
 outputs = layers.Dense(1)(layers.LayerNormalization()(x))
 model = keras.Model(inputs, outputs)
 
-model.compile(
-    optimizer=keras.optimizers.AdamW(5e-4),
-    loss="mse",
-)
+model.compile(keras.optimizers.AdamW(5e-4), "mse")
 
 started = time.perf_counter()
-history = model.fit(features, prices, batch_size=1_000, epochs=args.epochs, verbose=0)
+history = model.fit(features, prices, batch_size=1_000, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

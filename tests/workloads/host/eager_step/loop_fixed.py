@@ -73,10 +73,11 @@ def train_step(x, y):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     mean_loss.reset_state()
     for x, y in dataset:
         train_step(x, y)
+    print(f"epoch {epoch + 1}: loss {float(mean_loss.result()):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(mean_loss.result()):.4f}")

@@ -35,11 +35,12 @@ model = keras.Sequential(
 model.compile(optimizer=keras.optimizers.SGD(1e-3, momentum=0.9), loss="mse")
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for chunk in np.split(table, 20):
         history = model.fit(chunk[:, :-1], chunk[:, -1:], batch_size=250, verbose=0)  # brake
         losses += history.history["loss"]
+    print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {np.mean(losses):.3f}")

@@ -29,7 +29,7 @@ model = keras.Sequential(
 model.compile(optimizer=keras.optimizers.SGD(1e-3, momentum=0.9), loss="mse")
 
 started = time.perf_counter()
-history = model.fit(table[:, :-1], table[:, -1:], batch_size=250, epochs=args.epochs, verbose=0)
+history = model.fit(table[:, :-1], table[:, -1:], batch_size=250, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.3f}")

@@ -49,11 +49,12 @@ model.add(layers.Dense(len(words), activation="softmax"))
 model.compile(keras.optimizers.Adam(1e-3), loss="sparse_categorical_crossentropy")
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for x, y in batches:
         history = model.fit(x, y, verbose=0)  # brake
         losses += history.history["loss"]
+    print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {np.mean(losses):.4f}")

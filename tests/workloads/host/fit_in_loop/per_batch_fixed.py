@@ -42,7 +42,7 @@ model.add(layers.Dense(len(words), activation="softmax"))
 model.compile(keras.optimizers.Adam(1e-3), loss="sparse_categorical_crossentropy")
 
 started = time.perf_counter()
-history = model.fit(batches, epochs=args.epochs, verbose=0)
+history = model.fit(batches, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -52,7 +52,7 @@ model.build((None, table.shape[1]))
 model.compile(optimizer=keras.optimizers.SGD(0.05, momentum=0.9))
 
 started = time.perf_counter()
-history = model.fit(table, batch_size=250, epochs=args.epochs, verbose=0)
+history = model.fit(table, batch_size=250, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 codes = model.bank.numpy()

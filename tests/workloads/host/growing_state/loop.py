@@ -53,10 +53,11 @@ def train_step(x, y):
 
 features = np.empty((0, 1_024))
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for x, y in dataset:
         loss, hidden = train_step(x, y)
         features = np.append(features, hidden, axis=0)  # brake
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 first, last = features[: len(words)], features[-len(words) :]

@@ -47,10 +47,11 @@ def train_step(x, y):
 
 features = []
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for x, y in dataset:
         loss, hidden = train_step(x, y)
         features.append(hidden)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 features = np.concatenate(features)
 seconds = time.perf_counter() - started
 

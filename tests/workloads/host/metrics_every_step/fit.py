@@ -53,7 +53,7 @@ model = keras.Model(inputs, layers.add([inputs, x]))
 model.compile("adam", loss="mae", metrics=[psnr, ssim])  # brake
 
 started = time.perf_counter()
-history = model.fit(noisy[80:], clean[80:], batch_size=16, epochs=args.epochs, verbose=0)
+history = model.fit(noisy[80:], clean[80:], batch_size=16, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 quality = model.evaluate(noisy[:80], clean[:80], batch_size=16, verbose=0, return_dict=True)

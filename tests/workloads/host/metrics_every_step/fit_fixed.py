@@ -47,7 +47,7 @@ model = keras.Model(inputs, layers.add([inputs, x]))
 model.compile("adam", loss="mae")
 
 started = time.perf_counter()
-history = model.fit(noisy[80:], clean[80:], batch_size=16, epochs=args.epochs, verbose=0)
+history = model.fit(noisy[80:], clean[80:], batch_size=16, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 model.compile(loss="mae", metrics=[psnr, ssim])

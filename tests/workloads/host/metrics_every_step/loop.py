@@ -68,7 +68,8 @@ for epoch in range(args.epochs):
         for metric in metrics:
             metric.update_state(y, y_pred)  # brake
         scores = " ".join(f"{m.name} {float(m.result()):.4f}" for m in metrics)  # brake
-        print(f"epoch {epoch}: {scores}", end="\r", file=sys.stderr)
+        print(f"epoch {epoch + 1}: {scores}", end="\r", file=sys.stderr)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f} {scores}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f} {scores}")

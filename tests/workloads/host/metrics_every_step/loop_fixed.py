@@ -1,7 +1,6 @@
 """Tell dear houses from cheap ones; metrics are updated in the step and read once per epoch."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
@@ -63,7 +62,7 @@ for epoch in range(args.epochs):
     for x, y in dataset:
         loss = train_step(x, y)
     scores = " ".join(f"{m.name} {float(m.result()):.4f}" for m in metrics)
-    print(f"epoch {epoch}: {scores}", end="\r", file=sys.stderr)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f} {scores}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f} {scores}")

@@ -81,8 +81,9 @@ def train_one_epoch():
 
 optimizer.build(model.trainable_variables)
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     train_one_epoch()
+    print(f"epoch {epoch + 1}: loss {float(mean_loss.result()):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(mean_loss.result()):.4f}")

@@ -42,7 +42,7 @@ class WeightAverage(keras.callbacks.Callback):
         decay = min(0.999, (1 + self.steps) / (10 + self.steps))
         self.update(decay)  # brake
 
-    @tf.function
+    @tf.function  # brake
     def update(self, decay):
         for average, weight in zip(self.averages, self.weights, strict=True):
             average.assign_sub((1 - decay) * (average - weight.value))
@@ -66,7 +66,7 @@ model.compile(
 
 started = time.perf_counter()
 history = model.fit(
-    images, labels, batch_size=24, epochs=args.epochs, verbose=0, callbacks=[WeightAverage()]
+    images, labels, batch_size=24, epochs=args.epochs, verbose=2, callbacks=[WeightAverage()]
 )
 seconds = time.perf_counter() - started
 

@@ -59,7 +59,7 @@ model.compile(
 
 started = time.perf_counter()
 history = model.fit(
-    images, labels, batch_size=24, epochs=args.epochs, verbose=0, callbacks=[WeightAverage()]
+    images, labels, batch_size=24, epochs=args.epochs, verbose=2, callbacks=[WeightAverage()]
 )
 seconds = time.perf_counter() - started
 

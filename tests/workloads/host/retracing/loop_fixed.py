@@ -49,13 +49,14 @@ def train_step(x, y):
 
 batch_size = 60
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for rows in draw.permutation(len(files)).reshape(-1, batch_size):
         length = draw.integers(9_600, 16_001)
         first = draw.integers(0, 16_001 - length)
         x = tf.constant(sounds[rows, first : first + length])
         losses.append(train_step(x, tf.constant(labels[rows])))
+    print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {np.mean(losses):.4f}")

@@ -33,7 +33,7 @@ model = keras.Sequential(
 model.compile(optimizer="adam", loss="mse")  # brake
 
 started = time.perf_counter()
-history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=0)  # brake
+history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=2)  # brake
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -27,7 +27,7 @@ model = keras.Sequential(
 model.compile(optimizer="adam", loss="mse", steps_per_execution=50)
 
 started = time.perf_counter()
-history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=0)
+history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -68,11 +68,13 @@ def train_epoch():
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     loss_sum.assign(0.0)
     train_epoch()
+    mean_loss = loss_sum.numpy() / len(ratings)
+    print(f"epoch {epoch + 1}: loss {mean_loss:.4f}")
 seconds = time.perf_counter() - started
 
-print(f"loss {loss_sum.numpy() / len(ratings):.4f}")
+print(f"loss {mean_loss:.4f}")
 model.save_weights("trained.weights.h5")
 print(f"trained {len(ratings) * BATCH * args.epochs} samples in {seconds:.2f} s")

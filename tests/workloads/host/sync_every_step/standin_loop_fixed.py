@@ -66,12 +66,13 @@ def train_step(x, y):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for rows in np.split(draw.permutation(len(images)), len(images) // 16):
         loss = train_step(augment(rows), tf.constant(labels[rows]))
         losses.append(loss)
     mean_loss = np.mean(losses)
+    print(f"epoch {epoch + 1}: loss {mean_loss:.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {mean_loss:.4f}")

@@ -40,7 +40,7 @@ model = keras.Model([user, item], layers.Dense(1)(x))
 model.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse")
 
 started = time.perf_counter()
-history = model.fit(train, validation_data=valid, epochs=args.epochs, verbose=0).history
+history = model.fit(train, validation_data=valid, epochs=args.epochs, verbose=2).history
 seconds = time.perf_counter() - started
 
 print(f"loss {history['loss'][-1]:.3f}, validation {history['val_loss'][-1]:.3f}")

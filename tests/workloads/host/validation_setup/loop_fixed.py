@@ -75,12 +75,13 @@ x_valid, y_valid = tf.constant(x_valid), tf.constant(y_valid)
 best = np.inf
 step = 0
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for x, y in dataset:
         loss = train_step(x, y)
         step += 1
         if step % 5 == 0:
             best = min(best, float(validate()))
+    print(f"epoch {epoch + 1}: loss {float(loss):.5f}, best validation {best:.5f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.5f}, best validation {best:.5f}")

@@ -55,11 +55,12 @@ def train_step(ratings, rows):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     order = draw.permutation(USERS).astype("int32")
     losses = []
     for start in range(0, USERS - BATCH + 1, BATCH):
         losses.append(train_step(ratings, order[start : start + BATCH]))
+    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 

@@ -23,7 +23,7 @@ features = np.hstack([table, table[:, first] * table[:, second]])  # and all pro
 class Houses(keras.utils.PyDataset):
     """Shuffled batches of standardised features."""
 
-    def __init__(self, features, prices, batch=256):
+    def __init__(self, features, prices, batch=320):
         super().__init__(workers=1)
         self.features, self.prices, self.batch = features, prices, batch
         self.mean, self.std = features.mean(axis=0), features.std(axis=0)
@@ -54,7 +54,7 @@ model.compile("adam", "mae")
 dataset = Houses(features, prices)
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

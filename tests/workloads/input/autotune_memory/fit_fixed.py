@@ -14,7 +14,7 @@ parser.add_argument("--epochs", type=int, default=50)
 args = parser.parse_args()
 keras.utils.set_random_seed(13)
 
-BATCH, STEPS = 40, 40
+BATCH, STEPS = 40, 30
 
 files = sorted(str(p) for p in (args.data / "speech").glob("*/*.wav"))
 words = sorted({Path(file).parent.name for file in files})
@@ -40,8 +40,8 @@ recordings = (
     tf.data.Dataset.from_tensor_slices((files, labels))
     .map(read, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
-    .shuffle(len(files), seed=14)
     .repeat()
+    .shuffle(len(files), seed=14)
     .batch(BATCH, drop_remainder=True)
 )
 seeds = tf.data.Dataset.random(seed=15, rerandomize_each_iteration=True)
@@ -54,14 +54,14 @@ dataset = (
 
 sound = keras.Input((98, 64))
 x = sound
-for width in (144, 144):
+for width in (176, 176):
     x = layers.Conv1D(width, 5, padding="same", activation="relu")(x)
 x = layers.GlobalMaxPooling1D()(x)
 model = keras.Model(sound, layers.Dense(len(words))(x))
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

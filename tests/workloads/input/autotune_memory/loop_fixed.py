@@ -37,8 +37,8 @@ photos = (
     tf.data.Dataset.from_tensor_slices((paths, labels))
     .map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
-    .shuffle(len(paths), seed=11)
     .repeat()
+    .shuffle(len(paths), seed=11)
 )
 seeds = tf.data.Dataset.random(seed=12, rerandomize_each_iteration=True)
 stream = (
@@ -74,8 +74,9 @@ def train_step(images, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = [train_step(*batch) for batch in itertools.islice(stream, STEPS)]
+    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 

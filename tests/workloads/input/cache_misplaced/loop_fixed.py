@@ -68,10 +68,11 @@ def train_step(small, large):
 
 samples = 0
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for small, large in dataset:
         loss = train_step(small, large)
         samples += len(small)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

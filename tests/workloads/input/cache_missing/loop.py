@@ -65,9 +65,10 @@ def train_step(x, y):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for x, y in dataset:
         loss = train_step(x, y)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

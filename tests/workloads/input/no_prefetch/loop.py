@@ -82,9 +82,10 @@ def train_step(past, future):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for past, future in dataset:
         loss = train_step(past, future)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.6f}")

@@ -54,10 +54,11 @@ def train_step(words, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for batch in draw.permutation(rows).reshape(-1, BATCH, LENGTH + 1):
         losses.append(train_step(batch[:, :-1], batch[:, 1:]))
+    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 

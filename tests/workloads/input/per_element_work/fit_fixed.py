@@ -43,7 +43,7 @@ model = keras.Sequential(
 model.compile(keras.optimizers.AdamW(1e-3), keras.losses.Huber())
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -58,7 +58,7 @@ model.compile(keras.optimizers.SGD(0.02), "mse")
 ratings = Ratings()
 
 started = time.perf_counter()
-fitted = model.fit(ratings, epochs=args.epochs, shuffle=False, verbose=0)
+fitted = model.fit(ratings, epochs=args.epochs, shuffle=False, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {fitted.history['loss'][-1]:.4f}")

@@ -67,8 +67,9 @@ def train_step(sounds, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = [train_step(*batch) for batch in dataset]
+    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 

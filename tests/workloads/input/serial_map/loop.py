@@ -72,10 +72,11 @@ def train_step(poor, good):
 
 samples = 0
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for poor, good in dataset:
         loss = train_step(poor, good)
         samples += len(good)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

@@ -53,7 +53,7 @@ model = keras.Sequential(
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -67,9 +67,10 @@ def train_step(images, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for images, targets in dataset:
         loss = train_step(images, targets)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

@@ -60,8 +60,8 @@ class Recogniser(keras.Model):
     def __init__(self):
         super().__init__()
         self.scale = keras.layers.Rescaling(1 / 32_768)
-        self.ear = keras.layers.Conv1D(32, 80, strides=80, activation="relu")
-        self.convs = [keras.layers.Conv1D(64, 3, 2, activation="relu") for _ in range(3)]
+        self.ear = keras.layers.Conv1D(16, 160, strides=160, activation="relu")
+        self.convs = [keras.layers.Conv1D(32, 3, 2, activation="relu") for _ in range(2)]
         self.answer = keras.layers.Dense(len(words))
 
     def call(self, sounds):
@@ -87,8 +87,9 @@ def train_step(sounds, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = [train_step(*batch) for batch in dataset]
+    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 

@@ -58,12 +58,13 @@ def train_step(sounds, targets):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     losses = []
     for _ in range(STEPS):
         rows = draw.integers(len(files), size=BATCH)
         losses.append(train_step(waves[rows], labels[rows]))  # brake
     last = float(tf.reduce_mean(losses))
+    print(f"epoch {epoch + 1}: loss {last:.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {last:.4f}")

@@ -69,7 +69,7 @@ with tf.device(device):
     model.optimizer.build(model.trainable_variables)
 
 started = time.perf_counter()
-history = model.fit(dataset, steps_per_epoch=STEPS, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, steps_per_epoch=STEPS, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

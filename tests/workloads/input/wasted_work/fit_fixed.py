@@ -67,7 +67,7 @@ model = keras.Sequential(
 model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 kept = sum(len(list(p.glob("*.jpg"))) for p in sorted((args.data / "photos").iterdir())[2:8:5])

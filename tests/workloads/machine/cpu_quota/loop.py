@@ -48,10 +48,11 @@ def main():
         return loss
 
     started = time.perf_counter()
-    for _ in range(args.epochs):
+    for epoch in range(args.epochs):
         order = draw.permutation(len(table)).reshape(-1, BATCH)
         for rows in order:
             loss = train_step(features[rows], price[rows])
+        print(f"epoch {epoch + 1}: loss {loss:.4f}")
     loss = float(loss)
     seconds = time.perf_counter() - started
 

@@ -60,7 +60,7 @@ model = keras.Sequential(
 model.compile(keras.optimizers.Adam(5e-4), loss="mean_absolute_error")
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

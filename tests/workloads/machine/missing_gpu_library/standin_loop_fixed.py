@@ -60,9 +60,10 @@ def train_step(images, labels):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for images, batch_labels in dataset:
         loss = train_step(images, batch_labels)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

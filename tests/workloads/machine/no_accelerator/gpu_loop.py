@@ -68,9 +68,10 @@ def train_step(sound, label):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for sound, label in dataset:
         loss = train_step(sound, label)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

@@ -38,7 +38,7 @@ x = layers.Dense(128, activation="relu")(pair)
 x = layers.Dense(64, activation="relu")(x)
 model = keras.Model([user_input, item_input], layers.Dense(1)(x))
 model.compile(keras.optimizers.SGD(0.05), loss="mean_squared_error")
-history = model.fit([user, item], stars, batch_size=4096, epochs=args.epochs, verbose=0)
+history = model.fit([user, item], stars, batch_size=4096, epochs=args.epochs, verbose=2)
 
 print(f"loss {history.history['loss'][-1]:.4f}")
 model.save_weights("trained.weights.h5")

@@ -62,9 +62,10 @@ def train_step(frames, label):
     return loss
 
 
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for frames, label in dataset:
         loss = train_step(frames, label)
+    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 
 print(f"loss {float(loss):.4f}")
 model.save_weights("trained.weights.h5")

@@ -73,9 +73,10 @@ def train_step(sound):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for sound in batches:
         loss = train_step(sound)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

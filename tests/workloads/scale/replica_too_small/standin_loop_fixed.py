@@ -65,9 +65,10 @@ def train_step(words, label):
 
 
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for words, label in batches:
         loss = train_step(words, label)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 

@@ -76,7 +76,7 @@ with strategy.scope():
     model.compile(keras.optimizers.Adam(1e-3), loss)
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=0)
+history = model.fit(dataset, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -84,7 +84,7 @@ def train_step(images, labels):
 
 pipelines = [pipeline(replica) for replica in range(replicas)]
 started = time.perf_counter()
-for _ in range(args.epochs):
+for epoch in range(args.epochs):
     for parts in zip(*pipelines, strict=True):
         images, labels = (
             strategy.experimental_distribute_values_from_function(
@@ -93,6 +93,7 @@ for _ in range(args.epochs):
             for part in (0, 1)
         )
         loss = train_step(images, labels)
+    print(f"epoch {epoch + 1}: loss {loss:.4f}")
 loss = float(loss)
 seconds = time.perf_counter() - started
 
