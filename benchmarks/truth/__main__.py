@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from benchmarks.truth.catalog import ROOT, Workload, find
+from benchmarks.truth.catalog import CURES, ROOT, Workload, find
 from benchmarks.truth.examine import Examined, examine
 from benchmarks.truth.page import page
 from uncork import __version__
@@ -69,7 +69,8 @@ def main() -> int:
 
 def _key(workload: Workload, sources: str, *, tune: bool) -> str:
     texts = [p.read_bytes() for p in (workload.script, workload.fixed) if p is not None]
-    return digest(workload.name, sources, str(tune), *texts)
+    tuned = tune and workload.cause in CURES
+    return digest(workload.name, sources, str(tuned), *texts)
 
 
 def _sentence(e: Examined) -> str:

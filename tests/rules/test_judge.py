@@ -63,7 +63,7 @@ def test_nothing_to_gain_is_healthy():
 
 def test_healthy_stands_alone():
     assert "healthy" not in causes(MANY)
-    assert causes(observed(shares={"step": 1.0}, in_bfloat16=LOWER)) == ["compute_bound"]
+    assert causes(observed(shares={"step": 1.0}, in_bfloat16=LOWER)) == ["low_precision_unused"]
 
 
 def test_a_brake_silences_the_compute_rule():

@@ -10,18 +10,34 @@ from collections.abc import Iterator
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import replace
-from uncork.rules import cache, compute, eager, healthy, python_loader, serial_maps, small_steps
+from uncork.rules import (
+    cache,
+    eager,
+    healthy,
+    low_precision,
+    no_prefetch,
+    python_loader,
+    serial_maps,
+    small_steps,
+)
 
 _SEVERITIES = ("correctness", "environment", "speed")
 
 # Any order: findings are sorted by what they cost, not by who found them.
-RULES = (serial_maps.find, cache.find, python_loader.find, small_steps.find, eager.find)
+RULES = (
+    serial_maps.find,
+    cache.find,
+    no_prefetch.find,
+    python_loader.find,
+    small_steps.find,
+    eager.find,
+)
 
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
     brakes = sorted(_brakes(diagnosis, machine), key=_rank)
-    findings = tuple(brakes) or tuple(compute.find(diagnosis, machine))
+    findings = tuple(brakes) or tuple(low_precision.find(diagnosis, machine))
     return replace(diagnosis, findings=findings or (healthy.finding(diagnosis),))
 
 

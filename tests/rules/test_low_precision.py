@@ -5,7 +5,7 @@ import pytest
 from records import MACHINE, observed
 from uncork.core.measurement import compare
 from uncork.core.record import replace
-from uncork.rules import compute
+from uncork.rules import low_precision
 
 COMPUTING = {"step": 0.95, "host": 0.05}
 TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])
@@ -13,12 +13,12 @@ TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])
 
 def found(shares=None, machine=MACHINE, **changes):
     fields = {"in_bfloat16": TWICE_AS_FAST, **changes}
-    return list(compute.find(observed(shares=shares or COMPUTING, **fields), machine))
+    return list(low_precision.find(observed(shares=shares or COMPUTING, **fields), machine))
 
 
 def test_a_step_that_ran_faster_in_bfloat16_is_named():
     (finding,) = found()
-    assert finding.cause == "compute_bound"
+    assert finding.cause == "low_precision_unused"
     assert finding.share == 0.95
     assert 1.85 < finding.upper_bound < 2
     assert MACHINE.cpu_model in finding.evidence

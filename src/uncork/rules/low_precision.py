@@ -1,4 +1,4 @@
-"""The device is the limit, and could do with less work: ``compute_bound``."""
+"""Kernels in float32 where this device has faster ones: ``low_precision_unused``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if upper < WORTH:
         return
     yield Finding(
-        cause="compute_bound",
+        cause="low_precision_unused",
         share=share,
         upper_bound=upper,
         interval=_interval(diagnosis, lower),
@@ -33,7 +33,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"float32 on {machine.devices[0] if machine.devices else machine.cpu_model}; "
             f"in bfloat16 they ran {lower.ratio:.2f}x as fast"
         ),
-        remedy="a cheaper step: mixed_bfloat16, or a smaller model; the input keeps up",
+        remedy='keras.config.set_dtype_policy("mixed_bfloat16"), the output layer in float32',
     )
 
 

@@ -1,0 +1,40 @@
+"""Input and training that take turns: ``no_prefetch``.
+
+TensorFlow ends a pipeline in a prefetch by itself, unless its options turn such rewrites off. Then
+a batch is begun only when the step before it is done, and both times add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.costmodel import costs_of
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding; its bound is the longer of the two times instead of their sum."""
+    stages = [s for s in diagnosis.stages if s.kind != "options"]
+    if diagnosis.workload.pipeline == "" or diagnosis.workload.default_rewrites or not stages:
+        return
+    if stages[-1].kind == "prefetch" or input_share(diagnosis) <= 1 - 1 / WORTH:
+        return
+    overlapped = costs_of(diagnosis, machine.cpus).step_s()
+    upper = bound(diagnosis.step_s, overlapped)
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause="no_prefetch",
+        share=min(input_share(diagnosis), 1 - 1 / upper),
+        upper_bound=upper,
+        interval=interval(diagnosis, "input", upper),
+        at=stages[-1].at,
+        evidence=(
+            f"the pipeline ends in {place(stages[-1])} and its options turn TensorFlow's own "
+            f"prefetch off: a step of {ms(diagnosis.step_s)} waits for its batch; side by side "
+            f"they would take {ms(overlapped)}"
+        ),
+        remedy="end it in prefetch(tf.data.AUTOTUNE)",
+    )
