@@ -13,8 +13,8 @@ from benchmarks.truth.catalog import CURES, Workload
 from benchmarks.truth.processes import Run, run
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.job import Result
-from uncork.core.plan import Plan, Policy, dump, load
-from uncork.core.record import Record, from_json
+from uncork.core.plan import Plan, Policy, load
+from uncork.core.record import Record, digest, from_json, replace
 from uncork.engine.verbs import plan_of
 
 _EPOCHS: Final = 2
@@ -23,6 +23,7 @@ _TUNE_S: Final = 100
 # A fix that seems to win less is measured a second time, in the other order.
 _CLEAR: Final = 1.35
 _UNCORK: Final = (sys.executable, "-m", "uncork")
+PENDING: Final = "not run yet"
 
 
 class Named(Record, frozen=True, kw_only=True):
@@ -75,6 +76,20 @@ class Tuned(Record, frozen=True, kw_only=True):
     wall_s: float
 
 
+class Effect(Record, frozen=True, kw_only=True):
+    """What a run did, as far as another one can be held against it.
+
+    Attributes:
+        exit_code: Of the process; None when it was stopped.
+        output: Digest of its lines, times left out.
+        weights: Digest of what it saved.
+    """
+
+    exit_code: int | None
+    output: str
+    weights: str
+
+
 class Examined(Record, frozen=True, kw_only=True):
     """All that is known of one workload.
 
@@ -87,8 +102,9 @@ class Examined(Record, frozen=True, kw_only=True):
         fixed_s: The same of the expert's version.
         fix: How many times faster that is, whole training, start and compilation included.
         fix_steady: The same from epoch to epoch, the first one left out; None where not known.
-        captured: What ``uncork run`` with an empty plan changed, of exit code, output and weights;
-            ``""`` when nothing, None when plain Python does not repeat itself.
+        plain: What the script does in plain Python.
+        captured: What ``uncork run`` with an empty plan changed of that; ``""`` when nothing, None
+            when plain Python does not repeat itself, ``PENDING`` until :func:`capture`.
         findings: In the order given.
         tuned: None when it was not tuned.
         errors: What went wrong with the examination itself.
@@ -103,38 +119,40 @@ class Examined(Record, frozen=True, kw_only=True):
     fixed_s: tuple[float, ...] = ()
     fix: float | None = None
     fix_steady: float | None = None
-    captured: str | None = None
+    plain: Effect | None = None
+    captured: str | None = PENDING
     findings: tuple[Named, ...] = ()
     tuned: Tuned | None = None
     errors: tuple[str, ...] = ()
     wall_s: float = 0.0
 
 
-def examine(workload: Workload, data: Path, work: Path, *, tune: bool) -> Examined:
-    """Run the script and its fix, diagnose, run under an empty plan, tune where there is a cure.
+def examine(
+    workload: Workload, data: Path, work: Path, *, tune: bool
+) -> tuple[Examined, Plan | None]:
+    """Run the script and its fix, diagnose it, tune where there is a cure: all that is timed.
 
     Args:
         workload: Which one.
         data: The directory that ``tests/workloads/data.py`` wrote.
         work: Where the processes may leave their files.
         tune: Whether to tune at all.
+
+    Returns:
+        What was found, and an empty plan for :func:`capture`; None where the diagnosis failed.
     """
     begin = time.perf_counter()
     errors: list[str] = []
-    script = (workload.script, data)
-    plain = run([sys.executable, *script, "--epochs", _EPOCHS], work / "plain")
+    plain = run([sys.executable, workload.script, data, "--epochs", _EPOCHS], work / "plain")
     errors.extend(_wrong("plain", plain))
     slow, fixed = [plain], list[Run]()
     if workload.fixed is not None and not errors:
         errors.extend(_fix(workload, data, work, slow, fixed))
     diagnosis = _diagnosis(workload, data, work, errors)
-    captured: str | None = "no diagnosis to make an empty plan from"
-    if diagnosis is not None:
-        captured = _captured(workload, data, work, plain, diagnosis)
     tuned = None
     if tune and workload.cause in CURES and diagnosis is not None:
         tuned = _tuned(workload, data, work, errors)
-    return Examined(
+    found = Examined(
         name=workload.name,
         layer=workload.layer,
         cause=workload.cause,
@@ -143,12 +161,25 @@ def examine(workload: Workload, data: Path, work: Path, *, tune: bool) -> Examin
         fixed_s=_seconds(fixed),
         fix=_ratio(_seconds(slow), _seconds(fixed)),
         fix_steady=_ratio(_epochs(slow), _epochs(fixed)),
-        captured=captured,
+        plain=_effect(plain),
         findings=tuple(_named(diagnosis)) if diagnosis else (),
         tuned=tuned,
         errors=tuple(errors),
         wall_s=time.perf_counter() - begin,
     )
+    return found, _empty(workload, diagnosis) if diagnosis else None
+
+
+def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: Path) -> Examined:
+    """Under an empty plan the script must do what it does in plain Python; nothing is timed."""
+    begin = time.perf_counter()
+    script = (workload.script, data, "--epochs", _EPOCHS)
+    ours = _effect(run([*_UNCORK, "run", "--plan", plan, *script], work / "run"))
+    changed: str | None = ", ".join(_differences(found.plain, ours))
+    if changed:
+        again = _effect(run([sys.executable, *script], work / "again"))
+        changed = None if again != found.plain else changed
+    return replace(found, captured=changed, wall_s=found.wall_s + time.perf_counter() - begin)
 
 
 def _fix(
@@ -175,28 +206,20 @@ def _diagnosis(workload: Workload, data: Path, work: Path, errors: list[str]) ->
     return from_json(file.read_bytes(), Diagnosis)
 
 
-def _captured(
-    workload: Workload, data: Path, work: Path, plain: Run, diagnosis: Diagnosis
-) -> str | None:
-    """Under an empty plan the script must do what it does in plain Python."""
+def _empty(workload: Workload, diagnosis: Diagnosis) -> Plan:
     result = Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
-    plan = work / "empty.json"
-    plan.write_bytes(dump(plan_of(result, str(workload.script), Policy())))
-    script = (workload.script, data, "--epochs", _EPOCHS)
-    ours = run([*_UNCORK, "run", "--plan", plan, *script], work / "run")
-    differs = _differences(plain, ours)
-    if differs and _differences(plain, run([sys.executable, *script], work / "again")):
-        return None
-    return ", ".join(differs)
+    return plan_of(result, str(workload.script), Policy())
 
 
-def _differences(one: Run, other: Run) -> list[str]:
-    parts = {
-        "exit code": one.exit_code != other.exit_code,
-        "output": one.lines != other.lines,
-        "weights": one.weights != other.weights,
-    }
-    return [part for part, differ in parts.items() if differ]
+def _effect(done: Run) -> Effect:
+    output = digest(*(line.encode() for line in done.lines))
+    return Effect(exit_code=done.exit_code, output=output, weights=done.weights)
+
+
+def _differences(one: Effect | None, other: Effect) -> Iterator[str]:
+    for part in Effect.__struct_fields__:
+        if getattr(one, part, None) != getattr(other, part):
+            yield part.replace("_", " ")
 
 
 def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Tuned | None:
