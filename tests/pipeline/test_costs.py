@@ -72,6 +72,13 @@ def test_the_heavy_stage_stands_out():
     assert costly.parallelism == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"), [({}, tf.data.AUTOTUNE), ({"num_parallel_calls": 1}, 1)]
+)
+def test_tensorflow_makes_a_map_parallel_unless_it_was_told_a_number(given, shown):
+    assert stages(RANGE(8).map(heavy, **given), budget_s=0.1)[1].parallelism == shown
+
+
 def test_a_deterministic_map_has_a_cache_point_and_no_prefix():
     mapped = stages(RANGE(40).map(heavy).batch(4))[1]
     assert mapped.prefix is None

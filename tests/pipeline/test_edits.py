@@ -113,6 +113,11 @@ def test_a_parallel_map_keeps_the_order():
     assert after.stages[1].parallelism == tf.data.AUTOTUNE
 
 
+def test_a_map_told_to_make_one_call_at_a_time_may_be_told_otherwise():
+    after = proved(RANGE(9).map(words, num_parallel_calls=1), parallel_at(1))
+    assert after.stages[1].parallelism == tf.data.AUTOTUNE
+
+
 def test_random_maps_in_parallel_draw_the_same_numbers_once_made_serial():
     original = read(RANGE(40).map(noisy).batch(4))
     changed = edited(seeded(original, 5), parallel_at(1))

@@ -5,6 +5,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
@@ -113,6 +114,25 @@ def test_normalization_computes_alike_before_and_after():
 def test_an_eager_model_is_left_alone(edit):
     with pytest.raises(EditRefused, match="run_eagerly"):
         StepSettings(mlp(run_eagerly=True), (edit,))
+
+
+def test_an_eager_model_can_be_looked_at_compiled():
+    eagerly = []
+
+    class Watch(keras.layers.Layer):
+        def call(self, x):
+            eagerly.append(tf.executing_eagerly())
+            return x
+
+    model = mlp(Watch(), run_eagerly=True)
+    batches = tf.data.Dataset.from_tensors((X, Y))
+    with StepSettings(model, compiled=True).active():
+        eagerly.clear()
+        model.train_function(iter(batches))
+        assert set(eagerly) == {False}
+    eagerly.clear()
+    model.fit(batches, verbose=0)
+    assert set(eagerly) == {True}
 
 
 def test_steps_per_execution_of_the_users_own_are_kept():

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import keras
 import tensorflow as tf
 
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
@@ -121,24 +122,28 @@ class FitSubject(Subject):
         return self._resident(version.step)
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
-        """Many resident steps in one execution; a step of the user's own need not allow that."""
+        """Many resident steps in one execution; a step of the user's own need not allow that.
+
+        Of an eager model, the same step compiled: Python and the overhead of single ops are gone.
+        """
         work = self.workload
+        if work.eager_step:
+            return self._compiled()
         grouped_already = work.steps_per_execution > 1 or any(
             isinstance(edit, StepsPerExecution) for edit in version.step
         )
-        if not (work.eager_step or work.distributed or grouped_already):
+        if not (work.distributed or grouped_already):
             if resident_s > _LONG_STEP_S:
                 return None
             with suppress(Exception):
                 runner = self._resident((*version.step, StepsPerExecution(steps=_GROUP)))
                 runner.prime()
                 return runner
-        if not work.eager_step:
-            self.notes.append("time between steps is counted as part of the step")
+        self.notes.append("time between steps is counted as part of the step")
         return None
 
     def python_s(self, resident_s: float) -> float | None:
-        """For an eager model, the Python between its ops."""
+        """For an eager model that could not be compiled, the Python between its ops."""
         if not self.workload.eager_step:
             return None
         runner = self.resident(self.original)
@@ -179,6 +184,18 @@ class FitSubject(Subject):
 
     def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
         return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
+
+    def _compiled(self) -> VersionRunner | None:
+        """A step of the user's own may do in Python what happens once only when it is traced."""
+        if type(self.model).train_step is not keras.Model.train_step:
+            return None
+        with suppress(Exception):
+            settings = StepSettings(self.model, compiled=True)
+            feed, samples = self.feed.resident(self._batch), float(self.workload.batch_size or 1)
+            runner = _PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
+            runner.prime()
+            return runner
+        return None
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)

@@ -138,7 +138,7 @@ def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
 
 
 def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    if node.parallelism != 1 or type(node.dataset).__name__ != "_MapDataset":
+    if node.kind != "map" or node.parallelism != 1:
         raise EditRefused(
             f"the map at stage {stage} is parallel already", "a serial map", "keep it"
         )

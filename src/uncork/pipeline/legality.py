@@ -69,9 +69,10 @@ def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     """TensorFlow runs this map in parallel although nobody asked for it.
 
     Its graph rewrites do so for stateless functions (``map_parallelization``), unless the options
-    turn them off.
+    turn them off. An explicit ``num_parallel_calls=1`` is kept.
     """
-    if node.kind != "map" or node.parallelism != 1 or not is_deterministic(node.functions[0]):
+    plain = type(node.dataset).__name__ == "_MapDataset"
+    if not plain or not is_deterministic(node.functions[0]):
         return False
     wanted = options.experimental_optimization
     switches = (options.autotune.enabled, wanted.apply_default_optimizations)

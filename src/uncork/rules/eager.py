@@ -8,9 +8,14 @@ from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, interval, ms
 
+_REMEDIES = {
+    "fit": "compile the model without run_eagerly=True",
+    "custom_loop": "put @tf.function on the function that holds the GradientTape",
+}
+
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding; its bound is the Python time around the ops, measured."""
+    """At most one finding; its bound is what compiling the step, or its ops alone, would leave."""
     del machine
     share = diagnosis.breakdown.get("host", 0.0)
     upper = bound(1.0, 1.0 - share)
@@ -23,8 +28,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         interval=interval(diagnosis, "host", upper),
         at=diagnosis.workload.step_at or diagnosis.workload.at,
         evidence=(
-            f"the step computes its gradients eagerly: {ms(share * diagnosis.step_s)} of "
-            f"{ms(diagnosis.step_s)} are Python between TensorFlow's ops"
+            f"the step runs eagerly, op by op: {ms(share * diagnosis.step_s)} of "
+            f"{ms(diagnosis.step_s)} are lost to Python between TensorFlow's ops and to their "
+            "dispatch"
         ),
-        remedy="put @tf.function on the function that holds the GradientTape",
+        remedy=_REMEDIES[diagnosis.workload.kind],
     )

@@ -23,14 +23,18 @@ class StepSettings:
     Args:
         model: Built and compiled.
         edits: Applied in order on top of the user's own settings.
+        compiled: Run a model that its user runs eagerly as a ``tf.function``.
 
     Raises:
         EditRefused: An edit does not apply to this model.
     """
 
-    def __init__(self, model: Any, edits: tuple[StepEdit, ...] = ()) -> None:
+    def __init__(
+        self, model: Any, edits: tuple[StepEdit, ...] = (), *, compiled: bool = False
+    ) -> None:
         self.model = model
         self.edits = edits
+        self._compiled = compiled
         self._train_function: Any = None
         for edit in edits:
             check(model, edit)
@@ -41,8 +45,10 @@ class StepSettings:
         model = self.model
         flags = (model.jit_compile, model.steps_per_execution, model.train_function)
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
+        eagerly = model.run_eagerly
         try:
             apply(model, self.edits)
+            model.run_eagerly = eagerly and not self._compiled
             model.train_function = self._train_function
             model.make_train_function()
             self._train_function = model.train_function
@@ -50,6 +56,7 @@ class StepSettings:
         finally:
             for layer, policy in policies:
                 _set_policy(layer, policy)
+            model.run_eagerly = eagerly
             model.jit_compile, model.steps_per_execution, model.train_function = flags
 
     def _layers(self) -> list[Any]:

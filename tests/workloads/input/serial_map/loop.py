@@ -13,11 +13,11 @@ import keras
 import tensorflow as tf
 
 WORKERS = 1
-SIDE = 128
+SIDE, PASSES = 128, 4
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
-parser.add_argument("--epochs", type=int, default=50)
+parser.add_argument("--epochs", type=int, default=12)
 args = parser.parse_args()
 keras.utils.set_random_seed(3)
 
@@ -43,7 +43,7 @@ shards = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
 photos = tf.data.TFRecordDataset(shards).map(parse, num_parallel_calls=tf.data.AUTOTUNE).cache()
 seeds = tf.data.Dataset.random(seed=4, rerandomize_each_iteration=True).batch(2)
 dataset = (
-    tf.data.Dataset.zip(photos.shuffle(480, seed=5), seeds)
+    tf.data.Dataset.zip(photos.shuffle(480, seed=5).repeat(PASSES), seeds)
     .map(spoil, num_parallel_calls=WORKERS)  # brake
     .batch(16)
     .prefetch(tf.data.AUTOTUNE)
@@ -53,8 +53,8 @@ layers = keras.layers
 model = keras.Sequential(
     [
         keras.Input((SIDE, SIDE, 3)),
-        layers.Conv2D(24, 5, strides=4, padding="same", activation="relu"),
-        layers.Conv2D(32, 3, padding="same", activation="relu"),
+        layers.Conv2D(12, 5, strides=4, padding="same", activation="relu"),
+        layers.Conv2D(16, 3, padding="same", activation="relu"),
         layers.Conv2DTranspose(3, 4, strides=4, padding="same"),
     ]
 )
