@@ -18,7 +18,7 @@ from uncork.core.record import Record, digest, from_json, replace
 from uncork.engine.verbs import plan_of
 
 _EPOCHS: Final = 2
-_DIAGNOSE_S: Final = 8
+_DIAGNOSE_S: Final = 6
 _TUNE_S: Final = 100
 # A fix that seems to win less is measured a second time, in the other order.
 _CLEAR: Final = 1.35
