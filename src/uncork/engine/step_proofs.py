@@ -8,7 +8,13 @@ import numpy as np
 
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.plan import Proof
-from uncork.proof.precision import ORDERS, WINDOWS, prove_precision
+from uncork.proof.precision import (
+    MOST_ORDERS,
+    ORDERS,
+    WINDOWS,
+    orders_needed,
+    prove_precision,
+)
 from uncork.proof.rounding import NUDGED_RUNS, nudge, prove_exact, prove_rounding
 from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 
@@ -18,7 +24,7 @@ _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
 _PRECISION_STEPS = (40, 400)
 # Seconds for all runs together.
-_PRECISION_S = 16.0
+_PRECISION_S = 24.0
 
 
 class StepProver:
@@ -64,11 +70,18 @@ class StepProver:
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
         # Losses are read at the end of an execution only: windows must end where executions do.
         unit = WINDOWS * _group(settings.edits)
-        steps = self._affordable(min(budget_s, _PRECISION_S) / (2 * ORDERS))
+        steps = self._affordable(min(budget_s, _PRECISION_S) / (2 * MOST_ORDERS))
         steps = max(unit, steps // unit * unit)
-        orders = [self._order(steps, seed) for seed in range(ORDERS)]
-        original = [self._run(self._original, order, WINDOWS) for order in orders]
-        candidate = [self._run(settings, order, WINDOWS) for order in orders]
+        original: list[Replay] = []
+        candidate: list[Replay] = []
+
+        def run(seeds: range) -> None:
+            for order in [self._order(steps, seed) for seed in seeds]:
+                original.append(self._run(self._original, order, WINDOWS))
+                candidate.append(self._run(settings, order, WINDOWS))
+
+        run(range(ORDERS))
+        run(range(ORDERS, orders_needed(original, candidate)))
         return prove_precision(original, candidate, steps)
 
     def _affordable(self, seconds: float) -> int:
