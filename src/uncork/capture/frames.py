@@ -1,25 +1,13 @@
-"""Whose code is on the stack: the user's, a library's, or Uncork's own."""
+"""Where in the user's code a training happens, and what of a traceback is the user's."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Final, Literal
+from typing import Final
 
-import uncork
+from uncork.core.stack import OWN, outwards, owner, place, user_frame
 
-Owner = Literal["user", "library", "tensorflow", "keras", "uncork"]
-
-_FRAMEWORKS: Final[dict[str, Owner]] = {"tensorflow": "tensorflow", "keras": "keras"}
-_OWN: Final = os.path.join(Path(uncork.__file__).parent, "")  # noqa: PTH118 - compared as text
-_INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
-# Code typed at a prompt has no file; everything else in angle brackets was generated.
-_TYPED: Final = ("<stdin>", "<ipython-input")
 # DatasetV2.as_numpy_iterator() iterates over the dataset on behalf of its caller.
 _ON_BEHALF: Final = "tensorflow.python.data.ops.dataset_ops"
 # Here TensorFlow calls the user's Python functions and generators to *make* elements.
@@ -29,19 +17,16 @@ _IMPORT_HOOKS: Final = os.path.join("wrapt", "importer.py")  # noqa: PTH118 - co
 
 def user_line(frame: FrameType | None) -> str:
     """``file.py:line`` of the innermost of the user's frames, ``unknown`` when there is none."""
-    for each in _outwards(frame):
-        if owner(each) == "user":
-            return place(each)
-    return "unknown"
+    found = user_frame(frame)
+    return _place(found) if found else "unknown"
 
 
 def user_function(frame: FrameType | None) -> str | None:
     """``file.py:line`` where the innermost of the user's functions begins; None outside of any."""
-    for each in _outwards(frame):
-        if owner(each) == "user":
-            code = each.f_code
-            return None if code.co_name == "<module>" else _place(each, code.co_firstlineno)
-    return None
+    found = user_frame(frame)
+    if found is None or found.f_code.co_name == "<module>":
+        return None
+    return place(found.f_code.co_filename, found.f_code.co_firstlineno)
 
 
 def iterating_line(frame: FrameType | None) -> str | None:
@@ -55,7 +40,7 @@ def iterating_line(frame: FrameType | None) -> str | None:
         frame: Where ``DatasetV2.__iter__`` was called.
     """
     nearest: FrameType | None = None
-    for each in _outwards(frame):
+    for each in outwards(frame):
         who = owner(each)
         if nearest is None and who == "user":
             nearest = each
@@ -63,26 +48,7 @@ def iterating_line(frame: FrameType | None) -> str | None:
             break
         elif who == "keras" or (who == "tensorflow" and _is_internal(each, nearest)):
             return None
-    return place(nearest) if nearest else None
-
-
-def owner(frame: FrameType) -> Owner:
-    """Who wrote the code of a frame."""
-    module = frame.f_globals.get("__name__") or ""
-    return _owner(frame.f_code.co_filename, module, _main_file())
-
-
-def place(frame: FrameType) -> str:
-    """``file.py:line`` of a frame, relative to the working directory when below it."""
-    return _place(frame, frame.f_lineno)
-
-
-def _place(frame: FrameType, line: int) -> str:
-    path = frame.f_code.co_filename
-    # Elsewhere, or the working directory is gone.
-    with contextlib.suppress(ValueError, OSError):
-        path = str(Path(path).relative_to(Path.cwd()))
-    return f"{path}:{line}"
+    return _place(nearest) if nearest else None
 
 
 def strip(error: BaseException) -> None:
@@ -102,10 +68,8 @@ def strip(error: BaseException) -> None:
             each.__traceback__ = _without_own(each.__traceback__)
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+def _place(frame: FrameType) -> str:
+    return place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _is_internal(frame: FrameType, nearest: FrameType | None) -> bool:
@@ -114,35 +78,15 @@ def _is_internal(frame: FrameType, nearest: FrameType | None) -> bool:
     return module != _ON_BEHALF if nearest is None else module == _MAKES_ELEMENTS
 
 
-def _main_file() -> str:
-    return getattr(sys.modules.get("__main__"), "__file__", None) or ""
-
-
-@functools.lru_cache(maxsize=4096)
-def _owner(path: str, module: str, main_file: str) -> Owner:
-    package = module.partition(".")[0]
-    if path.startswith(_OWN):
-        return "uncork"
-    if path == main_file:
-        return "user"  # even when it lies among the installed packages
-    if package in _FRAMEWORKS:
-        return _FRAMEWORKS[package]
-    generated = path.startswith("<") and not path.startswith(_TYPED)
-    installed = any(part in path for part in _INSTALLED)
-    if generated or installed or package in sys.stdlib_module_names:
-        return "library"
-    return "user"
-
-
 def _is_own(traceback: TracebackType) -> bool:
     path = traceback.tb_frame.f_code.co_filename
-    return path.startswith(_OWN) or path.endswith(_IMPORT_HOOKS)
+    return path.startswith(OWN) or path.endswith(_IMPORT_HOOKS)
 
 
 def _born_here(traceback: TracebackType | None) -> bool:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_OWN)
+    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(OWN)
 
 
 def _without_own(traceback: TracebackType | None) -> TracebackType | None:

@@ -7,7 +7,7 @@ import inspect
 import linecache
 from types import FrameType
 
-from uncork.capture.frames import owner
+from uncork.core.stack import owner
 
 
 def repeated(frame: FrameType | None) -> bool:

@@ -7,28 +7,13 @@ the first frame that is neither a library's nor Uncork's; it costs a few microse
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import sysconfig
-from pathlib import Path
 from typing import Any
 
-import uncork
+from uncork.core.stack import place, user_frame
 
 _ATTRIBUTE = "_uncork_made_at"
 _HOOKED = "_uncork_hooked"
-
-_LIBRARIES = tuple(
-    os.path.join(path, "")  # noqa: PTH118 - compared as text on every frame
-    for path in {
-        *(sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")),
-        str(Path(uncork.__file__).parent),
-        str(Path(os.__file__).parent),
-    }
-)
-# Code that has no file of its own to point at: frozen importers and autograph's rewritten source.
-_NO_FILE = ("<frozen ", "__autograph_generated_file")
-_PACKAGES = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
 
 
 def record_source_lines() -> None:
@@ -59,8 +44,7 @@ def source_line(dataset: Any) -> str | None:
     made_at = dataset.__dict__.get(_ATTRIBUTE)
     if made_at is None:
         return None
-    path, line = made_at
-    return f"{_shown(path)}:{line}"
+    return place(*made_at)
 
 
 def same_line(dataset: Any) -> dict[str, Any]:
@@ -70,28 +54,5 @@ def same_line(dataset: Any) -> dict[str, Any]:
 
 
 def _caller() -> tuple[str, int] | None:
-    frame = sys._getframe(2)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if _is_users(path):
-            return path, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_users(path: str) -> bool:
-    return not (
-        path.startswith(_LIBRARIES)
-        or any(part in path for part in _PACKAGES)
-        or any(part in path for part in _NO_FILE)
-    )
-
-
-def _shown(path: str) -> str:
-    """Relative to the working directory when below it."""
-    full = Path(path).absolute()
-    try:
-        return str(full.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(full)
+    frame = user_frame(sys._getframe(2))
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else None

@@ -5,7 +5,7 @@ interval of the difference must lie below a margin, and the margin is what anoth
 data does to the loss of the user's own training. How many orders that takes follows from the
 measured variance.
 
-The margin is itself estimated from few runs. In 2,000 simulated trainings at each of several noises,
+The margin is itself estimated from few runs. In 2,000 simulated trainings at each of two noises,
 4 to 8 orders, a loss higher by once the true noise is let through in 5 to 17 %, by one and a half
 times in at most 2 %, by twice in 0.2 %.
 

@@ -91,7 +91,8 @@ class FitRunner:
                 for begin, end, iterator in epochs:
                     logs = model.train_function(iterator)
                     callbacks.on_train_batch_end(end, logs)
-                    length = epochs.num_batches
+                    # Data ends an execution early; a number of steps that was given does not.
+                    length = None if self.feed.steps_per_epoch else epochs.num_batches
                     steps = (min(end + 1, length) if length else end + 1) - begin
                     ran += steps
                     if not whole:

@@ -1,0 +1,79 @@
+"""Whose code is on the stack: the user's, a library's, or Uncork's own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal
+
+Owner = Literal["user", "library", "tensorflow", "keras", "uncork"]
+
+# Of all of Uncork's files; compared as text, on every frame.
+OWN: Final = os.path.join(Path(__file__).parents[1], "")  # noqa: PTH118
+_FRAMEWORKS: Final[dict[str, Owner]] = {"tensorflow": "tensorflow", "keras": "keras"}
+_INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
+# Code typed at a prompt has no file; everything else in angle brackets was generated.
+_TYPED: Final = ("<stdin>", "<ipython-input")
+_REWRITTEN: Final = "__autograph_generated_file"
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, its caller, the caller of that, ..."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost of the user's frames; None when there is none.
+
+    Example:
+        >>> user_frame(sys._getframe()).f_code.co_name
+        '<module>'
+    """
+    return next((each for each in outwards(frame) if owner(each) == "user"), None)
+
+
+def owner(frame: FrameType) -> Owner:
+    """Who wrote the code of a frame."""
+    module = frame.f_globals.get("__name__") or ""
+    return _owner(frame.f_code.co_filename, module, _main_file())
+
+
+def place(path: str, line: int) -> str:
+    """``file.py:line``, relative to the working directory when below it.
+
+    Example:
+        >>> place("/elsewhere/train.py", 12)
+        '/elsewhere/train.py:12'
+    """
+    # Elsewhere, or the working directory is gone.
+    with contextlib.suppress(ValueError, OSError):
+        path = str(Path(path).absolute())
+        path = str(Path(path).relative_to(Path.cwd()))
+    return f"{path}:{line}"
+
+
+def _main_file() -> str:
+    return getattr(sys.modules.get("__main__"), "__file__", None) or ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _owner(path: str, module: str, main_file: str) -> Owner:
+    package = module.partition(".")[0]
+    if path.startswith(OWN):
+        return "uncork"
+    if path == main_file:
+        return "user"  # even when it lies among the installed packages
+    if package in _FRAMEWORKS:
+        return _FRAMEWORKS[package]
+    generated = _REWRITTEN in path or (path.startswith("<") and not path.startswith(_TYPED))
+    installed = any(part in path for part in _INSTALLED)
+    if generated or installed or package in sys.stdlib_module_names:
+        return "library"
+    return "user"
