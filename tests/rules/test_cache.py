@@ -31,6 +31,15 @@ def test_repeated_work_is_named_with_what_a_cache_would_take():
         assert figure in finding.evidence
 
 
+def test_a_cache_that_spares_something_else_is_misplaced():
+    first = stage(0, "cache", 0.0)
+    (finding,) = found(first, DECODE)
+    assert finding.cause == "cache_misplaced"
+    assert finding.at == first.at
+    assert "in spite of the cache" in finding.evidence
+    assert "map(decode)" in finding.evidence
+
+
 def test_only_the_deterministic_part_is_promised():
     prefix = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.08)
     drawing = stage(1, "map", 0.09, parallelism=1, random=True, prefix=prefix, cache_point=point())

@@ -28,6 +28,12 @@ def test_the_slowest_of_several_is_named():
     assert finding.at == "train.py:21"
 
 
+def test_python_inside_a_map_is_a_py_function_and_its_own_line_is_blamed():
+    (finding,) = found(stage(1, "map", 0.08, python=True, python_at="train.py:7"))
+    assert finding.cause == "py_function"
+    assert finding.at == "train.py:7"
+
+
 def test_python_that_the_step_does_not_wait_for_is_left_alone():
     assert found(LOADER, shares={"input": 0.05, "step": 0.95}) == []
 

@@ -53,6 +53,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         gone = set(stages)
         return self._with(lambda s: _free(s) if s.index in gone else s)
 
+    def fewer(self, stage: int, share: float) -> StepCosts:
+        """The same with everything before a stage done for this share of its elements only."""
+        return self._with(lambda s: _scaled(s, share) if s.index < stage else s)
+
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as there are cores."""
         return self._with(lambda s: replace(s, parallelism=AUTOTUNE) if s.index == stage else s)

@@ -12,7 +12,7 @@ from uncork.core.record import Record
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 Severity = Literal["speed", "correctness", "environment"]
 

@@ -14,7 +14,7 @@ from uncork.core.measurement import Measurement, Verdict
 from uncork.core.record import Record, digest, from_json, replace, to_json
 
 # History of the format: 1, the first.
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -19,6 +19,7 @@ _FRAMEWORKS: Final[dict[str, Owner]] = {"tensorflow": "tensorflow", "keras": "ke
 _INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
 # Code typed at a prompt has no file; everything else in angle brackets was generated.
 _TYPED: Final = ("<stdin>", "<ipython-input")
+_STDLIB: Final = os.path.join(Path(os.__file__).parent, "")  # noqa: PTH118 - compared as text
 _REWRITTEN: Final = "__autograph_generated_file"
 
 
@@ -43,6 +44,16 @@ def owner(frame: FrameType) -> Owner:
     """Who wrote the code of a frame."""
     module = frame.f_globals.get("__name__") or ""
     return _owner(frame.f_code.co_filename, module, _main_file())
+
+
+def is_users(path: str) -> bool:
+    """Whether the user wrote this file, as far as its path tells.
+
+    Example:
+        >>> is_users("/home/me/train.py"), is_users(os.__file__)
+        (True, False)
+    """
+    return _owner(path, "", _main_file()) == "user"
 
 
 def place(path: str, line: int) -> str:
@@ -73,7 +84,7 @@ def _owner(path: str, module: str, main_file: str) -> Owner:
     if package in _FRAMEWORKS:
         return _FRAMEWORKS[package]
     generated = _REWRITTEN in path or (path.startswith("<") and not path.startswith(_TYPED))
-    installed = any(part in path for part in _INSTALLED)
+    installed = path.startswith(_STDLIB) or any(part in path for part in _INSTALLED)
     if generated or installed or package in sys.stdlib_module_names:
         return "library"
     return "user"

@@ -54,6 +54,8 @@ class Stage(Record, frozen=True, kw_only=True):
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
+        python_at: The line that brought it in, where that is another one.
+        frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
@@ -71,6 +73,8 @@ class Stage(Record, frozen=True, kw_only=True):
     parallelism: int | None = None
     random: bool = False
     python: bool = False
+    python_at: str | None = None
+    frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None
     opaque: bool = False

@@ -19,7 +19,8 @@ from uncork.core.edit import SplitMap
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Stage
 from uncork.pipeline.edits import apply, first_half
-from uncork.pipeline.functions import Split, runs_python, split
+from uncork.pipeline.frozen import freezes_draws
+from uncork.pipeline.functions import Split, python_at, runs_python, split
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import (
     MOVABLE,
@@ -118,7 +119,7 @@ def _chain(pipeline: Pipeline) -> list[_Measured]:
 def _fill_caches(chain: list[_Measured], budget_s: float) -> None:
     """See a user's in-memory cache through once, so that what is measured are later epochs."""
     for stage in chain:
-        if stage.node.in_memory:
+        if stage.node.in_memory and _spares(stage.node):
             count(serially(stage.dataset), budget_s=budget_s)
 
 
@@ -130,12 +131,17 @@ def _count_ratios(chain: list[_Measured], batch_size: int | None, budget_s: floa
     per_step: float | None = 1.0
     for stage in reversed(chain):
         stage.per_step = per_step
-        if stage.node.kind == "cache":
+        if _spares(stage.node):
             per_step = 0.0
         elif stage.inputs is not None and per_step is not None:
             per_step *= stage.inputs
         else:
             per_step = float(batch_size) if batch_size and stage.node.kind in _DROPPING else None
+
+
+def _spares(node: Node) -> bool:
+    """A cache that is full after the first epoch; one of endless data is never read again."""
+    return node.kind == "cache" and int(node.dataset.cardinality()) != tf.data.INFINITE_CARDINALITY
 
 
 def _static_ratio(node: Node) -> float | None:
@@ -156,7 +162,8 @@ def _difference(chain: list[_Measured]) -> None:
         whole = stage.probe.medians()
         if whole is not None and under is not None:
             # Reading from a filled cache does none of the work below it.
-            inputs = 0.0 if stage.node.in_memory else (stage.inputs or 0.0)
+            full = stage.node.in_memory and _spares(stage.node)
+            inputs = 0.0 if full else (stage.inputs or 0.0)
             stage.cpu_s = max(0.0, whole[0] - inputs * under[0])
             stage.wall_s = max(0.0, whole[1] - inputs * under[1])
             half = stage.prefix_probe.medians() if stage.prefix_probe else None
@@ -232,6 +239,8 @@ def _stage(
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node, ordered=ordered),
         python=node.kind == "from_generator" or any(map(runs_python, node.functions)),
+        python_at=next(filter(None, map(python_at, node.functions)), None),
+        frozen=freezes_draws(node),
         prefix=prefix,
         cache_point=point,
         opaque=node.kind == "opaque",

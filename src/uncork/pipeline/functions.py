@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.core.stack import is_users, place
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
@@ -96,6 +97,15 @@ def may_overlap(function: ConcreteFunction) -> bool:
 def runs_python(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, calls into Python."""
     return bool(op_types(function) & PYTHON_OPS)
+
+
+def python_at(function: ConcreteFunction) -> str | None:
+    """``file.py:line`` of the user's call that made the first op into Python; None if not known."""
+    for op in function.graph.get_operations():
+        if op.type in PYTHON_OPS:
+            frames = [(f.filename, f.lineno) for f in op.traceback or ()]
+            return next((place(*f) for f in reversed(frames) if is_users(f[0])), None)
+    return None
 
 
 def op_types(function: ConcreteFunction) -> frozenset[str]:

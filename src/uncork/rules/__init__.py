@@ -17,8 +17,10 @@ from uncork.rules import (
     low_precision,
     no_prefetch,
     python_loader,
+    random_under_cache,
     serial_maps,
     small_steps,
+    wasted_work,
 )
 
 _SEVERITIES = ("correctness", "environment", "speed")
@@ -27,6 +29,8 @@ _SEVERITIES = ("correctness", "environment", "speed")
 RULES = (
     serial_maps.find,
     cache.find,
+    random_under_cache.find,
+    wasted_work.find,
     no_prefetch.find,
     python_loader.find,
     small_steps.find,

@@ -1,4 +1,4 @@
-"""The same elements made again every epoch: ``cache_missing``."""
+"""The same elements made again every epoch: ``cache_missing`` and ``cache_misplaced``."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
     point = stage.cache_point
     assert point is not None
     part = "the deterministic part of " if stage.prefix else ""
+    there = next((s for s in diagnosis.stages if s.kind == "cache"), None)
+    but = f"in spite of the cache at {there.at}, " if there else ""
     return Finding(
-        cause="cache_missing",
+        cause="cache_misplaced" if there else "cache_missing",
         share=input_share(diagnosis),
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
-        at=stage.at,
+        at=there.at if there else stage.at,
         evidence=(
-            f"{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "
+            f"{but}{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "
             f"{ms(point.saved_cpu_s_per_step)} of CPU a step; "
             f"they take {point.memory_bytes / 1e9:.2f} GB"
         ),

@@ -1,12 +1,17 @@
-"""Batches made by Python code while the step waits: ``python_loader``."""
+"""Batches made by Python code while the step waits: ``python_loader`` and ``py_function``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+
+_REMEDIES: dict[Cause, str] = {
+    "py_function": "write the function with TensorFlow's ops; more parallel calls do not help",
+    "python_loader": "read with tf.data, or give the loader workers: PyDataset(workers=N)",
+}
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -20,15 +25,16 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
     if wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
         return
+    cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     yield Finding(
-        cause="python_loader",
+        cause=cause,
         share=input_share(diagnosis),
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
-        at=slowest.at,
+        at=slowest.python_at or slowest.at,
         evidence=(
             f"{place(slowest)} runs Python for {ms(wall_s)} a step, "
             f"one call at a time under the interpreter's lock; a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy="read with tf.data, or give the loader workers: PyDataset(workers=N)",
+        remedy=_REMEDIES[cause],
     )

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.rules import wasted_work
+
+WAITING = {"input": 0.8, "step": 0.2}
+
+
+def found(kept, *, kind="filter", cost=0.09, shares=None):
+    """A map that costs so many seconds a step, and a stage that keeps a share of what it makes."""
+    made = 32 / kept
+    decode = stage(0, "map", cost / made, name="decode", elements_per_step=made)
+    chosen = stage(1, kind, 0.0, name="wanted", elements_per_step=32.0)
+    diagnosis = observed(decode, chosen, shares=shares or WAITING)
+    return list(wasted_work.find(diagnosis, MACHINE))
+
+
+def test_what_is_made_for_nothing_is_named():
+    (finding,) = found(0.2)
+    assert finding.cause == "wasted_work"
+    assert finding.at == "train.py:21"
+    assert 2 < finding.upper_bound < 5.1
+    for figure in ("filter(wanted)", "20%", "72 ms"):
+        assert figure in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kept": 1.0},  # drops nothing
+        {"kept": 0.97},  # next to nothing
+        {"kept": 0.2, "kind": "map"},
+        {"kept": 0.2, "cost": 0.001},  # what it drops is cheap
+        {"kept": 0.2, "shares": {"input": 0.05, "step": 0.95}},
+    ],
+)
+def test_little_waste_is_left_alone(changes):
+    assert found(**changes) == []
