@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from uncork.measure import available_memory, machine, probe
+from uncork.measure.devices import driver_gpus
 
 GB = 1 << 30
 
@@ -43,6 +44,46 @@ def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
     if quota is not None:
         (cgroup / "cpu.max").write_text(quota)
     assert machine.cpus() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "quota", "allowed"),
+    [("0-3,8", None, 5.0), ("0-3", "150000 100000", 1.5), ("0", "max 100000", 1.0)],
+)
+def test_what_the_cgroup_allows(cgroup, cpuset, quota, allowed):
+    (cgroup / "cpuset.cpus.effective").write_text(cpuset + "\n")
+    if quota:
+        (cgroup / "cpu.max").write_text(quota)
+    assert machine.allowed_cpus() == allowed
+
+
+def test_a_process_may_bind_itself_to_less_than_it_is_allowed():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from uncork.measure import probe; p = probe(); print(p.cpus, p.allowed_cpus)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    bound, allowed = map(float, done.stdout.split())
+    assert bound <= 1 <= len(os.sched_getaffinity(0)) <= allowed
+
+
+def test_variables_that_hide_something_are_kept(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setenv("HOME", "/secret")
+    assert "CUDA_VISIBLE_DEVICES=-1" in probe().variables
+    assert not any("secret" in each for each in probe().variables)
+
+
+def test_gpus_of_the_driver_count_where_there_are_nodes(tmp_path):
+    for number, model in enumerate(["NVIDIA H200", "NVIDIA L4"]):
+        folder = tmp_path / "driver" / "gpus" / f"0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   12\n")
+    nodes = tmp_path / "dev"
+    nodes.mkdir()
+    assert driver_gpus(tmp_path / "driver", nodes) == ()
+    (nodes / "nvidia0").touch()
+    assert driver_gpus(tmp_path / "driver", nodes) == ("NVIDIA H200", "NVIDIA L4")
 
 
 def test_a_memory_limit_counts(cgroup):

@@ -17,7 +17,9 @@ from uncork.core.workload import ModelSignature, Workload
 R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences or places; others hold figures and words of our own.
-_TEXT = frozenset({"at", "detail", "evidence", "notes", "reason", "remedy", "script", "step_at"})
+_TEXT = frozenset({
+    "at", "detail", "evidence", "notes", "python_at", "reason", "remedy", "script", "step_at",
+})  # fmt: skip
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -38,7 +40,7 @@ def conceal(record: R) -> R:
         >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'
     """
-    places = (*_strings(record, "at"), *_strings(record, "step_at"))
+    places = [place for key in ("at", "step_at", "python_at") for place in _strings(record, key)]
     files = [record.script, *(at.rpartition(":")[0] for at in places)]
     functions = [s.name for s in _all(record, Stage) if s.name]
     concealed: R = Concealer(files, functions).value(record)

@@ -16,6 +16,11 @@ class Machine(Record, frozen=True, kw_only=True):
         python: Version of the interpreter that runs the script.
         tensorflow: Version, or ``""`` when unknown.
         keras: Version, or ``""`` when unknown.
+        allowed_cpus: Cores that the cgroup allows; more than ``cpus`` where the process, or who
+            started it, bound it to some of them.
+        unused_gpus: GPUs that the driver shows and TensorFlow does not.
+        built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
+        variables: ``NAME=value`` of environment variables that hide devices or kernels.
     """
 
     cpus: float
@@ -25,6 +30,22 @@ class Machine(Record, frozen=True, kw_only=True):
     python: str = ""
     tensorflow: str = ""
     keras: str = ""
+    allowed_cpus: float = 0.0
+    unused_gpus: tuple[str, ...] = ()
+    built_with_cuda: bool | None = None
+    variables: tuple[str, ...] = ()
+
+    def variable(self, name: str) -> str | None:
+        """Value of one of the variables; None where it is not set.
+
+        Example:
+            >>> hidden = ("CUDA_VISIBLE_DEVICES=-1",)
+            >>> m = Machine(cpus=2, cpu_model="x", memory_bytes=1, variables=hidden)
+            >>> m.variable("CUDA_VISIBLE_DEVICES"), m.variable("ONEDNN_MAX_CPU_ISA")
+            ('-1', None)
+        """
+        found = (v.partition("=") for v in self.variables)
+        return next((value for key, _, value in found if key == name), None)
 
     def differences(self, other: Machine) -> tuple[str, ...]:
         """Names of the fields in which two machines differ.

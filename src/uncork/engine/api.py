@@ -33,8 +33,8 @@ from uncork.engine.shown import Shown
 from uncork.engine.subject import Subject, Version
 from uncork.engine.verbs import plan_of
 from uncork.engine.walk import LOOKING_SHARE, Walk
-from uncork.measure import interleave, probe
-from uncork.measure.devices import accelerators
+from uncork.measure import interleave
+from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
 from uncork.pipeline import continued, read, record_source_lines, state_kept
 from uncork.report.progress import Progress
@@ -71,7 +71,7 @@ def diagnose(
         NothingToMeasure: The data is empty.
     """
     begin = time.monotonic()
-    machine = probe(accelerators())
+    machine = this_machine()
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         found = observe(subject, machine, _journal(quiet), budget_s=budget)
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
@@ -103,7 +103,7 @@ def tune(
     begin, policy = time.monotonic(), policy or Policy()
     if not isinstance(policy, Policy):
         raise WrongUse(f"{policy!r} is no policy", "uncork.core.plan.Policy(loosest='exact')")
-    machine, journal = probe(accelerators()), _journal(quiet)
+    machine, journal = this_machine(), _journal(quiet)
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         walk = _walked(subject, policy, journal)
         final = _compared(subject, walk) if walk.version is not subject.original else None
@@ -211,7 +211,7 @@ def _plan(plan: object) -> Plan:
 
 
 def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:
-    machine = probe(accelerators())
+    machine = this_machine()
     begin = time.monotonic()
     before = observe(subject, machine, journal, budget_s=LOOKING_SHARE * policy.budget_s)
     walk = Walk(subject, before, machine, policy, journal, started=begin)

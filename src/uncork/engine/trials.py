@@ -30,8 +30,8 @@ from uncork.engine.repetition import repeated
 from uncork.engine.subject import Subject, Version
 from uncork.engine.switchboard import run_beside
 from uncork.engine.walk import LOOKING_SHARE, Walk
-from uncork.measure import Block, in_turn, probe, summarize
-from uncork.measure.devices import accelerators
+from uncork.measure import Block, in_turn, summarize
+from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
 from uncork.step import Feed
 
@@ -127,7 +127,7 @@ class Trial(PassThrough):
 
     def _work(self, subject: Subject) -> None:
         self._notes = subject.notes
-        self._done(self.work(subject, probe(accelerators())))
+        self._done(self.work(subject, this_machine()))
 
     def _done(self, found: Result) -> None:
         self.result = self._complete(found)
@@ -240,7 +240,7 @@ class Listing(Trial):
 
     def finish(self) -> None:
         """What was reached is the result."""
-        self.result = Result(machine=probe(accelerators()), reached=tuple(self.reached))
+        self.result = Result(machine=this_machine(), reached=tuple(self.reached))
 
     def fit(self, call: FitCall) -> Any:
         """One step of it, so that what follows finds a trained model and its history."""

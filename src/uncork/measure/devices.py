@@ -7,10 +7,47 @@ from typing import Final
 
 import tensorflow as tf
 
+from uncork.core.machine import Machine
+from uncork.core.record import replace
+from uncork.measure.machine import probe
+
 # x86 flags of native bfloat16 dot products, as Linux spells them.
 _CPU_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16"})
+_DRIVER: Final = Path("/proc/driver/nvidia")
+_NODES: Final = Path("/dev")
 # NVIDIA compute capability of Ampere, the first with bfloat16 tensor cores.
 _AMPERE: Final = (8, 0)
+
+
+def machine() -> Machine:
+    """This machine as TensorFlow sees it, and what it does not see.
+
+    Example:
+        >>> machine().tensorflow != ""
+        True
+    """
+    devices = accelerators()
+    return replace(
+        probe(devices),
+        unused_gpus=() if devices else driver_gpus(),
+        built_with_cuda=bool(tf.test.is_built_with_cuda()),
+    )
+
+
+def driver_gpus(driver: Path = _DRIVER, nodes: Path = _NODES) -> tuple[str, ...]:
+    """Models of the GPUs that NVIDIA's driver shows, whether TensorFlow can use them or not.
+
+    A container sees the driver of its host even when it was given no GPU; then there are no nodes.
+
+    Example:
+        >>> driver_gpus(Path("/nowhere"))
+        ()
+    """
+    if not any(nodes.glob("nvidia[0-9]*")):
+        return ()
+    files = sorted(driver.glob("gpus/*/information"))
+    lines = (line for file in files for line in file.read_text().splitlines())
+    return tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Model:"))
 
 
 def accelerators() -> tuple[str, ...]:

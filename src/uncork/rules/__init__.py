@@ -13,6 +13,7 @@ from uncork.core.record import replace
 from uncork.rules import (
     cache,
     eager,
+    environment,
     healthy,
     low_precision,
     no_prefetch,
@@ -29,6 +30,7 @@ _SEVERITIES = ("correctness", "environment", "speed")
 RULES = (
     serial_maps.find,
     cache.find,
+    environment.find,
     random_under_cache.find,
     wasted_work.find,
     no_prefetch.find,

@@ -1,0 +1,89 @@
+"""What the surroundings hide from TensorFlow: GPUs, fast kernels, cores.
+
+``no_accelerator``, ``missing_gpu_library`` and ``cpu_quota``: TensorFlow goes on without a word, or
+with one line in its log. How much is lost cannot be told without what is hidden, so no gain is
+promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+
+# Cores in use over those that the process is bound to, above which more of them would help.
+_BUSY: Final = 0.8
+_HIDES_ALL: Final = ("", "-1", "none", "NoDevFiles")
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for each thing that is there and not used."""
+    if machine.unused_gpus:
+        yield _gpu(machine)
+    elif not machine.devices:
+        yield from _kernels(machine)
+        yield from _cores(diagnosis, machine)
+
+
+def _gpu(machine: Machine) -> Finding:
+    there = f"{', '.join(machine.unused_gpus)} is in this machine, and TensorFlow does not see it"
+    hidden = machine.variable("CUDA_VISIBLE_DEVICES")
+    if hidden in _HIDES_ALL:
+        return _finding(
+            "no_accelerator",
+            f"{there}: CUDA_VISIBLE_DEVICES={hidden!r} hides it",
+            "take CUDA_VISIBLE_DEVICES out of the script or its surroundings",
+        )
+    if machine.built_with_cuda is False:
+        return _finding(
+            "no_accelerator",
+            f"{there}: this build of TensorFlow is made for CPUs only",
+            'pip install "tensorflow[and-cuda]"',
+        )
+    return _finding(
+        "missing_gpu_library",
+        f"{there}: its log says which library could not be loaded",
+        'pip install "tensorflow[and-cuda]" brings CUDA and cuDNN of the versions it was built for',
+    )
+
+
+def _kernels(machine: Machine) -> Iterator[Finding]:
+    if machine.variable("TF_ENABLE_ONEDNN_OPTS") == "0":
+        yield _finding(
+            "missing_gpu_library",
+            "TF_ENABLE_ONEDNN_OPTS=0 switches off oneDNN, the library of fast kernels for CPUs",
+            "take TF_ENABLE_ONEDNN_OPTS=0 out, unless equal last digits matter more than speed",
+        )
+    widest = machine.variable("ONEDNN_MAX_CPU_ISA")
+    if widest is not None:
+        yield _finding(
+            "no_accelerator",
+            f"ONEDNN_MAX_CPU_ISA={widest} hides this processor's wider vector units from "
+            "TensorFlow's kernels",
+            "take ONEDNN_MAX_CPU_ISA out of the script or its surroundings",
+        )
+
+
+def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    busy = diagnosis.measurement.cpu_s_per_step / diagnosis.step_s
+    if machine.cpus < machine.allowed_cpus and busy > _BUSY * machine.cpus:
+        yield _finding(
+            "cpu_quota",
+            f"the process is bound to {machine.cpus:g} of the {machine.allowed_cpus:g} cores that "
+            f"it may use, and keeps {busy:.1f} of them busy",
+            "take the call that sets the affinity out (os.sched_setaffinity, taskset, OMP_PLACES)",
+        )
+
+
+def _finding(cause: Cause, evidence: str, remedy: str) -> Finding:
+    return Finding(
+        cause=cause,
+        severity="environment",
+        share=0.0,
+        upper_bound=1.0,
+        at=None,
+        evidence=evidence,
+        remedy=remedy,
+    )

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed
+from uncork.core.record import replace
+from uncork.rules import environment, judge
+
+GPU = {"unused_gpus": ("NVIDIA H200",), "built_with_cuda": True}
+
+
+def found(busy=2.0, **machine):
+    diagnosis = observed(shares={"step": 1.0})
+    costs = replace(diagnosis.measurement, cpu_s_per_step=busy * diagnosis.step_s)
+    return list(
+        environment.find(replace(diagnosis, measurement=costs), replace(MACHINE, **machine))
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "cause", "words"),
+    [
+        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=-1",)}, "no_accelerator", "'-1' hides it"),
+        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=",)}, "no_accelerator", "'' hides it"),
+        ({**GPU, "built_with_cuda": False}, "no_accelerator", "made for CPUs only"),
+        (GPU, "missing_gpu_library", "NVIDIA H200"),
+        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=0",)}, "missing_gpu_library", "its log says"),
+        ({"variables": ("TF_ENABLE_ONEDNN_OPTS=0",)}, "missing_gpu_library", "oneDNN"),
+        ({"variables": ("ONEDNN_MAX_CPU_ISA=SSE41",)}, "no_accelerator", "SSE41"),
+        ({"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.97}, "cpu_quota", "1 of the 2 cores"),
+    ],
+)
+def test_what_is_hidden_is_named_and_no_gain_is_promised(machine, cause, words):
+    (finding,) = found(**machine)
+    assert finding.cause == cause
+    assert finding.severity == "environment"
+    assert finding.upper_bound == 1.0
+    assert words in finding.evidence
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {},
+        {"devices": ("GPU:0 NVIDIA H200",), "variables": ("TF_ENABLE_ONEDNN_OPTS=0",)},
+        {"variables": ("TF_ENABLE_ONEDNN_OPTS=1",)},
+        {"cpus": 2.0, "allowed_cpus": 2.0},
+        {"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.3},  # it would not know what to do with more
+    ],
+)
+def test_a_machine_that_shows_what_it_has_is_left_alone(machine):
+    assert found(**machine) == []
+
+
+def test_it_comes_before_what_costs_speed():
+    slow = observed(shares={"host": 0.5, "step": 0.5})
+    hidden = replace(MACHINE, variables=("TF_ENABLE_ONEDNN_OPTS=0",))
+    causes = [finding.cause for finding in judge(slow, hidden).findings]
+    assert causes == ["missing_gpu_library", "small_steps"]
