@@ -59,9 +59,22 @@ class Workload(Record, frozen=True, kw_only=True):
         return tuple(sorted({line for n in marked for line in _around(n, calls)}))
 
     @property
+    def epochs(self) -> int:
+        """What the script trains when it is not told: its default of ``--epochs``."""
+        for node in ast.walk(ast.parse(self.script.read_text())):
+            if isinstance(node, ast.Call) and "--epochs" in (_constant(a) for a in node.args):
+                given = [_constant(k.value) for k in node.keywords if k.arg == "default"]
+                return int(str(given[0]))
+        raise ValueError(f"{self.script} has no --epochs")
+
+    @property
     def needs_accelerator(self) -> bool:
         """It shows its brake on an accelerator only."""
         return self.style.startswith("gpu_")
+
+
+def _constant(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _own_lines(node: ast.AST) -> range | None:

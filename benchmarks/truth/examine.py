@@ -17,7 +17,7 @@ from uncork.core.plan import Plan, Policy, load
 from uncork.core.record import Record, digest, from_json, replace
 from uncork.engine.verbs import plan_of
 
-_EPOCHS: Final = 2
+SHOWN_EPOCHS: Final = 2
 _DIAGNOSE_S: Final = 6
 _TUNE_S: Final = 100
 # A fix that seems to win less is measured a second time, in the other order.
@@ -98,10 +98,11 @@ class Examined(Record, frozen=True, kw_only=True):
         layer: Of the brake.
         cause: Of the brake.
         brakes: Lines to blame.
-        slow_s: Seconds of training, run by run.
+        epochs: What the script trains when it is not told.
+        slow_s: Seconds of a short training, run by run.
         fixed_s: The same of the expert's version.
-        fix: How many times faster that is, whole training, start and compilation included.
-        fix_steady: The same from epoch to epoch, the first one left out; None where not known.
+        slow_epoch_s: Seconds of a later epoch, run by run.
+        fixed_epoch_s: The same of the expert's version.
         plain: What the script does in plain Python.
         captured: What ``uncork run`` with an empty plan changed of that; ``""`` when nothing, None
             when plain Python does not repeat itself, ``PENDING`` until :func:`capture`.
@@ -115,16 +116,40 @@ class Examined(Record, frozen=True, kw_only=True):
     layer: str
     cause: str
     brakes: tuple[int, ...]
+    epochs: int = SHOWN_EPOCHS
     slow_s: tuple[float, ...] = ()
     fixed_s: tuple[float, ...] = ()
-    fix: float | None = None
-    fix_steady: float | None = None
+    slow_epoch_s: tuple[float, ...] = ()
+    fixed_epoch_s: tuple[float, ...] = ()
     plain: Effect | None = None
     captured: str | None = PENDING
     findings: tuple[Named, ...] = ()
     tuned: Tuned | None = None
     errors: tuple[str, ...] = ()
     wall_s: float = 0.0
+
+    @property
+    def fix(self) -> float | None:
+        """How many times faster the expert's version trains: all epochs that the script would.
+
+        Start and compilation count once, and later epochs as often as there are. A short training
+        alone would judge a script of 50 epochs by its first.
+        """
+        return _ratio(
+            self._whole_s(self.slow_s, self.slow_epoch_s),
+            self._whole_s(self.fixed_s, self.fixed_epoch_s),
+        )
+
+    @property
+    def fix_steady(self) -> float | None:
+        """The same from epoch to epoch, the first one left out; None where not known."""
+        return _ratio(self.slow_epoch_s, self.fixed_epoch_s)
+
+    def _whole_s(self, runs: tuple[float, ...], later: tuple[float, ...]) -> tuple[float, ...]:
+        if not (self.slow_epoch_s and self.fixed_epoch_s):
+            return runs
+        further = (self.epochs - SHOWN_EPOCHS) * statistics.fmean(later)
+        return tuple(run + further for run in runs)
 
 
 def examine(
@@ -143,7 +168,7 @@ def examine(
     """
     begin = time.perf_counter()
     errors: list[str] = []
-    plain = run([sys.executable, workload.script, data, "--epochs", _EPOCHS], work / "plain")
+    plain = run([sys.executable, workload.script, data, "--epochs", SHOWN_EPOCHS], work / "plain")
     errors.extend(_wrong("plain", plain))
     slow, fixed = [plain], list[Run]()
     if workload.fixed is not None and not errors:
@@ -157,10 +182,11 @@ def examine(
         layer=workload.layer,
         cause=workload.cause,
         brakes=workload.brakes,
+        epochs=workload.epochs,
         slow_s=_seconds(slow),
         fixed_s=_seconds(fixed),
-        fix=_ratio(_seconds(slow), _seconds(fixed)),
-        fix_steady=_ratio(_epochs(slow), _epochs(fixed)),
+        slow_epoch_s=_epochs(slow),
+        fixed_epoch_s=_epochs(fixed),
         plain=_effect(plain),
         findings=tuple(_named(diagnosis)) if diagnosis else (),
         tuned=tuned,
@@ -173,7 +199,7 @@ def examine(
 def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: Path) -> Examined:
     """Under an empty plan the script must do what it does in plain Python; nothing is timed."""
     begin = time.perf_counter()
-    script = (workload.script, data, "--epochs", _EPOCHS)
+    script = (workload.script, data, "--epochs", SHOWN_EPOCHS)
     ours = _effect(run([*_UNCORK, "run", "--plan", plan, *script], work / "run"))
     changed: str | None = ", ".join(_differences(found.plain, ours))
     if changed:
@@ -186,12 +212,12 @@ def _fix(
     workload: Workload, data: Path, work: Path, slow: list[Run], fixed: list[Run]
 ) -> Iterator[str]:
     """A B, and B A where the two are close."""
-    plain = [sys.executable, workload.script, data, "--epochs", _EPOCHS]
-    better = [sys.executable, workload.fixed, data, "--epochs", _EPOCHS]
+    plain = [sys.executable, workload.script, data, "--epochs", SHOWN_EPOCHS]
+    better = [sys.executable, workload.fixed, data, "--epochs", SHOWN_EPOCHS]
     fixed.append(run(better, work / "fixed"))
     yield from _wrong("fixed", fixed[0])
-    ratio = _ratio(_seconds(slow), _seconds(fixed))
-    if ratio is not None and ratio < _CLEAR:
+    close = [_ratio(part(slow), part(fixed)) for part in (_seconds, _epochs)]
+    if any(ratio is not None and ratio < _CLEAR for ratio in close):
         fixed.append(run(better, work / "fixed"))
         slow.append(run(plain, work / "again"))
 

@@ -61,3 +61,15 @@ def test_workloads_are_chosen_by_name_beginning_or_pattern(root: Path, pattern: 
 
 def test_a_marked_line_stands_for_the_call_that_it_ends(root: Path):
     assert find(["input/padding/fit"], root)[0].brakes == (4, 5, 6, 7, 10, 12, 14)
+
+
+def test_the_epochs_of_a_script_are_its_default(root: Path):
+    told = root / "healthy/mlp.py"
+    told.write_text('parser.add_argument("--epochs", type=int, default=40)\n')
+    assert find(["healthy"], root)[0].epochs == 40
+    with pytest.raises(ValueError, match="has no --epochs"):
+        find(["input/padding/fit"], root)[0].epochs  # noqa: B018
+
+
+def test_every_workload_trains_long_enough_to_have_later_epochs():
+    assert all(workload.epochs > 2 for workload in find())

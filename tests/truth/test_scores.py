@@ -10,15 +10,24 @@ from benchmarks.truth.scores import Share, score
 from records import MACHINE
 
 
-def examined(cause: str = "serial_map", *found: tuple[str, int | None, float], **changes):
+def examined(
+    cause: str = "serial_map",
+    *found: tuple[str, int | None, float],
+    fix: float | None = 2.0,
+    fix_steady: float | None = 2.5,
+    **changes,
+):
+    """What a fix wins is told by seconds: of the fixed script, one."""
     layer = "healthy" if cause == "healthy" else "input"
     fields = {
         "name": f"{layer}/{cause}/fit",
         "layer": layer,
         "cause": cause,
         "brakes": (36,),
-        "fix": 2.0,
-        "fix_steady": 2.5,
+        "slow_s": (fix,) if fix else (),
+        "fixed_s": (1.0,),
+        "slow_epoch_s": (fix_steady,) if fix_steady else (),
+        "fixed_epoch_s": (1.0,),
         "captured": "",
         "findings": tuple(Named(cause=c, line=n, gain=g) for c, n, g in found),
         "wall_s": 40.0,
@@ -79,6 +88,13 @@ def test_anything_found_in_a_healthy_script_is_a_false_alarm():
 def test_promises_are_held_against_the_steady_gain_of_the_fix():
     found = score([examined("serial_map", ("serial_map", 36, 3.0))])
     assert found.bound_error.median == pytest.approx(0.2)
+
+
+def test_what_a_fix_wins_is_reckoned_for_all_epochs_of_the_script():
+    starts_slowly = examined(slow_s=(11.0,), fixed_s=(6.0,), fix_steady=1.1, epochs=102)
+    assert starts_slowly.fix == pytest.approx((11 + 110) / (6 + 100))
+    assert starts_slowly.fix_steady == pytest.approx(1.1)
+    assert examined(fix_steady=None, epochs=102).fix == pytest.approx(2.0)
 
 
 def test_what_tune_reached_is_a_share_of_the_time_that_the_fix_saves():
