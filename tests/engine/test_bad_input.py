@@ -165,6 +165,26 @@ def test_data_and_models_of_all_kinds_are_diagnosed(
     assert left_behind(tmp_path) == []
 
 
+def test_a_fit_called_for_each_batch_is_seen_as_one_training(
+    write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    one = "    model.fit(x[i % 6:][:16], y[i % 6:][:16], verbose=0)\n"
+    write(HEAD + "model = mlp()\nfor i in range(400):\n" + one)
+    done = uncork("diagnose", "train.py", "--budget", 3)
+    assert done.returncode == 0, done.stderr
+    (found,) = diagnosis(tmp_path).workloads
+    assert found.workload.called_in_loop
+    assert found.findings[0].cause == "fit_in_loop"
+    assert found.findings[0].at == "train.py:11"
+
+
+def test_a_fit_that_is_called_a_few_times_is_too_small(write: Write, uncork: Run) -> None:
+    write(HEAD + "for _ in range(4):\n    mlp().fit(x[:16], y[:16], verbose=0)\n")
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 3
+    assert "1 steps x 1 epochs" in done.stderr
+
+
 def test_a_nan_loss_is_never_proved_to_be_kept(write: Write, uncork: Run, tmp_path: Path) -> None:
     write(HEAD + "y = y * np.nan\n" + f"mlp().fit({ROWS}.batch(8), epochs=3)")
     done = uncork("tune", "--budget", 30, "--quiet", "train.py")

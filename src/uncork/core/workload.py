@@ -54,6 +54,7 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         distributed: Runs under a tf.distribute strategy.
+        called_in_loop: ``fit`` is called again and again, for a step or two each time.
         default_rewrites: tf.data's own graph rewrites are on (parallel maps, injected prefetch).
     """
 
@@ -75,3 +76,4 @@ class Workload(Record, frozen=True, kw_only=True):
     default_rewrites: bool = True
     steps_given: bool = False
     step_at: str | None = None
+    called_in_loop: bool = False

@@ -51,9 +51,12 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         python_s = subject.python_s(statistics.median(alone)) or 0.0
         many = [[each - python_s for each in alone]]
     waiting, python = _shares(whole, alone, whole), _shares(alone, many[0], whole)
+    consumer = 1 / max(1e-9, 1 - waiting.median)
+    if subject.between_calls:
+        waiting, python = _shares(alone, alone, whole), waiting
     return Shares(
         measured=summarize(found[0]),
-        consumer=1 / max(1e-9, 1 - waiting.median),
+        consumer=consumer,
         breakdown=breakdown(waiting, python),
         intervals={"input": waiting, "host": python},
     )

@@ -71,8 +71,10 @@ class Subject(ABC):
         workload: What it is.
         original: The version the user wrote.
         notes: Things found on the way that the user should know.
+        between_calls: What a step costs beyond a resident one is lost between calls of ``fit``.
     """
 
+    between_calls: bool = False
     workload: Workload
     original: Version
     notes: list[str]

@@ -26,6 +26,7 @@ from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
+from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
 from uncork.engine.repetition import repeated
 from uncork.engine.subject import Subject, Version
 from uncork.engine.switchboard import run_beside
@@ -62,6 +63,8 @@ class Trial(PassThrough):
     """
 
     wants_source_lines = True
+    # Many small calls of ``fit`` are one training to look at; there is none to run otherwise.
+    takes_repeated_fit = False
 
     def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
         self.job = job
@@ -70,6 +73,7 @@ class Trial(PassThrough):
         self.reached: list[Workload] = []
         self.result: Result | None = None
         self._loop: LoopSubject | None = None
+        self._calls = Calls()
         self._notes: list[str] = []
 
     @abstractmethod
@@ -79,16 +83,24 @@ class Trial(PassThrough):
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
         brief = _brief(call)
-        if not self._meant(brief) or self._loop is not None:
+        subject = self._subject(call, brief) if self._loop is None else None
+        if subject is None:
             return call.original(**call.arguments)
-        subject = FitSubject(
-            call.model, call.arguments, call.index, call.at, self.scratch, step_at=call.step_at
-        )
         try:
             self._work(subject)
         finally:
             subject.restore()
         raise StopScript
+
+    def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
+        if self._meant(brief):
+            return FitSubject(
+                call.model, call.arguments, call.index, call.at, self.scratch, step_at=call.step_at
+            )
+        unasked = self.takes_repeated_fit and self.job.training is None
+        if unasked and self._calls.are_a_loop(brief):
+            return RepeatedFitSubject(call, self.scratch)
+        return None
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Take over the custom loop that is meant; let others go on."""
@@ -151,6 +163,8 @@ class Trial(PassThrough):
 
 class Diagnosing(Trial):
     """Measure, explain, stop."""
+
+    takes_repeated_fit = True
 
     def work(self, subject: Subject, machine: Machine) -> Result:
         """One diagnosis of the training as it is."""

@@ -14,6 +14,7 @@ from uncork.rules import (
     cache,
     eager,
     environment,
+    fit_in_loop,
     healthy,
     low_precision,
     no_prefetch,
@@ -36,6 +37,7 @@ RULES = (
     no_prefetch.find,
     python_loader.find,
     small_steps.find,
+    fit_in_loop.find,
     eager.find,
 )
 

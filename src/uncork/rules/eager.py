@@ -19,7 +19,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     share = diagnosis.breakdown.get("host", 0.0)
     upper = bound(1.0, 1.0 - share)
-    if not diagnosis.workload.eager_step or upper < WORTH:
+    work = diagnosis.workload
+    if upper < WORTH or not work.eager_step or work.called_in_loop:
         return
     yield Finding(
         cause="eager_step",

@@ -14,7 +14,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     share = diagnosis.breakdown.get("host", 0.0)
     upper = bound(1.0, 1.0 - share)
-    if upper < WORTH or diagnosis.workload.eager_step:
+    work = diagnosis.workload
+    if upper < WORTH or work.eager_step or work.called_in_loop:
         return
     yield Finding(
         cause="small_steps",

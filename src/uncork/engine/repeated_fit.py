@@ -1,0 +1,100 @@
+"""A ``fit`` that the user calls again and again for a step or two: what is lost between calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from uncork.capture import FitCall
+from uncork.core.record import replace
+from uncork.core.workload import Workload
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.subject import Version, VersionRunner
+from uncork.measure.interleave import Block
+from uncork.measure.timing import timed
+from uncork.step import Snapshot, StepSettings
+
+# Calls from one line before it is taken for a loop: cutting a script's first steps, or fitting a
+# handful of small models one after the other, is none.
+LEAST_CALLS: Final = 8
+# A trial must not write what the user's callbacks write; validating is no training.
+_BARE: Final = {"callbacks": None, "validation_data": None, "validation_split": 0.0, "verbose": 0}
+
+
+class Calls:
+    """How often each small ``fit`` was called."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def are_a_loop(self, brief: Workload) -> bool:
+        """Count one more call; whether there were enough of them."""
+        count = self._counts[brief.index] = self._counts.get(brief.index, 0) + 1
+        return count >= LEAST_CALLS
+
+
+class _CallRunner(VersionRunner):
+    """Calls the user's ``fit`` over and over, on the data of one call."""
+
+    def __init__(
+        self, call: FitCall, settings: StepSettings, snapshot: Snapshot, workload: Workload
+    ) -> None:
+        self._call = call
+        self._settings = settings
+        self._snapshot = snapshot
+        self._samples = float(workload.batch_size or 1)
+        self._steps = (workload.steps_per_epoch or 1) * workload.epochs
+
+    def prime(self) -> float:
+        begin = time.perf_counter()
+        self.block(0.0)
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        del limit_s
+        return None
+
+    def block(self, seconds: float) -> Block:
+        self._snapshot.restore_values()
+        with self._settings.active():
+            return timed(self._calls(), seconds, self._samples)
+
+    def _calls(self) -> Iterator[int]:
+        while True:
+            self._call.original(**{**self._call.arguments, **_BARE})
+            yield self._steps
+
+
+class RepeatedFitSubject(FitSubject):
+    """Many calls of ``fit`` with a step or two in each, seen as one training.
+
+    What a step costs beyond the same step on a resident batch is not waiting for input here: it is
+    what ``fit`` does at its start and its end.
+
+    Args:
+        call: One of the calls.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+    """
+
+    between_calls = True
+
+    def __init__(self, call: FitCall, scratch: str) -> None:
+        arguments: Mapping[str, Any] = call.arguments
+        super().__init__(call.model, arguments, call.index, call.at, scratch, step_at=call.step_at)
+        self._call = call
+        self.workload = replace(self.workload, called_in_loop=True)
+
+    def runner(self, version: Version) -> VersionRunner:
+        """Calls of ``fit``, one after the other."""
+        return _CallRunner(self._call, self._with(version.step), self.snapshot, self.workload)
+
+    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+        """There is nothing to group: the time is lost between calls, not between steps."""
+        del version, resident_s
+        return None
+
+    def python_s(self, resident_s: float) -> float | None:
+        """Part of what is lost between calls."""
+        del resident_s
+        return None
