@@ -12,6 +12,8 @@ from uncork.core.record import Record
 
 # A script whose fix wins less does not show the brake that it claims.
 LEAST_FIX: Final = 1.2
+# Errors of a script itself; where only Uncork failed on it, its cause was not named.
+_SCRIPTS: Final = ("plain", "fixed")
 # These spoil a training; being faster is not what their fix is for.
 CORRECTNESS: Final = ("random_under_cache", "keras_defect", "wasted_work")
 
@@ -50,9 +52,9 @@ class Scores(Record, frozen=True, kw_only=True):
     """What a set of workloads says of Uncork.
 
     Attributes:
-        examined: Without an error of the examination itself.
+        examined: The script and its fix ran, and Uncork did not fail on it.
         slow_as_claimed: The expert's fix wins at least 20 %.
-        top1: The cause was named first.
+        top1: The cause was named first; where Uncork failed, it was not.
         top3: It was among the first three findings.
         line: Where it was among them, the marked line was blamed.
         alarms: Healthy scripts in which something was found.
@@ -82,8 +84,9 @@ class Scores(Record, frozen=True, kw_only=True):
 def score(found: Sequence[Examined]) -> Scores:
     """All figures over some workloads."""
     good = [e for e in found if not e.errors]
-    planted = [e for e in good if e.layer != "healthy"]
-    healthy = [e for e in good if e.layer == "healthy"]
+    ran = [e for e in found if not any(error.startswith(_SCRIPTS) for error in e.errors)]
+    planted = [e for e in ran if e.layer != "healthy"]
+    healthy = [e for e in ran if e.layer == "healthy"]
     timed = [e for e in planted if e.fix is not None and e.cause not in CORRECTNESS]
     steps = [step for e in good if e.tuned for step in e.tuned.steps]
     named = [(e, right) for e in planted if (right := _right(e)) is not None]

@@ -121,9 +121,16 @@ def test_capture_is_judged_where_plain_python_repeats_itself():
     assert found.captured == Share(1, 2)
 
 
-def test_an_examination_that_failed_is_counted_as_failed_and_as_nothing_else():
-    found = score([examined("serial_map", RIGHT), examined("serial_map", RIGHT, errors=("x",))])
+def test_a_script_that_does_not_run_is_counted_as_that_and_as_nothing_else():
+    broken = examined("serial_map", RIGHT, errors=("plain: exit code 1",))
+    found = score([examined("serial_map", RIGHT), broken])
     assert (found.examined, found.top1) == (Share(1, 2), Share(1, 1))
+
+
+def test_a_script_that_uncork_fails_on_is_one_whose_cause_was_not_named():
+    failed = examined("serial_map", errors=("diagnose: exit code 3",))
+    found = score([examined("serial_map", RIGHT), failed])
+    assert (found.examined, found.top1) == (Share(1, 2), Share(1, 2))
 
 
 def test_nothing_gives_no_figures():

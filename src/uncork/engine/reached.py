@@ -28,8 +28,10 @@ def nothing_reached(reached: Sequence[Workload], training: int | None) -> Uncork
     """
     if not reached:
         return NothingToMeasure(
-            "the script ended without training: no Model.fit, no custom loop with a GradientTape",
-            "a script that trains with Keras 3 on the TensorFlow backend",
+            "the script ended without training: no Model.fit, and no loop over a tf.data.Dataset "
+            "that computes gradients",
+            "a script that trains with Keras 3 on the TensorFlow backend; a loop of your own that "
+            "takes its batches from arrays or a generator is not seen",
             "check its arguments: does it train when started with plain python?",
         )
     calls = "".join(f"\n    {line(w)}" for w in reached)
