@@ -76,6 +76,31 @@ def test_a_block_counts_the_steps_of_the_loop(board: Switchboard, clock: Clock) 
     assert batches == [0, 1, 2] * 2 + [0, 1]  # epoch after epoch, warm-up and block
 
 
+def test_whole_epochs_are_timed_with_their_starts_and_ends(
+    board: Switchboard, clock: Clock
+) -> None:
+    blocks: list[Block] = []
+
+    def costly() -> Iterator[int]:
+        clock.now += 5.0
+        yield from range(3)
+        clock.now += 3.0
+
+    def work() -> None:
+        board.block(costly, 0.0)
+        blocks.append(board.block(costly, 20.0, whole=True)[0])
+        blocks.append(board.block(epoch, 0.0, whole=True)[0])
+
+    run_beside(work, board, StopScript())
+
+    def step(batch: int) -> None:
+        del batch
+        clock.now += 1.0
+
+    drive(board, step)
+    assert [(b.steps, b.wall_s, b.warmup_s) for b in blocks] == [(6, 22.0, 0.0), (3, 3.0, 0.0)]
+
+
 def test_versions_are_fed_in_turn(board: Switchboard, clock: Clock) -> None:
     def work() -> None:
         board.block(lambda: iter("aaaaaaaa"), 0.0)

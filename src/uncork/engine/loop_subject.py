@@ -6,6 +6,7 @@ thrown away: the loop's weights after the trials are those of a training on mixe
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,26 +25,43 @@ from uncork.step import batch_samples, spec_text
 
 
 class _LoopRunner(VersionRunner):
+    """Lets the loop run on some batches.
+
+    Where epochs are shorter than a block, whole ones are timed, as in a ``fit``.
+
+    Args:
+        board: The loop's other end.
+        epoch: Makes an iterator over one epoch of batches.
+        pipeline: Where they come from, None for a resident batch.
+    """
+
     def __init__(
         self, board: Switchboard, epoch: Callable[[], Iterator[Any]], pipeline: Pipeline | None
     ) -> None:
         self._board = board
         self._epoch = epoch
         self._pipeline = pipeline
+        self._epoch_s = math.inf
 
     def prime(self) -> float:
         begin = time.perf_counter()
         if self._pipeline is not None:
             fill_caches(self._pipeline)
-        self._board.block(self._epoch, 0.0)
+        self._run(0.0, whole=False)
         return time.perf_counter() - begin
 
     def first_epoch(self, limit_s: float) -> float | None:
         return None  # the loop's own epochs are not ours to count
 
     def block(self, seconds: float) -> Block:
-        block, _ = self._board.block(self._epoch, seconds)
-        return block
+        return self._run(seconds, whole=self._epoch_s <= seconds)
+
+    def _run(self, seconds: float, *, whole: bool) -> Block:
+        found, _ = self._board.block(self._epoch, seconds, whole=whole)
+        steps = _length(self._pipeline) if self._pipeline is not None else None
+        if steps:
+            self._epoch_s = steps * found.wall_s / found.steps
+        return found
 
 
 class LoopSubject(Subject):

@@ -21,22 +21,38 @@ from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
 
 
 class _Request:
-    """One block that the engine wants: where its batches come from, and its clock."""
+    """One block that the engine wants: where its batches come from, and its clock.
 
-    def __init__(self, epoch: Callable[[], Iterator[Any]], seconds: float, profiled: bool) -> None:
+    Args:
+        epoch: Makes an iterator over one epoch of batches.
+        seconds: How long to time.
+        whole: Time whole epochs, their starts and ends included, without a warm-up.
+        profiled: Also measure the time spent inside TensorFlow's ops.
+    """
+
+    def __init__(
+        self, epoch: Callable[[], Iterator[Any]], seconds: float, *, whole: bool, profiled: bool
+    ) -> None:
         self.seconds = seconds
         self.ops = OpTime() if profiled else None
         self._epoch = epoch
-        self._batches = epoch()
+        self._whole = whole
+        self._batches: Iterator[Any] | None = None if whole else epoch()
         self._given = 0
         self._begin = time.perf_counter()
         self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
 
     def next_batch(self) -> Any:
-        """The next batch, from a new epoch where one ends."""
-        batch = next(self._batches, None)
+        """The next batch, from a new epoch where one ends; None when that was the last one."""
+        if self._whole and self._warm is None:
+            self._begin = time.perf_counter()
+            self._warm = (0, self._begin, time.process_time())
+        batch = None if self._batches is None else next(self._batches, None)
         if batch is None:
+            self._batches = None  # what ending it costs is part of the epoch
+            if self._whole and self._given and self._timed_s() >= self.seconds:
+                return None
             self._batches = self._epoch()
             batch = next(self._batches, None)
         if batch is None:
@@ -53,13 +69,21 @@ class _Request:
                 context.async_wait()
                 self._warm = (self._given, time.perf_counter(), time.process_time())
             return None
-        given, begin, cpu = self._warm
-        steps = self._given - given
-        if steps == 0 or now - begin < self.seconds:
+        if self._whole or self._given == self._warm[0] or self._timed_s() < self.seconds:
             return None
+        return self.finished(samples_per_step)
+
+    def finished(self, samples_per_step: float) -> Block:
+        """What was timed since the warm-up."""
+        assert self._warm is not None
+        given, begin, cpu = self._warm
         context.async_wait()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        steps = self._given - given
         return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - self._begin)
+
+    def _timed_s(self) -> float:
+        return time.perf_counter() - self._warm[1] if self._warm else 0.0
 
     @property
     def warm(self) -> bool:
@@ -100,16 +124,22 @@ class Switchboard(Iterator[Any]):
         self._current: _Request | None = None
 
     def block(
-        self, epoch: Callable[[], Iterator[Any]], seconds: float, *, profiled: bool = False
+        self,
+        epoch: Callable[[], Iterator[Any]],
+        seconds: float,
+        *,
+        whole: bool = False,
+        profiled: bool = False,
     ) -> tuple[Block, OpTime | None]:
         """Engine side: let the loop run a block and wait for it.
 
         Args:
             epoch: Makes an iterator over one epoch of batches.
             seconds: How long to time.
+            whole: Time whole epochs, their starts and ends included.
             profiled: Also measure the time spent inside TensorFlow's ops; slows Python down.
         """
-        request = _Request(epoch, seconds, profiled)
+        request = _Request(epoch, seconds, whole=whole, profiled=profiled)
         self._requests.put(request)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -139,11 +169,16 @@ class Switchboard(Iterator[Any]):
                 raise request
             self._current = request
         try:
-            return self._current.next_batch()
+            batch = self._current.next_batch()
         except Exception as error:  # reading the data failed: the engine must know why
-            self._current = None
-            self._answers.put(error)
-            return self.__next__()
+            return self._answered(error)
+        return self._answered(self._current.finished(self._samples)) if batch is None else batch
+
+    def _answered(self, answer: Block | BaseException) -> Any:
+        """The request is done; a batch of the next one."""
+        self._current = None
+        self._answers.put(answer)
+        return self.__next__()
 
     def _advance(self, request: _Request) -> None:
         was_warm = request.warm
