@@ -57,7 +57,7 @@ class Ranker(keras.Model):
 
 
 model = Ranker()
-optimizer = keras.optimizers.SGD(5.0)
+optimizer = keras.optimizers.SGD(1.0)
 
 
 @tf.function
