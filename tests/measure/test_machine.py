@@ -46,25 +46,20 @@ def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
     assert machine.cpus() == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize(
-    ("cpuset", "quota", "allowed"),
-    [("0-3,8", None, 5.0), ("0-3", "150000 100000", 1.5), ("0", "max 100000", 1.0)],
-)
-def test_what_the_cgroup_allows(cgroup, cpuset, quota, allowed):
-    (cgroup / "cpuset.cpus.effective").write_text(cpuset + "\n")
-    if quota:
-        (cgroup / "cpu.max").write_text(quota)
-    assert machine.allowed_cpus() == allowed
-
-
-def test_a_process_may_bind_itself_to_less_than_it_is_allowed():
+def test_a_process_may_bind_itself_to_less_than_it_was_started_with():
     code = (
-        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from uncork.measure import probe; p = probe(); print(p.cpus, p.allowed_cpus)"
+        "import os; from uncork.measure.machine import probe, remember_start; remember_start(); "
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+        "p = probe(); print(p.cpus, p.allowed_cpus)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     bound, allowed = map(float, done.stdout.split())
-    assert bound <= 1 <= len(os.sched_getaffinity(0)) <= allowed
+    assert bound <= 1
+    assert allowed == machine.cpus()
+
+
+def test_without_a_start_to_remember_nothing_was_bound():
+    assert probe().allowed_cpus == probe().cpus
 
 
 def test_variables_that_hide_something_are_kept(monkeypatch):

@@ -28,6 +28,7 @@ def found(busy=2.0, **machine):
         ({"variables": ("TF_ENABLE_ONEDNN_OPTS=0",)}, "missing_gpu_library", "oneDNN"),
         ({"variables": ("ONEDNN_MAX_CPU_ISA=SSE41",)}, "no_accelerator", "SSE41"),
         ({"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.97}, "cpu_quota", "1 of the 2 cores"),
+        ({"cpus": 4.0, "op_threads": 1, "busy": 1.1}, "cpu_quota", "1 of 4 cores for an op"),
     ],
 )
 def test_what_is_hidden_is_named_and_no_gain_is_promised(machine, cause, words):
@@ -46,6 +47,8 @@ def test_what_is_hidden_is_named_and_no_gain_is_promised(machine, cause, words):
         {"devices": ("GPU:0 NVIDIA H200",), "variables": ("TF_ENABLE_ONEDNN_OPTS=0",)},
         {"variables": ("TF_ENABLE_ONEDNN_OPTS=1",)},
         {"cpus": 2.0, "allowed_cpus": 2.0},
+        {"op_threads": 2},
+        {"cpus": 4.0, "op_threads": 1, "busy": 0.4},  # ops are not what it waits for
         {"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.3},  # it would not know what to do with more
     ],
 )

@@ -16,8 +16,9 @@ class Machine(Record, frozen=True, kw_only=True):
         python: Version of the interpreter that runs the script.
         tensorflow: Version, or ``""`` when unknown.
         keras: Version, or ``""`` when unknown.
-        allowed_cpus: Cores that the cgroup allows; more than ``cpus`` where the process, or who
-            started it, bound it to some of them.
+        allowed_cpus: The same as ``cpus`` when the process was started; more where the script has
+            bound it to some of them since.
+        op_threads: Threads that TensorFlow may use for one op; 0 is its own choice, all cores.
         unused_gpus: GPUs that the driver shows and TensorFlow does not.
         built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
         variables: ``NAME=value`` of environment variables that hide devices or kernels.
@@ -31,6 +32,7 @@ class Machine(Record, frozen=True, kw_only=True):
     tensorflow: str = ""
     keras: str = ""
     allowed_cpus: float = 0.0
+    op_threads: int = 0
     unused_gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     variables: tuple[str, ...] = ()

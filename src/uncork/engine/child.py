@@ -24,6 +24,7 @@ from uncork.core.record import from_json, replace, to_json, write_atomically
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
+from uncork.measure.machine import remember_start
 
 if TYPE_CHECKING:  # their modules import TensorFlow
     from uncork.engine.trials import Trial
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # their modules import TensorFlow
 
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
+    remember_start()
     job = from_json(Path(argv[0]).read_bytes(), Job)
     script, args = Path(argv[2]), argv[3:]
     try:

@@ -31,6 +31,7 @@ def machine() -> Machine:
         probe(devices),
         unused_gpus=() if devices else driver_gpus(),
         built_with_cuda=bool(tf.test.is_built_with_cuda()),
+        op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
     )
 
 

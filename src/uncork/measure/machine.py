@@ -16,6 +16,7 @@ from uncork.core.machine import Machine
 _CGROUP = Path("/sys/fs/cgroup")
 # cgroup v1 writes "no limit" as a huge number of bytes, close to 2**63.
 _NO_LIMIT = 1 << 60
+_START: list[float] = []
 # Environment variables that hide devices or kernels from TensorFlow.
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ONEDNN_MAX_CPU_ISA", "TF_ENABLE_ONEDNN_OPTS")
 
@@ -45,30 +46,27 @@ def probe(devices: tuple[str, ...] = ()) -> Machine:
 
 def cpus() -> float:
     """Cores this process may keep busy: its affinity, or the cgroup's quota if that is smaller."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(float(affinity or 1), _quota())
+    return min(_affinity(), _quota())
+
+
+def remember_start() -> None:
+    """Keep in mind what this process may use now, before a script binds it to less."""
+    _START.append(_affinity())
 
 
 def allowed_cpus() -> float:
-    """Cores that the machine and the cgroup leave to this process, whatever it bound itself to."""
-    there = _count(_read("cpuset.cpus.effective")) or os.cpu_count() or 1
-    return min(float(there), _quota())
+    """The same as :func:`cpus`, at the time of :func:`remember_start`; now, where nobody did."""
+    return min(_START[-1] if _START else _affinity(), _quota())
+
+
+def _affinity() -> float:
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return float(there or 1)
 
 
 def _quota() -> float:
     quota, period = (_read("cpu.max") or "max 100000").split()
     return math.inf if quota == "max" else int(quota) / int(period)
-
-
-def _count(ranges: str) -> int:
-    """How many numbers a list such as ``0-3,8`` holds.
-
-    Example:
-        >>> _count("0-3,8"), _count("")
-        (5, 0)
-    """
-    ends = [part.split("-") for part in ranges.split(",") if part]
-    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
 
 def memory_limit() -> int:

@@ -71,9 +71,17 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if machine.cpus < machine.allowed_cpus and busy > _BUSY * machine.cpus:
         yield _finding(
             "cpu_quota",
-            f"the process is bound to {machine.cpus:g} of the {machine.allowed_cpus:g} cores that "
-            f"it may use, and keeps {busy:.1f} of them busy",
-            "take the call that sets the affinity out (os.sched_setaffinity, taskset, OMP_PLACES)",
+            f"the script has bound itself to {machine.cpus:g} of the {machine.allowed_cpus:g} "
+            f"cores that it was started with, and keeps {busy:.1f} of them busy",
+            "take out the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
+        )
+    elif 0 < machine.op_threads < machine.cpus and _BUSY * machine.op_threads < busy < machine.cpus:
+        yield _finding(
+            "cpu_quota",
+            f"TensorFlow may use {machine.op_threads} of {machine.cpus:g} cores for an op, and "
+            f"{busy:.1f} are busy",
+            "take out tf.config.threading.set_intra_op_parallelism_threads(...): TensorFlow uses "
+            "all cores by itself",
         )
 
 
