@@ -80,7 +80,7 @@ CLEAR = [150.0, 151.0]
 USELESS = [100.0, 101.0, 99.0]
 
 
-def optimization(steps: int) -> Optimization:
+def optimization(steps: int, promised: float = 1.5) -> Optimization:
     class Grouping(Optimization):
         name = f"grouping_{steps}"
         stage = "host"
@@ -91,21 +91,26 @@ def optimization(steps: int) -> Optimization:
             if steps == 4 and diagnosis is DIAGNOSIS:
                 return Skipped(reason="something else is the bottleneck")
             edits = (StepsPerExecution(steps=steps),)
-            return Proposal(edits=edits, predicted=1.5, at=None, why="it may help")
+            return Proposal(edits=edits, predicted=promised, at=None, why="it may help")
 
     return Grouping()
 
 
 @pytest.fixture
 def walked() -> Callable[..., Walk]:
-    def run(trials: dict[int, list[list[float]]], budget_s: float = FAR, **options: Any) -> Walk:
+    def run(
+        trials: dict[int, list[list[float]]],
+        budget_s: float = FAR,
+        promises: dict[int, float] | None = None,
+        **options: Any,
+    ) -> Walk:
         walk = Walk(
             FakeSubject(trials),
             DIAGNOSIS,
             FOUR_CORES,
             Policy(budget_s=budget_s),
             Journal(),
-            road=tuple(optimization(steps) for steps in trials),
+            road=tuple(optimization(steps, (promises or {}).get(steps, 1.5)) for steps in trials),
             **options,
         )
         walk.run()
@@ -157,6 +162,23 @@ def test_without_time_there_is_no_second_look(walked, left_s: float) -> None:
     assert [outcome for _, outcome in outcomes(walk)] == [
         "skipped" if left_s < walking._PAIRS_S else "rejected"
     ]
+
+
+@pytest.mark.parametrize(
+    ("left_s", "order"),
+    [(FAR, [2, 3]), (walking._PAIRS_S + walking._TAIL_S + 9, [3, 2])],
+)
+def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order: list[int]) -> None:
+    options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
+    walk = walked({2: [CLEAR], 3: [CLEAR]}, promises={2: 1.2, 3: 2.0}, **options)
+    assert outcomes(walk) == [(f"grouping_{steps}", "kept") for steps in order]
+
+
+def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
+    left_s = walking._PAIRS_S + walking._TAIL_S + 9
+    options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
+    walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
+    assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
 
 
 def test_every_outcome_is_told_and_saved(walked) -> None:

@@ -110,14 +110,14 @@ class Walk:
 
     def _expected(self, step: Step, optimization: Optimization) -> float:
         """What a second look at a step may bring; 1 where there is nothing to look for."""
-        if step.outcome == "skipped" and self._not_allowed(optimization) is None:
-            proposal = optimization.propose(self.now, self.machine, self.policy)
-            return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
+        if step.outcome == "skipped":
+            return _promised(self._proposed(optimization))
         return step.measured.ratio if step.measured and promising(step) else 1.0
 
     def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
-        skipped = self._not_allowed(optimization)
-        proposal = skipped or optimization.propose(self.now, self.machine, self.policy)
+        proposal = self._proposed(optimization)
+        if not again and not isinstance(proposal, Skipped):
+            proposal = self._postponed(optimization, proposal) or proposal
         if isinstance(proposal, Skipped):
             return record(optimization, "skipped", proposal.reason)
         self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
@@ -133,6 +133,23 @@ class Walk:
             )
         finally:
             self.subject.restore()
+
+    def _proposed(self, optimization: Optimization) -> Proposal | Skipped:
+        skipped = self._not_allowed(optimization)
+        return skipped or optimization.propose(self.now, self.machine, self.policy)
+
+    def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
+        """Where time is short, it is kept for what promises more further along the road.
+
+        :meth:`_look_again` comes back to what was postponed, if there is time left then.
+        """
+        further = self.road[self.road.index(optimization) + 1 :]
+        promised = {o.name: _promised(self._proposed(o)) for o in further}
+        more = [name for name, gain in promised.items() if gain > _promised(proposal)]
+        if not more or self._left_s() >= (1 + len(more)) * (_PAIRS_S + _TAIL_S):
+            return None
+        best = max(more, key=promised.__getitem__)
+        return Skipped(reason=f"the time left is kept for {best}, which promises more")
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
         if not self._allows(optimization.guarantee):
@@ -235,6 +252,10 @@ class Walk:
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
         self.version, self.now = candidate, now
         return (*edits, *step)
+
+
+def _promised(proposal: Proposal | Skipped) -> float:
+    return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
 
 
 def _apply(version: Version, proposal: Proposal) -> Version:

@@ -69,9 +69,9 @@ def train_step(symbols, targets):
 
 
 started = time.perf_counter()
-for epoch in range(args.epochs):
+for number in range(args.epochs):
     losses = [train_step(*batch) for batch in epoch()]
-    print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
+    print(f"epoch {number + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started
 
