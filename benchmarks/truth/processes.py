@@ -6,10 +6,12 @@ import hashlib
 import itertools
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -65,8 +67,9 @@ def run(command: Sequence[object], cwd: Path, limit_s: float = 240.0) -> Run:
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
+            start_new_session=True,  # `uncork` has children of its own, who hold the pipe open
         )
-        timer = threading.Timer(limit_s, process.kill)
+        timer = threading.Timer(limit_s, _end, [process.pid])
         timer.start()
         assert process.stdout is not None
         try:
@@ -75,7 +78,7 @@ def run(command: Sequence[object], cwd: Path, limit_s: float = 240.0) -> Run:
         finally:
             in_time = timer.is_alive()
             timer.cancel()
-            process.kill()
+            _end(process.pid)
             process.stdout.close()
     return Run(
         exit_code=process.returncode if in_time else None,
@@ -86,6 +89,11 @@ def run(command: Sequence[object], cwd: Path, limit_s: float = 240.0) -> Run:
         wall_s=time.perf_counter() - begin,
         errors="\n".join((cwd / "stderr").read_text(errors="replace").splitlines()[-12:]),
     )
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _trained_s(lines: Sequence[str]) -> float | None:

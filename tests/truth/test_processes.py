@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.truth.processes import run
+
+LATER = "import subprocess, sys, time; print('up', flush=True); "
+SLEEPS = "subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+
+
+def test_what_a_script_says_is_read_and_its_times_are_left_out(tmp_path: Path):
+    text = "print('loss 0.5 in 1.25 s'); print('trained 1,200 samples in 3.50 s')"
+    done = run([sys.executable, "-c", text], tmp_path)
+    assert done.exit_code == 0
+    assert done.trained_s == 3.5
+    assert done.lines == ("loss 0.5 in T", "trained 1,200 samples in T")
+
+
+def test_after_the_time_allowed_its_children_are_stopped_too(tmp_path: Path):
+    begin = time.perf_counter()
+    done = run([sys.executable, "-c", LATER + SLEEPS], tmp_path, limit_s=1.0)
+    assert time.perf_counter() - begin < 30
+    assert done.exit_code is None
+    assert done.lines == ("up",)
+
+
+def test_an_error_is_kept(tmp_path: Path):
+    done = run([sys.executable, "-c", "raise ValueError('no photos')"], tmp_path)
+    assert done.exit_code == 1
+    assert "no photos" in done.errors
