@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ import h5py
 
 from uncork.core.record import Record
 
+ROOT: Final = Path(__file__).parents[2]
 WEIGHTS: Final = "trained.weights.h5"
 _TRAINED: Final = re.compile(r"trained [\d,]+ \w+ in ([\d.]+) s")
+_LOG: Final = re.compile(r"[IW]\d{4} |WARNING: All log messages before")
 _SECONDS: Final = re.compile(r"[\d.]+ ?(ms|us|µs|s)\b(/step|/epoch)?")
 
 
@@ -87,13 +90,20 @@ def run(command: Sequence[object], cwd: Path, limit_s: float = 240.0) -> Run:
         epochs_s=_between_losses(stamped),
         weights=_digest(cwd / WEIGHTS),
         wall_s=time.perf_counter() - begin,
-        errors="\n".join((cwd / "stderr").read_text(errors="replace").splitlines()[-12:]),
+        errors=_errors((cwd / "stderr").read_text(errors="replace"), cwd),
     )
 
 
 def _end(group: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+
+
+def _errors(text: str, cwd: Path) -> str:
+    """The last lines, without TensorFlow's log and without the places of this machine."""
+    for place, name in ((str(cwd), "WORK"), (f"{ROOT}/", ""), (tempfile.gettempdir(), "TEMP")):
+        text = text.replace(place, name)
+    return "\n".join([line for line in text.splitlines() if not _LOG.match(line)][-8:])
 
 
 def _trained_s(lines: Sequence[str]) -> float | None:

@@ -30,3 +30,9 @@ def test_an_error_is_kept(tmp_path: Path):
     done = run([sys.executable, "-c", "raise ValueError('no photos')"], tmp_path)
     assert done.exit_code == 1
     assert "no photos" in done.errors
+
+
+def test_errors_do_not_name_places_of_this_machine(tmp_path: Path):
+    text = f"raise ValueError('no photos in {tmp_path} and {Path(__file__)}')"
+    done = run([sys.executable, "-c", text], tmp_path)
+    assert "no photos in WORK and tests/truth/test_processes.py" in done.errors
