@@ -45,6 +45,8 @@ class Fake:
 
 
 class FakeSubject:
+    between_calls = False
+
     def __init__(self, *, whole, alone, many=None, python_s=None, drift=0.0, noise=(1.0,)):
         machine = Machine(drift)
         self._runners = [Fake(machine, whole, noise), Fake(machine, alone)]
@@ -90,6 +92,17 @@ def test_noise_is_unexplained_not_blamed_on_the_input():
 def test_where_steps_cannot_be_grouped_python_is_asked_itself():
     found = apart(whole=0.1, alone=0.1, python_s=0.06)
     assert found.breakdown["host"] == pytest.approx(0.6)
+
+
+def test_between_calls_of_fit_nobody_waits_for_input():
+    class Repeated(FakeSubject):
+        between_calls = True
+
+    subject = Repeated(whole=0.1, alone=0.02)
+    found = take_apart(subject, None, block_s=1.0, rounds=4)
+    expected = {"input": 0.0, "host": 0.8, "step": 0.2, "unknown": 0.0}
+    assert found.breakdown == pytest.approx(expected)
+    assert found.intervals["host"].median == pytest.approx(0.8)
 
 
 def test_where_nothing_tells_the_step_has_it_all():
