@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.measure import available_memory, machine, probe
+from uncork.measure import available_memory, devices, machine, probe
 from uncork.measure.devices import driver_gpus
 
 GB = 1 << 30
@@ -67,6 +67,13 @@ def test_variables_that_hide_something_are_kept(monkeypatch):
     monkeypatch.setenv("HOME", "/secret")
     assert "CUDA_VISIBLE_DEVICES=-1" in probe().variables
     assert not any("secret" in each for each in probe().variables)
+
+
+@pytest.mark.parametrize(("widest", "hidden"), [("SSE41", True), ("avx512_core_amx", False)])
+def test_vector_units_that_are_hidden_compute_no_bfloat16(monkeypatch, widest, hidden):
+    monkeypatch.setattr(devices, "_cpu_flags", lambda: "fpu avx512_bf16")
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", widest)
+    assert devices.native_bfloat16() is not hidden
 
 
 def test_gpus_of_the_driver_count_where_there_are_nodes(tmp_path):

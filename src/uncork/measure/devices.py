@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,9 @@ from uncork.measure.machine import probe
 _CPU_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16"})
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _NODES: Final = Path("/dev")
+# Values of ONEDNN_MAX_CPU_ISA that leave them in.
+_WITH_BFLOAT16: Final = ("AVX512_CORE_BF16", "AVX512_CORE_AMX", "AVX512_CORE_FP16", "AVX10",
+                         "ALL", "DEFAULT")  # fmt: skip
 # NVIDIA compute capability of Ampere, the first with bfloat16 tensor cores.
 _AMPERE: Final = (8, 0)
 
@@ -70,6 +74,9 @@ def native_bfloat16() -> bool | None:
     if gpus:
         capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
         return None if capability is None else tuple(capability) >= _AMPERE
+    widest = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    if widest and not widest.startswith(_WITH_BFLOAT16):
+        return False  # asked for it all the same, oneDNN ends the process
     return cpu_has_bfloat16(_cpu_flags())
 
 
