@@ -114,7 +114,7 @@ def test_only_the_step_can_set_the_pace_of_a_known_pipeline():
         (workload_diagnosis(), "train.py", "uncork tune train.py"),
         (workload_diagnosis(), "my train.py", "uncork tune 'my train.py'"),
         (healthy_diagnosis(), "train.py", "python train.py"),
-        (workload_diagnosis(findings=(ENVIRONMENT,)), "train.py", "uncork doctor"),
+        (workload_diagnosis(findings=(ENVIRONMENT,)), "train.py", "uncork diagnose train.py"),
         (
             workload_diagnosis(workload=replace(WORKLOAD, index=2)),
             "train.py",

@@ -271,7 +271,7 @@ def next_command(diagnosis: Diagnosis) -> str:
         return f"python {script}"
     index, brake = max(found, key=lambda pair: known(pair[1].upper_bound) or 0.0)
     if brake.severity == "environment":
-        return "uncork doctor"
+        return f"uncork diagnose {script}"  # once that is mended
     return f"uncork tune --training {index} {script}" if index else f"uncork tune {script}"
 
 
