@@ -13,7 +13,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
 from uncork.core.record import Record, digest, from_json, replace, to_json
 
-# History of the format: 1, the first.
+# Raised whenever an older plan would be misread.
 SCHEMA: Final = 3
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

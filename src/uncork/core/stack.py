@@ -85,6 +85,6 @@ def _owner(path: str, module: str, main_file: str) -> Owner:
         return _FRAMEWORKS[package]
     generated = _REWRITTEN in path or (path.startswith("<") and not path.startswith(_TYPED))
     installed = path.startswith(_STDLIB) or any(part in path for part in _INSTALLED)
-    if generated or installed or package in sys.stdlib_module_names:
+    if generated or installed:
         return "library"
     return "user"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, interval, ms
+from uncork.rules.evidence import lost_to_host
 
 _REMEDIES = {
     "fit": "compile the model without run_eagerly=True",
@@ -17,21 +17,16 @@ _REMEDIES = {
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; its bound is what compiling the step, or its ops alone, would leave."""
     del machine
-    share = diagnosis.breakdown.get("host", 0.0)
-    upper = bound(1.0, 1.0 - share)
     work = diagnosis.workload
-    if upper < WORTH or not work.eager_step or work.called_in_loop:
+    if not work.eager_step or work.called_in_loop:
         return
-    yield Finding(
-        cause="eager_step",
-        share=share,
-        upper_bound=upper,
-        interval=interval(diagnosis, "host", upper),
-        at=diagnosis.workload.step_at or diagnosis.workload.at,
+    yield from lost_to_host(
+        diagnosis,
+        "eager_step",
+        work.step_at or work.at,
         evidence=(
-            f"the step runs eagerly, op by op: {ms(share * diagnosis.step_s)} of "
-            f"{ms(diagnosis.step_s)} are lost to Python between TensorFlow's ops and to their "
-            "dispatch"
+            "the step runs eagerly, op by op: {lost} of {step} are lost to Python between "
+            "TensorFlow's ops and to their dispatch"
         ),
-        remedy=_REMEDIES[diagnosis.workload.kind],
+        remedy=_REMEDIES[work.kind],
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.stage import Stage
 
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
@@ -40,6 +41,33 @@ def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[flo
     saved = 1 - 1 / upper
     low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
     return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
+
+
+def lost_to_host(
+    diagnosis: WorkloadDiagnosis, cause: Cause, at: str | None, *, evidence: str, remedy: str
+) -> Iterator[Finding]:
+    """The finding that blames all time lost to the host on one cause; none where it is little.
+
+    Args:
+        diagnosis: Whose share counts.
+        cause: Which of the causes between the steps it is: the caller knows.
+        at: The user's line.
+        evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
+        remedy: What to type.
+    """
+    share = diagnosis.breakdown.get("host", 0.0)
+    upper = bound(1.0, 1.0 - share)
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause=cause,
+        share=share,
+        upper_bound=upper,
+        interval=interval(diagnosis, "host", upper),
+        at=at,
+        evidence=evidence.format(lost=ms(share * diagnosis.step_s), step=ms(diagnosis.step_s)),
+        remedy=remedy,
+    )
 
 
 def input_share(diagnosis: WorkloadDiagnosis) -> float:
