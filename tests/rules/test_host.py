@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
+from uncork.core.measurement import spread
 from uncork.rules import eager, small_steps
 
 BUSY = {"host": 0.6, "step": 0.4}
@@ -49,3 +50,12 @@ def test_waiting_for_input_is_not_the_host_s_fault(eager_step):
 def test_an_unknown_breakdown_is_no_evidence():
     diagnosis = observed(breakdown={})
     assert not [*small_steps.find(diagnosis, MACHINE), *eager.find(diagnosis, MACHINE)]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "named"), [((0.19, 0.2, 0.21), ["small_steps"]), ((0.1, 0.2, 0.3), [])]
+)
+def test_what_may_be_too_little_is_not_blamed(rounds, named):
+    shares = {"host": 0.2, "step": 0.8}
+    found = observed(shares=shares, intervals={"host": spread(rounds)})
+    assert [f.cause for f in small_steps.find(found, MACHINE)] == named

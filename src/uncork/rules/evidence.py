@@ -48,6 +48,9 @@ def lost_to_host(
 ) -> Iterator[Finding]:
     """The finding that blames all time lost to the host on one cause; none where it is little.
 
+    Some time passes between any two steps, and on a CPU the input uses it. So little is blamed only
+    where the lower end of its interval is worth naming too.
+
     Args:
         diagnosis: Whose share counts.
         cause: Which of the causes between the steps it is: the caller knows.
@@ -57,13 +60,14 @@ def lost_to_host(
     """
     share = diagnosis.breakdown.get("host", 0.0)
     upper = bound(1.0, 1.0 - share)
-    if upper < WORTH:
+    ends = interval(diagnosis, "host", upper)
+    if min((upper, *(ends or ()))) < WORTH:
         return
     yield Finding(
         cause=cause,
         share=share,
         upper_bound=upper,
-        interval=interval(diagnosis, "host", upper),
+        interval=ends,
         at=at,
         evidence=evidence.format(lost=ms(share * diagnosis.step_s), step=ms(diagnosis.step_s)),
         remedy=remedy,

@@ -47,7 +47,7 @@ class Autoencoder(keras.Model):
         gradients = tape.gradient(loss, self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)
         self.bank.assign(tf.concat([self.bank, codes], axis=0))  # brake
-        return {"error": loss}
+        return {"loss": loss}
 
 
 model = Autoencoder()
@@ -59,8 +59,6 @@ history = model.fit(table, batch_size=250, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 codes = model.bank[-len(table) :].numpy()
-print(
-    f"loss {history.history['error'][-1]:.4f}, spread of the codes {codes.std(axis=0).mean():.4f}"
-)
+print(f"loss {history.history['loss'][-1]:.4f}, spread of the codes {codes.std(axis=0).mean():.4f}")
 model.save_weights("trained.weights.h5")
 print(f"trained {len(table) * args.epochs} samples in {seconds:.2f} s")

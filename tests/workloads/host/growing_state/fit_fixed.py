@@ -44,7 +44,7 @@ class Autoencoder(keras.Model):
         end = self.end + tf.shape(codes)[0]
         self.bank.scatter_update(tf.IndexedSlices(codes, tf.range(self.end, end)))
         self.end.assign(end % len(table))
-        return {"error": loss}
+        return {"loss": loss}
 
 
 model = Autoencoder()
@@ -56,8 +56,6 @@ history = model.fit(table, batch_size=250, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 codes = model.bank.numpy()
-print(
-    f"loss {history.history['error'][-1]:.4f}, spread of the codes {codes.std(axis=0).mean():.4f}"
-)
+print(f"loss {history.history['loss'][-1]:.4f}, spread of the codes {codes.std(axis=0).mean():.4f}")
 model.save_weights("trained.weights.h5")
 print(f"trained {len(table) * args.epochs} samples in {seconds:.2f} s")

@@ -13,6 +13,7 @@ BATCH = 64
 FRAME = 64  # samples that the network sees, and foretells, at once
 RATIO = 3  # of the recording's rate to the network's
 FRAMES = 48
+WINDOW = RATIO * FRAME * (FRAMES + 1)
 STEPS = 60  # in an epoch
 
 parser = argparse.ArgumentParser()
@@ -20,7 +21,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=60)
 args = parser.parse_args()
 keras.utils.set_random_seed(81)
-rng = np.random.default_rng(82)
+tf.config.threading.set_intra_op_parallelism_threads(1)  # the machine is shared
 
 
 def samples(path):
@@ -29,32 +30,27 @@ def samples(path):
 
 
 recordings = sorted((args.data / "speech").glob("*/*.wav"))
-signal = np.concatenate([samples(path) for path in recordings])
-windows = np.lib.stride_tricks.sliding_window_view(signal, RATIO * FRAME * (FRAMES + 1))
+signal = tf.constant(np.concatenate([samples(path) for path in recordings]))
 
 
-def batches():
-    """Cut windows at random places; dampen high frequencies, then take every third sample."""
-    for _ in range(STEPS):
-        chosen = windows[rng.integers(0, len(windows), BATCH)]
-        spectra = np.fft.rfft(chosen)
-        cutoff = rng.uniform(0.1, 0.3, (BATCH, 1))
-        frequencies = np.linspace(0, 1, spectra.shape[1])
-        spectra /= 1 + (frequencies / cutoff) ** 4
-        damped = np.fft.irfft(spectra)[:, ::RATIO].astype(np.float32)
-        damped += rng.standard_normal(damped.shape, np.float32) * np.float32(0.01)
-        frames = damped.reshape(BATCH, FRAMES + 1, FRAME)
-        yield frames[:, :-1], frames[:, -1]
+def cut(key, step):
+    """Windows at random places; high frequencies are damped, then every third sample is taken."""
+    del step
+    key, *keys = tf.unstack(tf.random.split(key, 4))
+    places = tf.random.stateless_uniform((BATCH, 1), keys[0], 0, len(signal) - WINDOW, tf.int32)
+    spectra = tf.signal.rfft(tf.gather(signal, places + tf.range(WINDOW)))
+    cutoff = tf.random.stateless_uniform((BATCH, 1), keys[1], 0.1, 0.3)
+    damping = 1 / (1 + (tf.linspace(0.0, 1.0, WINDOW // 2 + 1) / cutoff) ** 4)
+    damped = tf.signal.irfft(spectra * tf.cast(damping, tf.complex64))[:, ::RATIO]
+    damped += tf.random.stateless_normal(tf.shape(damped), keys[2], stddev=0.01)
+    frames = tf.reshape(damped, (BATCH, FRAMES + 1, FRAME))
+    return key, (frames[:, :-1], frames[:, -1])
 
 
 options = tf.data.Options()
 options.experimental_optimization.apply_default_optimizations = False
-signature = (
-    tf.TensorSpec((BATCH, FRAMES, FRAME), tf.float32),
-    tf.TensorSpec((BATCH, FRAME), tf.float32),
-)
-dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-dataset = dataset.prefetch(2).with_options(options)
+dataset = tf.data.Dataset.range(STEPS * args.epochs).with_options(options)
+dataset = dataset.scan(tf.constant([0, 82]), cut).prefetch(tf.data.AUTOTUNE)
 
 model = keras.Sequential(
     [
@@ -76,10 +72,10 @@ def train_step(past, future):
 
 
 started = time.perf_counter()
-for epoch in range(args.epochs):
-    for past, future in dataset:
-        loss = train_step(past, future)
-    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
+for step, (past, future) in enumerate(dataset, 1):
+    loss = train_step(past, future)
+    if step % STEPS == 0:
+        print(f"epoch {step // STEPS}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.6f}")

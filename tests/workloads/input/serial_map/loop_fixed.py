@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 SIDE, PASSES = 128, 4
+STEPS = PASSES * 30  # in an epoch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
@@ -37,7 +38,7 @@ shards = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
 photos = tf.data.TFRecordDataset(shards).map(parse, num_parallel_calls=tf.data.AUTOTUNE).cache()
 seeds = tf.data.Dataset.random(seed=4, rerandomize_each_iteration=True).batch(2)
 dataset = (
-    tf.data.Dataset.zip(photos.shuffle(480, seed=5).repeat(PASSES), seeds)
+    tf.data.Dataset.zip(photos.shuffle(480, seed=5).repeat(PASSES * args.epochs), seeds)
     .map(spoil, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(16)
     .prefetch(tf.data.AUTOTUNE)
@@ -66,11 +67,11 @@ def train_step(poor, good):
 
 samples = 0
 started = time.perf_counter()
-for epoch in range(args.epochs):
-    for poor, good in dataset:
-        loss = train_step(poor, good)
-        samples += len(good)
-    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
+for step, (poor, good) in enumerate(dataset, 1):
+    loss = train_step(poor, good)
+    samples += len(good)
+    if step % STEPS == 0:
+        print(f"epoch {step // STEPS}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

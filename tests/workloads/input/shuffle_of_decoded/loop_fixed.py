@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 SIDE = 224
+STEPS = 30  # in an epoch
 ROWS = 8  # of pixels, read in one step
 
 parser = argparse.ArgumentParser()
@@ -39,6 +40,7 @@ dataset = (
     .shuffle(len(paths), seed=123)
     .map(lambda file, seed: load(*file, seed), num_parallel_calls=tf.data.AUTOTUNE)
     .batch(16)
+    .repeat(args.epochs)
     .prefetch(tf.data.AUTOTUNE)
 )
 
@@ -61,10 +63,10 @@ def train_step(images, targets):
 
 
 started = time.perf_counter()
-for epoch in range(args.epochs):
-    for images, targets in dataset:
-        loss = train_step(images, targets)
-    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
+for step, (images, targets) in enumerate(dataset, 1):
+    loss = train_step(images, targets)
+    if step % STEPS == 0:
+        print(f"epoch {step // STEPS}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

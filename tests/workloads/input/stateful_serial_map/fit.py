@@ -47,6 +47,7 @@ dataset = (
     .shuffle(len(paths), seed=12)
     .map(augment)  # brake
     .batch(24)
+    .repeat()
     .prefetch(tf.data.AUTOTUNE)
 )
 
@@ -62,7 +63,7 @@ model.compile(
 )
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=2)
+history = model.fit(dataset, steps_per_epoch=20, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -46,6 +46,7 @@ dataset = (
     tf.data.Dataset.zip(photos, seeds)
     .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(24)
+    .repeat()
     .prefetch(tf.data.AUTOTUNE)
 )
 
@@ -61,7 +62,7 @@ model.compile(
 )
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=2)
+history = model.fit(dataset, steps_per_epoch=20, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

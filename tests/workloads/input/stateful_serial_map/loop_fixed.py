@@ -14,6 +14,7 @@ args = parser.parse_args()
 keras.utils.set_random_seed(21)
 
 RATE = 16_000
+STEPS = 30  # in an epoch
 mel = tf.signal.linear_to_mel_weight_matrix(64, 513, RATE, 60.0, 7600.0)
 
 words = sorted(p.name for p in (args.data / "speech").iterdir())
@@ -46,6 +47,7 @@ dataset = (
     .map(draw_seed)
     .map(disturb, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(20)
+    .repeat(args.epochs)
     .prefetch(tf.data.AUTOTUNE)
 )
 
@@ -79,10 +81,10 @@ def train_step(x, y):
 
 
 started = time.perf_counter()
-for epoch in range(args.epochs):
-    for x, y in dataset:
-        loss = train_step(x, y)
-    print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
+for step, (x, y) in enumerate(dataset, 1):
+    loss = train_step(x, y)
+    if step % STEPS == 0:
+        print(f"epoch {step // STEPS}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 
 print(f"loss {float(loss):.4f}")

@@ -48,6 +48,7 @@ seeds = tf.data.Dataset.random(seed=2, rerandomize_each_iteration=True).batch(2)
 dataset = (
     tf.data.Dataset.zip(photos, seeds)
     .map(crop, num_parallel_calls=tf.data.AUTOTUNE)
+    .repeat()
     .prefetch(tf.data.AUTOTUNE)
 )
 
@@ -69,7 +70,7 @@ def build():
 model = build()  # brake
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=2)
+history = model.fit(dataset, steps_per_epoch=12, epochs=args.epochs, verbose=2)
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")
