@@ -54,3 +54,30 @@ def _run(args: list[str], cwd: Path, stdin: str) -> subprocess.CompletedProcess[
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture
+def data():
+    """Rows and their sums."""
+    import numpy as np  # noqa: PLC0415 - most of these tests need no TensorFlow
+
+    x = np.random.default_rng(0).random((24, 4), np.float32)
+    return x, x.sum(1, keepdims=True)
+
+
+@pytest.fixture
+def dataset(data):
+    """Six batches of them."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    return tf.data.Dataset.from_tensor_slices(data).batch(4)
+
+
+@pytest.fixture
+def model():
+    """The smallest that can be trained on them."""
+    import keras  # noqa: PLC0415
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model

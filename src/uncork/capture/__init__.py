@@ -4,7 +4,7 @@ Nothing here imports TensorFlow or Keras: hooks wait for the script to do so, an
 that it sets first stays in force.
 """
 
-from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough
+from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough, StepCall
 from uncork.capture.hooks import listening
 from uncork.capture.quiet import HeldSaves, hold_saves
 from uncork.capture.script import run_script, show
@@ -17,6 +17,7 @@ __all__ = [
     "LoopCall",
     "LoopEvidence",
     "PassThrough",
+    "StepCall",
     "StopScript",
     "hold_saves",
     "listening",

@@ -66,6 +66,25 @@ class LoopCall:
     evidence: LoopEvidence
 
 
+@dataclass(frozen=True)
+class StepCall:
+    """The script calls a training step from a loop of its own that reads no watched dataset.
+
+    Attributes:
+        index: Number of the call site, shared with :class:`FitCall`.
+        at: ``file.py:line`` of the call.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+        original: The step itself: ``call.original(*call.args, **call.kwargs)``.
+    """
+
+    index: int
+    at: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    original: Callable[..., Any]
+
+
 class Listener(Protocol):
     """Decides what happens at each training call.
 
@@ -97,6 +116,13 @@ class Listener(Protocol):
             first: The iterator in use, ``call.evidence.steps_seen`` elements in.
         """
 
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """A loop that calls its training step was recognised, at the beginning of such a call.
+
+        Returns what shall be called in place of the step, this call included; None to let the loop
+        go on, no longer watched.
+        """
+
 
 class PassThrough:
     """Lets every training happen as the script wants it: the base of other listeners.
@@ -122,3 +148,8 @@ class PassThrough:
         """The same iterator goes on, and is no longer watched."""
         del call
         return first
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """The loop goes on."""
+        del call
+        return None

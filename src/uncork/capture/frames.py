@@ -51,6 +51,24 @@ def iterating_line(frame: FrameType | None) -> str | None:
     return _place(nearest) if nearest else None
 
 
+def stepping_line(frame: FrameType | None) -> str | None:
+    """``file.py:line`` of the user's own code that calls a step, else None.
+
+    TensorFlow may stand between (``strategy.run``) and so may other libraries, but not Keras: what
+    it calls is its own business.
+
+    Args:
+        frame: Where the step was called.
+    """
+    for each in outwards(frame):
+        who = owner(each)
+        if who == "user":
+            return _place(each)
+        if who in ("keras", "uncork"):
+            return None
+    return None
+
+
 def strip(error: BaseException) -> None:
     """Take Uncork's frames out of an error's traceback and those of its causes.
 

@@ -1,7 +1,7 @@
 """Hooks on TensorFlow and Keras that report training calls to a listener.
 
-Classes are patched, never names in modules: ``from keras import Model`` cannot escape.
-``tf.function`` is left alone. All waits for the script's own imports and is gone afterwards.
+Classes are patched, never names in modules: ``from keras import Model`` cannot escape. All of it
+waits for the script's own imports and is gone afterwards.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from uncork.capture.frames import iterating_line, user_function, user_line
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
 from uncork.capture.sites import Sites
+from uncork.capture.steps import Steps
 from uncork.capture.stop import Stops
 from uncork.core.errors import WrongUse
 
+# Where the class of everything that ``tf.function`` makes is.
+_FUNCTIONS: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 # Trainers whose training Uncork knows nothing about: module, class, what to call it.
 _FOREIGN: Final = (
     ("keras.src.backend.jax.trainer", "JAXTrainer", "Keras's jax backend"),
@@ -71,6 +74,8 @@ class _Hooks:
         self._evidence = Evidence()
         self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._loops = Loops(listener, self.stops, self._sites, self._evidence)
+        self._steps = Steps(listener, self.stops, self._sites, self._evidence, self._loops)
+        self._loops.on_recognised = self._steps.disown
         self._process = os.getpid()
         self._inside = threading.local()
 
@@ -79,6 +84,8 @@ class _Hooks:
         when_imported = self.patches.when_imported
         when_imported("tensorflow.python.data.ops.dataset_ops", self._on_datasets)
         when_imported("tensorflow.python.eager.backprop", self._on_tapes)
+        if self._listener.wants_loops:
+            when_imported(_FUNCTIONS, self._on_functions)
         when_imported("keras.src.backend.tensorflow.trainer", self._on_trainer)
         when_imported("keras.src.trainers.trainer", self._on_compile)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
@@ -109,6 +116,21 @@ class _Hooks:
             return iterate
 
         self.patches.replace(module.DatasetV2, "__iter__", make)
+
+    def _on_functions(self, module: Any) -> None:
+        eager, steps = module.context.executing_eagerly, self._steps
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+                if not steps.watches(function) or not eager() or not self._is_ours():
+                    return original(function, *args, **kwargs)
+                run = functools.partial(original, function)
+                return steps.called(function, sys._getframe(1), run, args, kwargs)
+
+            return call
+
+        self.patches.replace(module.Function, "__call__", make)
 
     def _on_tapes(self, module: Any) -> None:
         eager, evidence = module.context.executing_eagerly, self._evidence
@@ -200,7 +222,11 @@ class _Hooks:
         @functools.wraps(original)
         def train_on_batch(*args: Any, **kwargs: Any) -> Any:
             self._evidence.batches += 1
-            return original(*args, **kwargs)
+            model, *batch = args
+            if not self._steps.watches(model) or not self._is_ours():
+                return original(*args, **kwargs)
+            run = functools.partial(original, model)
+            return self._steps.called(model, sys._getframe(1), run, tuple(batch), kwargs)
 
         return train_on_batch
 

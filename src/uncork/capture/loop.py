@@ -4,8 +4,9 @@ The loop's iterator is handed out as a twin that shares the iterator's resource 
 two elements, whether a training step was made. Once that is settled the twin changes its class
 back and costs nothing, or is fed by the listener.
 
-Steps that take their elements inside a ``tf.function`` (the iterator as its argument), whole epochs
-inside one, and ``strategy.experimental_distribute_dataset`` are not seen.
+Loops that read several datasets at once, a distributed one or none at all are left to
+:mod:`uncork.capture.steps`. Steps that take their elements inside a ``tf.function`` (the iterator
+as its argument) and whole epochs inside one are not seen.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Loops:
         self.evidence = evidence
         self._sites = sites
         self._open: WeakSet[Watch] = WeakSet()
+        # Called when the training turned out to be such a loop.
+        self.on_recognised: Callable[[], None] = lambda: None
 
     def start(
         self, dataset: Any, at: str, iterate: Callable[[Any], Any], eager: Callable[[], bool]
@@ -57,11 +60,27 @@ class Loops:
         """A watched loop trains: hand it to the listener."""
         # Loops around this one (over tasks, domains, epochs) saw the same step, and others advance
         # beside it (a second iterator in the same step). The first to notice is the training loop.
+        beside = self._beside(watch)
         self.close()
+        if beside:
+            return watch.first
+        self.on_recognised()
         call = LoopCall(
             self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence
         )
         return self.listener.loop(call, watch.first)
+
+    def _beside(self, watch: Watch) -> bool:
+        """Whether one statement reads several datasets at once, as ``zip`` does.
+
+        Feeding one of them for ever would part it from the others.
+        """
+        others = (w for w in self._open if w is not watch)
+        return any(w.at == watch.at and w.taken >= watch.taken for w in others)
+
+    def taken(self) -> dict[int, int]:
+        """How many elements each loop has taken that is still watched."""
+        return {id(watch): watch.taken for watch in self._open}
 
     def settled(self, watch: Watch) -> None:
         """Whether this loop trains has been decided."""
@@ -116,6 +135,11 @@ class Watch:
         element = self._stops.guarded(self._feed.__next__)
         self._taken += 1
         return element
+
+    @property
+    def taken(self) -> int:
+        """Elements so far."""
+        return self._taken
 
     def settle(self) -> None:
         """Stop watching."""

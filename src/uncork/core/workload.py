@@ -54,7 +54,7 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         distributed: Runs under a tf.distribute strategy.
-        called_in_loop: ``fit`` is called again and again, for a step or two each time.
+        called_in_loop: ``fit`` is called again and again, for a few steps each time.
         default_rewrites: tf.data's own graph rewrites are on (parallel maps, injected prefetch).
     """
 

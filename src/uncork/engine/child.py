@@ -83,7 +83,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _make(job: Job, scratch: str) -> Trial:
     """The listener of a mode. TensorFlow is loaded by now."""
-    from uncork.engine import trials  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
 
     journal = Journal(Path(job.journal) if job.journal else None)
     if job.mode == "confirm":
@@ -91,7 +91,7 @@ def _make(job: Job, scratch: str) -> Trial:
     kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {
         "diagnose": trials.Diagnosing,
         "tune": trials.Tuning,
-        "list": trials.Listing,
+        "list": listing.Listing,
     }
     return kinds[job.mode](job, journal, scratch)
 

@@ -85,11 +85,6 @@ class DatasetSubject(Subject):
         dataset = tf.data.Dataset.from_tensors(self._batch).repeat()
         return _DatasetRunner(None, dataset, self._samples)
 
-    def supply(self, version: Version) -> Any:
-        """The version's own dataset."""
-        assert version.pipeline is not None
-        return version.pipeline.dataset
-
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: there is no step."""
         raise NotImplementedError("a dataset has no training step")

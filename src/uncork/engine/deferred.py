@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from uncork.capture import FitCall, LoopCall, PassThrough
+from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 
 L = TypeVar("L", bound=PassThrough)
 
@@ -45,3 +45,7 @@ class Deferred(PassThrough, Generic[L]):
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """The real listener's answer."""
         return self._listener.loop(call, first)
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """The real listener's answer."""
+        return self._listener.step_loop(call)

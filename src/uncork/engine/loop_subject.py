@@ -24,7 +24,7 @@ from uncork.pipeline import Pipeline
 from uncork.step import batch_samples, spec_text
 
 
-class _LoopRunner(VersionRunner):
+class LoopRunner(VersionRunner):
     """Lets the loop run on some batches.
 
     Where epochs are shorter than a block, whole ones are timed, as in a ``fit``.
@@ -44,6 +44,7 @@ class _LoopRunner(VersionRunner):
         self._epoch_s = math.inf
 
     def prime(self) -> float:
+        """Fill caches and let the loop run its first steps; seconds it took."""
         begin = time.perf_counter()
         if self._pipeline is not None:
             fill_caches(self._pipeline)
@@ -51,9 +52,12 @@ class _LoopRunner(VersionRunner):
         return time.perf_counter() - begin
 
     def first_epoch(self, limit_s: float) -> float | None:
-        return None  # the loop's own epochs are not ours to count
+        """None: the loop's own epochs are not ours to count."""
+        del limit_s
+        return None
 
     def block(self, seconds: float) -> Block:
+        """Let the loop run for about so long."""
         return self._run(seconds, whole=self._epoch_s <= seconds)
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
@@ -100,17 +104,12 @@ class LoopSubject(Subject):
         """The user's loop, fed by this version's pipeline."""
         assert version.pipeline is not None
         dataset = version.pipeline.dataset
-        return _LoopRunner(self.board, lambda: iter(dataset), version.pipeline)
+        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline)
 
     def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with one batch over and over."""
         del version  # the step is the user's own
-        return _LoopRunner(self.board, self._resident_epoch, None)
-
-    def supply(self, version: Version) -> Any:
-        """The version's own dataset."""
-        assert version.pipeline is not None
-        return version.pipeline.dataset
+        return LoopRunner(self.board, self._resident_epoch, None)
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""

@@ -19,7 +19,6 @@ from uncork.engine.subject import Subject, Version
 from uncork.measure import available_memory, paired
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
-from uncork.pipeline import supply
 from uncork.rules import judge
 
 # Share of the step in kernels above which their precision is worth a look.
@@ -94,7 +93,7 @@ def observe(
         ceilings["supply"], stages = known.ceilings["supply"], known.stages
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
-        batches_per_s, _ = supply(subject.supply(version), budget_s=seconds.supply)
+        batches_per_s = subject.batches_per_s(version, seconds.supply)
         ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
         stages = _stages(subject, version, seconds)
     in_bfloat16 = known.in_bfloat16 if known is not None else None

@@ -28,10 +28,10 @@ def nothing_reached(reached: Sequence[Workload], training: int | None) -> Uncork
     """
     if not reached:
         return NothingToMeasure(
-            "the script ended without training: no Model.fit, and no loop over a tf.data.Dataset "
-            "that computes gradients",
-            "a script that trains with Keras 3 on the TensorFlow backend; a loop of your own that "
-            "takes its batches from arrays or a generator is not seen",
+            "the script ended without training: no Model.fit, no loop over a tf.data.Dataset that "
+            "computes gradients, no tf.function that moves an optimizer again and again",
+            "a script that trains with Keras 3 on the TensorFlow backend; a loop over arrays whose "
+            "step runs eagerly is not seen",
             "check its arguments: does it train when started with plain python?",
         )
     calls = "".join(f"\n    {line(w)}" for w in reached)
@@ -43,8 +43,9 @@ def nothing_reached(reached: Sequence[Workload], training: int | None) -> Uncork
         )
     return NothingToMeasure(
         f"no training call does enough work to be measured; reached were:{calls}",
-        f"at least {LEAST_STEPS} steps",
-        "train longer, with more data or more epochs",
+        f"at least {LEAST_STEPS} steps, and more where calls stand in a loop",
+        "train longer, with more data or more epochs, or choose one: "
+        f"--training {reached[0].index}",
     )
 
 

@@ -1,10 +1,11 @@
-"""A ``fit`` that the user calls again and again for a step or two: what is lost between calls."""
+"""A ``fit`` that the user calls again and again for a few steps: what is lost between calls."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from uncork.capture import FitCall
 from uncork.core.record import replace
@@ -15,23 +16,31 @@ from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
 from uncork.step import Snapshot, StepSettings
 
-# Calls from one line before it is taken for a loop: cutting a script's first steps, or fitting a
-# handful of small models one after the other, is none.
-LEAST_CALLS: Final = 8
+# Calls from one line on one model before they are taken for a loop: fitting many small models one
+# after the other is none.
+LEAST_CALLS: Final = 4
+# Steps of a call that, standing in a loop, is waited for to come again rather than looked at alone.
+_FEW_STEPS: Final = 16
 # A trial must not write what the user's callbacks write; validating is no training.
 _BARE: Final = {"callbacks": None, "validation_data": None, "validation_split": 0.0, "verbose": 0}
 
 
+def has_few_steps(brief: Workload) -> bool:
+    """So few that it is worth waiting for more calls, where the call stands in a loop."""
+    return (brief.steps_per_epoch or _FEW_STEPS + 1) * brief.epochs <= _FEW_STEPS
+
+
 class Calls:
-    """How often each small ``fit`` was called."""
+    """How often each small ``fit`` was called on each model."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: dict[int, WeakKeyDictionary[Any, int]] = {}
 
-    def are_a_loop(self, brief: Workload) -> bool:
+    def are_a_loop(self, index: int, model: Any) -> bool:
         """Count one more call; whether there were enough of them."""
-        count = self._counts[brief.index] = self._counts.get(brief.index, 0) + 1
-        return count >= LEAST_CALLS
+        counts = self._counts.setdefault(index, WeakKeyDictionary())
+        counts[model] = counts.get(model, 0) + 1
+        return counts[model] >= LEAST_CALLS
 
 
 class _CallRunner(VersionRunner):
@@ -67,7 +76,7 @@ class _CallRunner(VersionRunner):
 
 
 class RepeatedFitSubject(FitSubject):
-    """Many calls of ``fit`` with a step or two in each, seen as one training.
+    """Many calls of ``fit`` with a few steps in each, seen as one training.
 
     What a step costs beyond the same step on a resident batch is not waiting for input here: it is
     what ``fit`` does at its start and its end.

@@ -10,17 +10,18 @@ from types import FrameType
 from uncork.core.stack import owner
 
 
-def repeated(frame: FrameType | None) -> bool:
+def repeated(frame: FrameType | None, *, own: int = 1) -> bool:
     """Some user's frame on the stack is inside a loop, the innermost training loop not counted.
 
     Args:
         frame: Of the training loop or below it.
+        own: Loops that make up the training itself: 1 for a loop over batches, 0 for a ``fit``.
     """
     innermost = True
     while frame is not None:
         if owner(frame) == "user":
             loops = loops_around(frame.f_code.co_filename, frame.f_lineno)
-            if loops > (1 if innermost else 0):
+            if loops > (own if innermost else 0):
                 return True
             # A generator that hands batches on shares its loop with the one that asks for them.
             innermost = innermost and bool(frame.f_code.co_flags & inspect.CO_GENERATOR)

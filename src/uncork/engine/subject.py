@@ -12,7 +12,7 @@ from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.measure.interleave import Block
-from uncork.pipeline import Pipeline, apply
+from uncork.pipeline import Pipeline, apply, supply
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,14 @@ class Subject(ABC):
         del resident_s
         return None
 
-    @abstractmethod
     def supply(self, version: Version) -> Any:
         """The batches of a version as a ``tf.data.Dataset``, without any step."""
+        assert version.pipeline is not None
+        return version.pipeline.dataset
+
+    def batches_per_s(self, version: Version, budget_s: float) -> float:
+        """How fast the input of a version alone could be, in batches a second."""
+        return supply(self.supply(version), budget_s=budget_s)[0]
 
     def loader_stages(self) -> tuple[Stage, ...]:
         """What feeds it, where that is no tf.data pipeline."""

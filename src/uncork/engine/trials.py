@@ -1,4 +1,4 @@
-"""Listeners that act on one training call and end the script: diagnose, tune, confirm, list."""
+"""Listeners that act on one training call and end the script: diagnose, tune, confirm."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import statistics
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StopScript
+from uncork.capture import FitCall, LoopCall, PassThrough, StepCall, StopScript
 from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal
@@ -21,33 +21,25 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.core.record import replace, to_json, write_atomically
 from uncork.core.workload import Workload
+from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.confirm import confirming_s
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
-from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
+from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
 from uncork.engine.repetition import repeated
+from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version
 from uncork.engine.switchboard import run_beside
 from uncork.engine.walk import LOOKING_SHARE, Walk
 from uncork.measure import Block, in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
-from uncork.step import Feed
 
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _FIRST_EPOCH_S: Final = 25.0
-_ONE_STEP: Final = {
-    "epochs": 1,
-    "initial_epoch": 0,
-    "steps_per_epoch": 1,
-    "validation_steps": 1,
-    "validation_freq": 1,
-    "callbacks": None,
-    "verbose": 0,
-}
 
 
 class Trial(PassThrough):
@@ -72,7 +64,7 @@ class Trial(PassThrough):
         self.scratch = scratch
         self.reached: list[Workload] = []
         self.result: Result | None = None
-        self._loop: LoopSubject | None = None
+        self._loop: LoopSubject | StepLoopSubject | None = None
         self._calls = Calls()
         self._notes: list[str] = []
 
@@ -82,7 +74,7 @@ class Trial(PassThrough):
 
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
-        brief = _brief(call)
+        brief = brief_of_fit(call)
         subject = self._subject(call, brief) if self._loop is None else None
         if subject is None:
             return call.original(**call.arguments)
@@ -93,20 +85,23 @@ class Trial(PassThrough):
         raise StopScript
 
     def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
-        if self._meant(brief):
+        meant = self._meant(brief)
+        unasked = self.takes_repeated_fit and self.job.training is None
+        if unasked and has_few_steps(brief):
+            if self._calls.are_a_loop(call.index, call.model):
+                return RepeatedFitSubject(call, self.scratch)
+            if repeated(sys._getframe(), own=0):
+                return None  # let it happen, and come again
+        if meant:
             return FitSubject(
                 call.model, call.arguments, call.index, call.at, self.scratch, step_at=call.step_at
             )
-        unasked = self.takes_repeated_fit and self.job.training is None
-        if unasked and self._calls.are_a_loop(brief):
-            return RepeatedFitSubject(call, self.scratch)
         return None
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Take over the custom loop that is meant; let others go on."""
-        length = int(call.dataset.cardinality())
         again = repeated(sys._getframe())
-        brief = _brief_loop(call, length, epochs=2 if again else 1)
+        brief = brief_of_loop(call, epochs=2 if again else 1)
         meant = self._meant(brief)
         if self._loop is not None:
             return self._resumed(self._loop) if call.index == self._loop.workload.index else first
@@ -114,6 +109,16 @@ class Trial(PassThrough):
             return first
         subject = self._loop = LoopSubject(call, repeated=again, scratch=self.scratch)
         return run_beside(lambda: self._work(subject), subject.board, StopScript())
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """Take over the loop that is meant at its step; let others go on."""
+        again = repeated(sys._getframe())
+        brief = brief_of_steps(call, epochs=2 if again else 1)
+        if self._loop is not None or not self._meant(brief):
+            return None
+        subject = self._loop = StepLoopSubject(call, repeated=again)
+        run_beside(lambda: self._work(subject), subject.board, StopScript())
+        return subject.step
 
     def finish(self) -> None:
         """The script has ended; what was found until then counts.
@@ -147,7 +152,7 @@ class Trial(PassThrough):
     def _complete(self, found: Result) -> Result:
         return replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
 
-    def _resumed(self, subject: LoopSubject) -> Iterator[Any]:
+    def _resumed(self, subject: LoopSubject | StepLoopSubject) -> Iterator[Any]:
         """The loop was left and entered again: the work on it goes on."""
         subject.board.resume()
         return subject.board
@@ -245,29 +250,6 @@ class Confirming(Trial):
         return version.with_step_edits(self._plan.step_edits)
 
 
-class Listing(Trial):
-    """Cut every training call short, name them all."""
-
-    def work(self, subject: Subject, machine: Machine) -> Result:
-        """Never reached: no call is meant."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """What was reached is the result."""
-        self.result = Result(machine=this_machine(), reached=tuple(self.reached))
-
-    def fit(self, call: FitCall) -> Any:
-        """One step of it, so that what follows finds a trained model and its history."""
-        self._meant(_brief(call))
-        return call.original(**{**call.arguments, **_ONE_STEP})
-
-    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
-        """No further step of it."""
-        del first
-        self._meant(_brief_loop(call, int(call.dataset.cardinality()), epochs=1))
-        return iter(())
-
-
 def _of_ceiling(blocks: list[Block], resident: list[Block]) -> float:
     pairs = zip(blocks, resident, strict=True)
     return statistics.median(b.samples_per_s / r.samples_per_s for b, r in pairs)
@@ -281,39 +263,4 @@ def _walked(walk: Walk, *, interrupted: bool) -> Result:
         steps=tuple(walk.steps),
         overhead_share=clock_s() / walk.before.step_s,
         interrupted=interrupted,
-    )
-
-
-def _brief(call: FitCall) -> Workload:
-    """What can be said of a call without touching its model or reading its data."""
-    feed = Feed.of(call.arguments)
-    epochs = int(call.arguments.get("epochs") or 1) - int(call.arguments.get("initial_epoch") or 0)
-    steps = feed.steps_per_epoch
-    if steps is None and feed.kind != "generator":
-        steps = feed.epochs(call.model).num_batches
-    return Workload(
-        index=call.index,
-        at=call.at,
-        kind="fit",
-        data=feed.kind,
-        model=None,
-        element_spec=feed.spec,
-        batch_size=None,
-        steps_per_epoch=steps,
-        epochs=epochs,
-    )
-
-
-def _brief_loop(call: LoopCall, length: int, epochs: int) -> Workload:
-    return Workload(
-        index=call.index,
-        at=call.at,
-        kind="custom_loop",
-        data="tf.data",
-        model=None,
-        element_spec="",
-        batch_size=None,
-        steps_per_epoch=length if length >= 0 else None,
-        epochs=epochs,
-        eager_step=call.evidence.eager_step,
     )

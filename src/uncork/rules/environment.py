@@ -14,7 +14,7 @@ from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 
 # Cores in use over those that the process is bound to, above which more of them would help.
-_BUSY: Final = 0.8
+_BUSY: Final = 0.7
 _HIDES_ALL: Final = ("", "-1", "none", "NoDevFiles")
 
 

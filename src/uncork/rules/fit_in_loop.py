@@ -1,4 +1,4 @@
-"""``fit`` called for a step or two at a time: ``fit_in_loop``."""
+"""``fit`` called for a few steps at a time: ``fit_in_loop``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         "fit_in_loop",
         work.at,
         evidence=(
-            "fit is called again and again for a step or two: {lost} of {step} a step are its "
+            "fit is called again and again for a few steps: {lost} of {step} a step are its "
             "start and end"
         ),
         remedy="one fit over a dataset of all batches, or train_on_batch in a loop of your own",

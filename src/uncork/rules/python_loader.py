@@ -25,6 +25,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
     if wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
         return
+    if slowest.kind == "loop":  # it runs while nothing else does: no more than that can be won
+        upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     yield Finding(
         cause=cause,

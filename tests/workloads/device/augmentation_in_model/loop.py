@@ -22,6 +22,7 @@ keras.utils.set_random_seed(11)
 
 LETTERS, GRAMS, BATCH = 100, 3_000, 200
 EXCERPTS = 3  # of every review in an epoch
+STEPS = 90  # in an epoch
 
 rows = [line.split("\t") for line in (args.data / "reviews.tsv").read_text().splitlines()]
 labels = tf.constant([int(label) for label, _ in rows])
@@ -80,8 +81,10 @@ def train_step(step, texts, labels):
 
 
 started = time.perf_counter()
-for step, (batch, target) in dataset:
+for number, (step, (batch, target)) in enumerate(dataset, 1):
     loss = train_step(step, batch, target)
+    if number % STEPS == 0:
+        print(f"epoch {number // STEPS}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - started
 

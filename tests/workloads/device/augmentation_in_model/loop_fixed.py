@@ -15,6 +15,7 @@ keras.utils.set_random_seed(11)
 
 LETTERS, GRAMS, BATCH = 100, 3_000, 200
 EXCERPTS = 3  # of every review in an epoch
+STEPS = 90  # in an epoch
 
 rows = [line.split("\t") for line in (args.data / "reviews.tsv").read_text().splitlines()]
 labels = tf.constant([int(label) for label, _ in rows])
@@ -76,8 +77,10 @@ def train_step(grams, labels):
 
 
 started = time.perf_counter()
-for grams, target in dataset:
+for number, (grams, target) in enumerate(dataset, 1):
     loss = train_step(grams, target)
+    if number % STEPS == 0:
+        print(f"epoch {number // STEPS}: loss {float(loss):.4f}")
 final = float(loss)
 seconds = time.perf_counter() - started
 

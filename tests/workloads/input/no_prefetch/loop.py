@@ -15,19 +15,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-BATCH = 64
+BATCH = 20
 FRAME = 64  # samples that the network sees, and foretells, at once
-RATIO = 3  # of the recording's rate to the network's
+RATIO = 6  # of the recording's rate to the network's
 FRAMES = 48
 WINDOW = RATIO * FRAME * (FRAMES + 1)
-STEPS = 60  # in an epoch
+STEPS = 120  # in an epoch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=60)
 args = parser.parse_args()
 keras.utils.set_random_seed(81)
-tf.config.threading.set_intra_op_parallelism_threads(1)  # the machine is shared
 
 
 def samples(path):
@@ -40,7 +39,7 @@ signal = tf.constant(np.concatenate([samples(path) for path in recordings]))
 
 
 def cut(key, step):
-    """Windows at random places; high frequencies are damped, then every third sample is taken."""
+    """Windows at random places; high frequencies are damped, then every sixth sample is taken."""
     del step
     key, *keys = tf.unstack(tf.random.split(key, 4))
     places = tf.random.stateless_uniform((BATCH, 1), keys[0], 0, len(signal) - WINDOW, tf.int32)

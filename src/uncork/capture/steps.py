@@ -1,0 +1,165 @@
+"""Training steps called from a loop of the user's own: ``train_step(x[rows], y[rows])``.
+
+Where batches come from arrays, a generator, several datasets at once or a distributed one, there is
+no iterator to stand in for. So the step is watched: a ``tf.function``, or ``train_on_batch``, that
+the user's code calls again and again and that moves an optimizer each time.
+
+Not seen: steps that run eagerly, and loops that call several training steps in turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from uncork.capture.calls import Listener, StepCall
+from uncork.capture.evidence import Evidence, trained
+from uncork.capture.frames import stepping_line
+from uncork.capture.loop import Loops
+from uncork.capture.sites import Sites
+from uncork.capture.stop import Stops
+
+# Training steps after which a loop is one; the first of them compiles.
+_CERTAIN: Final = 2
+# Calls after which a function that does not train is no longer looked at.
+_PATIENCE: Final = 64
+
+
+@dataclass
+class _Seen:
+    """What is known of a function.
+
+    Attributes:
+        calls: How often it was called.
+        steps: How many of them in a row trained.
+        others: Other training steps since its last call.
+    """
+
+    calls: int = 0
+    steps: int = 0
+    others: bool = False
+
+    @property
+    def promising(self) -> bool:
+        """It may still turn out to be a training step."""
+        return self.steps > 0 or self.calls < _PATIENCE
+
+    @property
+    def is_loop(self) -> bool:
+        """It did turn out to be the step of a loop, and the only one."""
+        return self.steps >= _CERTAIN and not self.others
+
+    def give_up(self) -> None:
+        """It is none, or none that is wanted."""
+        self.steps, self.calls = 0, _PATIENCE
+
+
+class Steps:
+    """All functions that may be the training step of a loop.
+
+    Args:
+        listener: Is told when one is.
+        stops: Guards what the listener does.
+        sites: Numbers the call sites.
+        evidence: Tells whether something was trained.
+        loops: Those over datasets, which come first.
+    """
+
+    def __init__(
+        self, listener: Listener, stops: Stops, sites: Sites, evidence: Evidence, loops: Loops
+    ) -> None:
+        self._listener = listener
+        self._stops = stops
+        self._sites = sites
+        self._evidence = evidence
+        self._loops = loops
+        self._open = listener.wants_loops
+        self._seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
+        self._taken: dict[int, int] = {}
+        self._inside = threading.local()
+        self._step: Any = None
+        self._instead: Callable[[StepCall], Any] | None = None
+
+    def disown(self) -> None:
+        """What was called so far belongs to a loop over a dataset."""
+        for seen in self._seen.values():
+            seen.give_up()
+
+    def watches(self, step: Any) -> bool:
+        """Whether a call of this function is of interest; asked before each, so it is quick."""
+        if getattr(self._inside, "step", False):
+            return False
+        if step is self._step:
+            return True
+        if not self._open:
+            return False
+        seen = self._seen.get(step)
+        return seen is None or seen.promising
+
+    def called(
+        self,
+        step: Any,
+        frame: FrameType,
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """In the place of a call: look at what it does, or hand it over.
+
+        Args:
+            step: The function, or the model whose ``train_on_batch`` it is.
+            frame: That calls it.
+            original: The step itself.
+            args: Of the call.
+            kwargs: Of the call, by name.
+        """
+        at = stepping_line(frame)
+        if at is None:
+            return original(*args, **kwargs)
+        with self._within():
+            if step is not self._step:
+                seen = self._seen.setdefault(step, _Seen())
+                if not seen.is_loop:
+                    return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
+            call = StepCall(self._sites.index(at), at, args, kwargs, original)
+            return self._stops.guarded(lambda: self._handed_over(step, call))
+
+    @contextmanager
+    def _within(self) -> Iterator[None]:
+        """What a step calls is part of it."""
+        self._inside.step = True
+        try:
+            yield
+        finally:
+            self._inside.step = False
+
+    def _handed_over(self, step: Any, call: StepCall) -> Any:
+        if self._instead is None:
+            self._seen[step].give_up()
+            self._instead = self._listener.step_loop(call)
+            if self._instead is None:
+                return call.original(*call.args, **call.kwargs)
+            self._step, self._open = step, False
+            self._loops.close()
+        return self._instead(call)
+
+    def _looked_at(self, step: Any, seen: _Seen, run: Callable[[], Any]) -> Any:
+        seen.calls += 1
+        taken, self._taken = self._taken, self._loops.taken()
+        fed_by = sum(count > taken.get(watch, 0) for watch, count in self._taken.items())
+        before = self._evidence.counts()
+        found = run()
+        is_step = trained(before, self._evidence.counts())
+        if is_step:
+            for other, its in self._seen.items():
+                its.others = its.others or other is not step
+        # One dataset that advances with the step: its loop will be recognised as such.
+        seen.steps = seen.steps + 1 if is_step and fed_by != 1 else 0
+        seen.others = False
+        return found

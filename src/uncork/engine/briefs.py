@@ -1,0 +1,59 @@
+"""What can be said of a training call the moment it is reached, before anything is measured."""
+
+from __future__ import annotations
+
+from uncork.capture import FitCall, LoopCall, StepCall
+from uncork.core.workload import Workload
+from uncork.step import Feed
+
+
+def brief_of_fit(call: FitCall) -> Workload:
+    """What can be said of a call without touching its model or reading its data."""
+    feed = Feed.of(call.arguments)
+    epochs = int(call.arguments.get("epochs") or 1) - int(call.arguments.get("initial_epoch") or 0)
+    steps = feed.steps_per_epoch
+    if steps is None and feed.kind != "generator":
+        steps = feed.epochs(call.model).num_batches
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="fit",
+        data=feed.kind,
+        model=None,
+        element_spec=feed.spec,
+        batch_size=None,
+        steps_per_epoch=steps,
+        epochs=epochs,
+    )
+
+
+def brief_of_loop(call: LoopCall, epochs: int) -> Workload:
+    """What can be said of a loop over a dataset."""
+    length = int(call.dataset.cardinality())
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="custom_loop",
+        data="tf.data",
+        model=None,
+        element_spec="",
+        batch_size=None,
+        steps_per_epoch=length if length >= 0 else None,
+        epochs=epochs,
+        eager_step=call.evidence.eager_step,
+    )
+
+
+def brief_of_steps(call: StepCall, epochs: int) -> Workload:
+    """What can be said of a loop that calls its step itself."""
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="custom_loop",
+        data="other",
+        model=None,
+        element_spec="",
+        batch_size=None,
+        steps_per_epoch=None,
+        epochs=epochs,
+    )

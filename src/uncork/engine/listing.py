@@ -1,0 +1,64 @@
+"""A listener that names all training calls: ``uncork diagnose --list``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from uncork.capture import FitCall, LoopCall, StepCall
+from uncork.core.job import Result
+from uncork.core.machine import Machine
+from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
+from uncork.engine.subject import Subject
+from uncork.engine.trials import Trial
+from uncork.measure.devices import machine as this_machine
+
+_ONE_STEP: Final = {
+    "epochs": 1,
+    "initial_epoch": 0,
+    "steps_per_epoch": 1,
+    "validation_steps": 1,
+    "validation_freq": 1,
+    "callbacks": None,
+    "verbose": 0,
+}
+
+
+class Listing(Trial):
+    """Cut every training call short, name them all."""
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """Never reached: no call is meant."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """What was reached is the result."""
+        self.result = Result(machine=this_machine(), reached=tuple(self.reached))
+
+    def fit(self, call: FitCall) -> Any:
+        """One step of it, so that what follows finds a trained model and its history."""
+        self._meant(brief_of_fit(call))
+        return call.original(**{**call.arguments, **_ONE_STEP})
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """No further step of it."""
+        del first
+        self._meant(brief_of_loop(call, epochs=1))
+        return iter(())
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """No further step of it."""
+        self._meant(brief_of_steps(call, epochs=1))
+        return _Skipped()
+
+
+class _Skipped:
+    """Stands in for a step that is not to run: the loop gets the last result again and again."""
+
+    def __init__(self) -> None:
+        self._result: Any = None
+
+    def __call__(self, call: StepCall) -> Any:
+        if self._result is None:
+            self._result = call.original(*call.args, **call.kwargs)
+        return self._result

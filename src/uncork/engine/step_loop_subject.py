@@ -1,0 +1,187 @@
+"""A loop that calls its training step on arrays, on what a generator yields, on several datasets.
+
+The user's code drives, and we choose what happens at each call of the step: the step as it is, or
+the same step over and over on one batch. Nothing of it is edited. The run is thrown away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.capture import StepCall
+from uncork.core.edit import Guarantee
+from uncork.core.plan import Proof
+from uncork.core.stage import Stage
+from uncork.core.workload import Workload
+from uncork.engine.loop_subject import LoopRunner
+from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.switchboard import Switchboard
+
+_RESIDENT: Final = "over and over"
+_AS_IT_IS: Final = "as it is"
+# Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
+_PAUSE: Final = 20
+_LEAST_PAUSE_S: Final = 0.25
+_REMEMBERED: Final = 64
+
+
+@dataclass
+class Between:
+    """What passes between two calls of the step, call by call.
+
+    Attributes:
+        wall_s: Elapsed seconds.
+        busy_s: What of them the loop's own thread computed.
+    """
+
+    wall_s: list[float] = field(default_factory=list)
+    busy_s: list[float] = field(default_factory=list)
+
+    def add(self, wall_s: float, busy_s: float) -> bool:
+        """Count one; False for a pause, which is none."""
+        usual = statistics.median(self.wall_s[-_REMEMBERED:]) if self.wall_s else wall_s
+        if wall_s > max(_LEAST_PAUSE_S, _PAUSE * usual):
+            return False
+        self.wall_s.append(wall_s)
+        self.busy_s.append(busy_s)
+        return True
+
+
+class StepLoopSubject(Subject):
+    """Measures a training step and what passes between two of them.
+
+    Args:
+        call: Of the step, recognised by the capture layer.
+        repeated: The loop itself stands in a loop: there is more than one epoch.
+    """
+
+    def __init__(self, call: StepCall, *, repeated: bool) -> None:
+        self.notes = [
+            "epochs of a custom loop are not known: later epochs are assumed",
+            "pauses between epochs (shuffling, validation) are not counted",
+        ]
+        self.original = Version(None)
+        self.workload = Workload(
+            index=call.index,
+            at=call.at,
+            kind="custom_loop",
+            data="other",
+            model=None,
+            element_spec="",
+            batch_size=samples_of(call),
+            steps_per_epoch=None,
+            epochs=2 if repeated else 1,
+        )
+        self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
+        self._resident_call = _in_memory(call)
+        self._between = Between()
+        self._left: tuple[float, float] | None = None
+
+    def step(self, call: StepCall) -> Any:
+        """In the place of the user's step, on the user's thread."""
+        if self._left is not None:
+            wall_s, busy_s = (now - then for now, then in zip(_clocks(), self._left, strict=True))
+            if not self._between.add(wall_s, busy_s):
+                self.board.resume()
+        again = self._resident_call
+        while next(self.board) == _RESIDENT:
+            self._left = None
+            again.original(*again.args, **again.kwargs)
+        found = call.original(*call.args, **call.kwargs)
+        self._left = _clocks()
+        return found
+
+    def runner(self, version: Version) -> VersionRunner:
+        """The user's loop as it is."""
+        del version
+        return LoopRunner(self.board, lambda: itertools.repeat(_AS_IT_IS), None)
+
+    def resident(self, version: Version) -> VersionRunner:
+        """The step on one batch over and over, its arrays tensors already."""
+        del version
+        return LoopRunner(self.board, _resident_epoch, None)
+
+    def python_s(self, resident_s: float) -> float | None:
+        """What of a resident step passes outside TensorFlow's ops."""
+        block, ops = self.board.block(_resident_epoch, 4 * resident_s, profiled=True)
+        if ops is None or not block.steps:
+            return None
+        return max(0.0, resident_s - ops.seconds / block.steps)
+
+    def batches_per_s(self, version: Version, budget_s: float) -> float:
+        """As fast as the loop makes them; it has been seen to."""
+        del version, budget_s
+        return 1 / max(1e-9, self._between_s()[0])
+
+    def loader_stages(self) -> tuple[Stage, ...]:
+        """What the loop does between two steps; Python where its own thread computes."""
+        wall_s, busy_s = self._between_s()
+        return (
+            Stage(
+                index=0,
+                kind="loop",
+                at=self.workload.at,
+                cpu_s_per_element=busy_s,
+                wall_s_per_element=wall_s,
+                elements_per_step=1.0,
+                parallelism=1,
+                random=True,
+                python=2 * busy_s >= wall_s,
+            ),
+        )
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Never asked: the road skips edits of a step that is the user's own."""
+        raise NotImplementedError("a custom loop's step is not edited")
+
+    def restore(self) -> None:
+        """Nothing: weights moved by the user's own loop, in a run that is thrown away."""
+
+    def _between_s(self) -> tuple[float, float]:
+        found = self._between
+        if not found.wall_s:
+            return 0.0, 0.0
+        return statistics.fmean(found.wall_s), statistics.fmean(found.busy_s)
+
+
+def _resident_epoch() -> Iterator[str]:
+    return itertools.repeat(_RESIDENT)
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.thread_time()
+
+
+def _in_memory(call: StepCall) -> StepCall:
+    """The same call without arrays to convert, which a loader may also fill anew."""
+
+    def resident(leaf: Any) -> Any:
+        return tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
+    return StepCall(call.index, call.at, args, kwargs, call.original)
+
+
+def samples_of(call: StepCall) -> int | None:
+    """Samples of a step: the first dimension that most of its arguments share."""
+    sizes = [_length(leaf) for leaf in tf.nest.flatten((call.args, call.kwargs))]
+    common = Counter(size for size in sizes if size).most_common()
+    return min((size for size, count in common if count == common[0][1]), default=None)
+
+
+def _length(leaf: Any) -> int | None:
+    parts = getattr(leaf, "values", None)
+    if isinstance(parts, tuple):  # one for each replica
+        return sum(_length(part) or 0 for part in parts)
+    shape = getattr(leaf, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) and shape[0] else None

@@ -1,0 +1,164 @@
+"""Loops that call their step on what is no watched dataset: which are seen, and which are not."""
+
+from __future__ import annotations
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.capture import StepCall, StopScript, listening
+
+from .recorder import Recorder, at, line, make_step
+
+
+@pytest.fixture
+def step(model):
+    return tf.function(make_step(model, keras.optimizers.Adam()))
+
+
+class Replacing(Recorder):
+    """Runs each step as many times as it is told."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+        self.fed = []
+
+    def step_loop(self, call: StepCall):
+        super().step_loop(call)
+        return self.instead
+
+    def instead(self, call: StepCall):
+        self.fed.append(call)
+        for _ in range(self.times):
+            found = call.original(*call.args, **call.kwargs)
+        return found
+
+
+def batches(data):
+    for begin in range(0, 24, 4):
+        yield tuple(part[begin : begin + 4] for part in data)
+
+
+def test_arrays(step, data):
+    recorder = Recorder()
+    x, y = data
+    with listening(recorder):
+        for begin in range(0, 24, 4):
+            step(x[begin : begin + 4], y[begin : begin + 4])
+        expected = line(-1)
+    (call,) = recorder.steps
+    assert (call.index, call.at) == (0, at(expected))
+    assert [part.shape for part in call.args] == [(4, 4), (4, 1)]
+    assert recorder.loops == []
+
+
+def test_a_generator_and_train_on_batch(model, data):
+    recorder = Recorder()
+    with listening(recorder):
+        for x, y in batches(data):
+            model.train_on_batch(x, y=y)
+    (call,) = recorder.steps
+    assert set(call.kwargs) == {"y"}
+
+
+def test_several_datasets_in_one_statement(step, data):
+    recorder = Recorder()
+    datasets = [tf.data.Dataset.from_tensor_slices(part).batch(4) for part in data]
+    with listening(recorder):
+        for x, y in zip(*datasets, strict=True):
+            step(x, y)
+    assert len(recorder.steps) == 1
+    assert recorder.loops == []
+
+
+def test_a_distributed_dataset(data):
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD()
+    replica_step = make_step(model, optimizer)
+    step = tf.function(lambda x, y: strategy.run(replica_step, (x, y)))
+    recorder = Recorder()
+    with listening(recorder):
+        for x, y in strategy.experimental_distribute_dataset(dataset):
+            step(x, y)
+    assert len(recorder.steps) == 1
+
+
+def test_a_loop_over_one_dataset_is_left_to_it(step, data):
+    recorder = Recorder()
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    with listening(recorder):
+        for _ in range(2):
+            for x, y in dataset:
+                step(x, y)
+    assert len(recorder.loops) == 2
+    assert recorder.steps == []
+
+
+def test_what_does_not_train_is_no_step(model, data):
+    recorder = Recorder()
+    predict = tf.function(model)
+    with listening(recorder):
+        for x, _ in batches(data):
+            predict(x)
+        model.fit(*data, verbose=0)
+        model.evaluate(*data, verbose=0)
+    assert recorder.steps == []
+
+
+def test_steps_in_turn_are_not_taken_apart(data):
+    recorder = Recorder()
+    with listening(recorder):
+        steps = []
+        for _ in range(2):
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+            steps.append(tf.function(make_step(model, keras.optimizers.SGD())))
+        for x, y in batches(data):
+            for step in steps:
+                step(x, y)
+    assert recorder.steps == []
+
+
+def test_numbers_of_trainings_do_not_count_other_functions(step, model, data):
+    recorder = Recorder()
+    predict = tf.function(model)
+    with listening(recorder):
+        for x, y in batches(data):
+            predict(x)
+            step(x, y)
+        model.fit(*data, verbose=0)
+    assert [call.index for call in recorder.steps] == [0]
+    assert [call.index for call in recorder.fits] == [1]
+
+
+def test_the_listener_is_asked_in_place_of_each_further_step(step, data):
+    recorder = Replacing(times=3)
+    with listening(recorder):
+        for x, y in batches(data):
+            loss = step(x, y)
+    assert isinstance(float(loss), float)
+    assert [call.at for call in recorder.fed] == [recorder.steps[0].at] * 4
+
+
+def test_a_stop_ends_the_loop(step, data):
+    class Stopping(Recorder):
+        def step_loop(self, call):
+            raise StopScript
+
+    taken = 0
+    with listening(Stopping()):
+        for x, y in batches(data):
+            step(x, y)
+            taken += 1
+    assert taken == 2
+
+
+def test_the_class_is_put_back(step):
+    kind = type(step)
+    before = kind.__call__
+    with listening(Recorder()):
+        assert kind.__call__ is not before
+    assert kind.__call__ is before

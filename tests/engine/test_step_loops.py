@@ -1,0 +1,115 @@
+"""Loops of the user's own over arrays and several datasets: real scripts, measured and stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.capture import StepCall
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.record import from_json
+from uncork.engine.step_loop_subject import Between, samples_of
+
+from .conftest import Run, Write
+
+TRAINING = """
+    import keras, numpy as np, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    rows = np.random.random((4_000, 32)).astype("float32")
+    sums = rows.sum(1, keepdims=True)
+    model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam()
+
+    @tf.function
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+    """
+ARRAYS = """
+    for epoch in range(10_000):
+        for chosen in np.random.permutation(4_000).reshape(-1, 40):
+            x = np.array([row * 1.0 for row in rows[chosen] for _ in range(50)])[::50]
+            loss = train_step(x, sums[chosen])
+    print("trained to the end")
+    """
+ZIPPED = """
+    parts = [tf.data.Dataset.from_tensor_slices(part).batch(40) for part in (rows, sums)]
+    for epoch in range(10_000):
+        for x, y in zip(*parts, strict=True):
+            loss = train_step(x, y)
+    print("trained to the end")
+    """
+
+
+def a_call(*args, **kwargs):
+    return StepCall(0, "train.py:9", args, kwargs, lambda *_, **__: None)
+
+
+@pytest.mark.slow
+def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, uncork: Run, tmp_path):
+    script = write(TRAINING + ARRAYS)
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
+    assert done.returncode == 0, done.stderr
+    assert "trained to the end" not in done.stdout
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1
+    assert found.workload.at == f"train.py:{step}"
+    assert (found.workload.kind, found.workload.batch_size) == ("custom_loop", 40)
+    assert found.findings[0].cause == "python_loader"
+    assert found.findings[0].at == f"train.py:{step}"
+
+
+@pytest.mark.slow
+def test_several_datasets_in_one_loop_stay_together(write: Write, uncork: Run, tmp_path):
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", write(TRAINING + ZIPPED))
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    assert found.workload.batch_size == 40
+    assert sum(found.breakdown.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_tune_has_nothing_to_edit_in_it(write: Write, uncork: Run):
+    done = uncork("tune", "--budget", "20", write(TRAINING + ARRAYS))
+    assert done.returncode == 0, done.stderr
+    assert "left as it is" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_loop_that_ends_too_early_is_told_so(write: Write, uncork: Run):
+    done = uncork("diagnose", write(TRAINING + ARRAYS.replace("10_000", "1")))
+    assert done.returncode == 3
+    assert "ended by itself before it was measured" in done.stderr
+
+
+@pytest.mark.slow
+def test_it_is_listed(write: Write, uncork: Run):
+    done = uncork("diagnose", "--list", write(TRAINING + ARRAYS.replace("10_000", "3")))
+    assert done.returncode == 0, done.stderr
+    assert "custom loop" in done.stdout
+
+
+def test_pauses_between_epochs_are_not_part_of_a_step():
+    between = Between()
+    assert all(between.add(wall_s=0.01, busy_s=0.005) for _ in range(5))
+    assert not between.add(wall_s=0.4, busy_s=0.4)
+    assert between.add(wall_s=0.05, busy_s=0.05)
+    assert len(between.wall_s) == 6
+
+
+@pytest.mark.parametrize(
+    ("call", "samples"),
+    [
+        (a_call(np.zeros((40, 3)), np.zeros(40)), 40),
+        (a_call(np.zeros((900, 3)), np.zeros(40)), 40),
+        (a_call(x=tf.zeros((8, 2)), weights=np.zeros(8), classes=np.zeros(3)), 8),
+        (a_call(0.1, "name"), None),
+        (a_call(), None),
+    ],
+)
+def test_samples_of_a_step(call, samples):
+    assert samples_of(call) == samples
