@@ -17,11 +17,13 @@ from uncork.core.plan import Plan, Policy, load
 from uncork.core.record import Record, digest, from_json, replace
 from uncork.engine.verbs import plan_of
 
-SHOWN_EPOCHS: Final = 3
+SHOWN_EPOCHS: Final = 2
 _DIAGNOSE_S: Final = 6
 _TUNE_S: Final = 100
-# A fix that seems to win less is measured a second time, in the other order.
+# A fix that seems to win less is measured once more, in the other order and for longer: in the first
+# epochs tf.data's autotuner is still at work.
 _CLEAR: Final = 1.35
+_LONGER_EPOCHS: Final = 5
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 PENDING: Final = "not run yet"
 
@@ -99,9 +101,9 @@ class Examined(Record, frozen=True, kw_only=True):
         cause: Of the brake.
         brakes: Lines to blame.
         epochs: What the script trains when it is not told.
-        slow_s: Seconds of a short training, run by run.
+        slow_s: Seconds of a short training.
         fixed_s: The same of the expert's version.
-        slow_epoch_s: Seconds of a later epoch, run by run.
+        slow_epoch_s: Seconds of later epochs.
         fixed_epoch_s: The same of the expert's version.
         plain: What the script does in plain Python.
         captured: What ``uncork run`` with an empty plan changed of that; ``""`` when nothing, None
@@ -170,9 +172,9 @@ def examine(
     errors: list[str] = []
     plain = run([sys.executable, workload.script, data, "--epochs", SHOWN_EPOCHS], work / "plain")
     errors.extend(_wrong("plain", plain))
-    slow, fixed = [plain], list[Run]()
+    pairs: list[tuple[Run, Run]] = []
     if workload.fixed is not None and not errors:
-        errors.extend(_fix(workload, data, work, slow, fixed))
+        errors.extend(_fix(workload, data, work, plain, pairs))
     diagnosis = _diagnosis(workload, data, work, errors)
     tuned = None
     if tune and workload.cause in CURES and diagnosis is not None:
@@ -183,10 +185,10 @@ def examine(
         cause=workload.cause,
         brakes=workload.brakes,
         epochs=workload.epochs,
-        slow_s=_seconds(slow),
-        fixed_s=_seconds(fixed),
-        slow_epoch_s=_epochs(slow),
-        fixed_epoch_s=_epochs(fixed),
+        slow_s=_seconds(pairs[0][0]) if pairs else _seconds(plain),
+        fixed_s=_seconds(pairs[0][1]) if pairs else (),
+        slow_epoch_s=_epochs(pairs[-1][0]) if pairs else _epochs(plain),
+        fixed_epoch_s=_epochs(pairs[-1][1]) if pairs else (),
         plain=_effect(plain),
         findings=tuple(_named(diagnosis)) if diagnosis else (),
         tuned=tuned,
@@ -209,17 +211,19 @@ def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: P
 
 
 def _fix(
-    workload: Workload, data: Path, work: Path, slow: list[Run], fixed: list[Run]
+    workload: Workload, data: Path, work: Path, plain: Run, pairs: list[tuple[Run, Run]]
 ) -> Iterator[str]:
-    """A B, and B A where the two are close."""
-    plain = [sys.executable, workload.script, data, "--epochs", SHOWN_EPOCHS]
-    better = [sys.executable, workload.fixed, data, "--epochs", SHOWN_EPOCHS]
-    fixed.append(run(better, work / "fixed"))
-    yield from _wrong("fixed", fixed[0])
-    close = [_ratio(part(slow), part(fixed)) for part in (_seconds, _epochs)]
+    """A B, and a longer B A where the two are close."""
+    first = run([sys.executable, workload.fixed, data, "--epochs", SHOWN_EPOCHS], work / "fixed")
+    yield from _wrong("fixed", first)
+    pairs.append((plain, first))
+    close = [_ratio(part(plain), part(first)) for part in (_seconds, _epochs)]
     if any(ratio is not None and ratio < _CLEAR for ratio in close):
-        fixed.append(run(better, work / "fixed"))
-        slow.append(run(plain, work / "again"))
+        longer = ("--epochs", _LONGER_EPOCHS)
+        better = run([sys.executable, workload.fixed, data, *longer], work / "longer")
+        pairs.append(
+            (run([sys.executable, workload.script, data, *longer], work / "again"), better)
+        )
 
 
 def _diagnosis(workload: Workload, data: Path, work: Path, errors: list[str]) -> Diagnosis | None:
@@ -293,13 +297,13 @@ def _wrong(what: str, done: Run) -> Iterator[str]:
         yield f"{what}: it saved no weights"
 
 
-def _seconds(runs: list[Run]) -> tuple[float, ...]:
-    return tuple(r.trained_s for r in runs if r.trained_s is not None)
+def _seconds(done: Run) -> tuple[float, ...]:
+    return () if done.trained_s is None else (done.trained_s,)
 
 
-def _epochs(runs: list[Run]) -> tuple[float, ...]:
-    """The last one of each: tf.data's autotuner is still at work in the earlier ones."""
-    return tuple(r.epochs_s[-1] for r in runs if r.epochs_s)
+def _epochs(done: Run) -> tuple[float, ...]:
+    """The later half of them."""
+    return done.epochs_s[len(done.epochs_s) // 2 :]
 
 
 def _ratio(slow: tuple[float, ...], fixed: tuple[float, ...]) -> float | None:

@@ -91,10 +91,10 @@ def test_promises_are_held_against_the_steady_gain_of_the_fix():
 
 
 def test_what_a_fix_wins_is_reckoned_for_all_epochs_of_the_script():
-    starts_slowly = examined(slow_s=(11.0,), fixed_s=(6.0,), fix_steady=1.1, epochs=103)
+    starts_slowly = examined(slow_s=(11.0,), fixed_s=(6.0,), fix_steady=1.1, epochs=102)
     assert starts_slowly.fix == pytest.approx((11 + 110) / (6 + 100))
     assert starts_slowly.fix_steady == pytest.approx(1.1)
-    assert examined(fix_steady=None, epochs=103).fix == pytest.approx(2.0)
+    assert examined(fix_steady=None, epochs=102).fix == pytest.approx(2.0)
 
 
 def test_what_tune_reached_is_a_share_of_the_time_that_the_fix_saves():
