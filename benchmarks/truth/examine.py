@@ -20,8 +20,8 @@ from uncork.engine.verbs import plan_of
 SHOWN_EPOCHS: Final = 2
 _DIAGNOSE_S: Final = 6
 _TUNE_S: Final = 100
-# A fix that seems to win less is measured once more, in the other order and for longer: in the first
-# epochs tf.data's autotuner is still at work.
+# A fix that seems to win less is measured once more, in the other order and for longer: in the
+# first epochs tf.data's autotuner is still at work.
 _CLEAR: Final = 1.35
 _LONGER_EPOCHS: Final = 5
 _UNCORK: Final = (sys.executable, "-m", "uncork")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
+from uncork.core.stage import Repeated
 from uncork.rules import wasted_work
 
 WAITING = {"input": 0.8, "step": 0.2}
@@ -38,3 +39,23 @@ def test_what_is_made_for_nothing_is_named():
 )
 def test_little_waste_is_left_alone(changes):
     assert found(**changes) == []
+
+
+def zipped(times, *, cost=0.02):
+    """Branches that make the same elements, which cost so many seconds a step."""
+    once = Repeated(times=times, cpu_s_per_element=cost / 32, at="train.py:48")
+    both = stage(0, "zip", times * cost / 32, elements_per_step=32.0, repeated=once)
+    batch = stage(1, "batch", 0.0, elements_per_step=1.0)
+    return list(wasted_work.find(observed(both, batch, shares=WAITING), MACHINE))
+
+
+def test_what_is_made_several_times_is_named_at_its_second_reader():
+    (finding,) = zipped(4)
+    assert finding.at == "train.py:48"
+    assert finding.upper_bound > 1.5
+    for figure in ("4 branches", "60 ms"):
+        assert figure in finding.evidence
+
+
+def test_what_costs_little_may_be_made_twice():
+    assert zipped(2, cost=0.0005) == []

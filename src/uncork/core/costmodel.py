@@ -57,6 +57,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with everything before a stage done for this share of its elements only."""
         return self._with(lambda s: _scaled(s, share) if s.index < stage else s)
 
+    def once(self, stage: int) -> StepCosts:
+        """The same with what one stage's branches share made once."""
+        return self._with(lambda s: _once(s) if s.index == stage else s)
+
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as there are cores."""
         return self._with(lambda s: replace(s, parallelism=AUTOTUNE) if s.index == stage else s)
@@ -125,6 +129,13 @@ def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
 
 def _free(stage: Stage) -> Stage:
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def _once(stage: Stage) -> Stage:
+    if stage.repeated is None or not stage.cpu_s_per_element:
+        return stage
+    spared = (stage.repeated.times - 1) * stage.repeated.cpu_s_per_element
+    return _scaled(stage, max(0.0, 1.0 - spared / stage.cpu_s_per_element))
 
 
 def _scaled(stage: Stage, share: float) -> Stage:

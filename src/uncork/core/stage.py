@@ -38,6 +38,20 @@ class CachePoint(Record, frozen=True, kw_only=True):
     below: tuple[str, ...] = ()
 
 
+class Repeated(Record, frozen=True, kw_only=True):
+    """Elements that several branches of a pipeline make, each for itself.
+
+    Attributes:
+        times: How often each is made.
+        cpu_s_per_element: Of making it once.
+        at: ``file.py:line`` of the second reader.
+    """
+
+    times: int
+    cpu_s_per_element: float
+    at: str | None
+
+
 class Stage(Record, frozen=True, kw_only=True):
     """One node of an input pipeline, source first.
 
@@ -55,6 +69,7 @@ class Stage(Record, frozen=True, kw_only=True):
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
         python_at: The line that brought it in, where that is another one.
+        repeated: Set on a ``zip`` whose branches make the same elements.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
@@ -74,6 +89,7 @@ class Stage(Record, frozen=True, kw_only=True):
     random: bool = False
     python: bool = False
     python_at: str | None = None
+    repeated: Repeated | None = None
     frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.rebuild import make
+from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 
@@ -19,11 +22,11 @@ def apart(pipeline: Pipeline) -> Pipeline:
         >>> list(numbers) == list(tf.data.Dataset.range(5).shuffle(5, seed=1))
         True
     """
-    return read(_copy(pipeline.root))
+    return read(remade(pipeline.root, _copy))
 
 
-def _copy(node: Node) -> Dataset:
+def _copy(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     kind = kind_of(node.dataset)
-    if kind.op is None or not node.inputs:
+    if kind.op is None or not inputs:
         return node.dataset
-    return make(node.dataset, [_copy(below) for below in node.inputs], kind)
+    return make(node.dataset, inputs, kind)

@@ -7,6 +7,7 @@ rewritten shuffle would start at the first again; sharing the user's generator p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import tensorflow as tf
 from uncork.pipeline.graphs import op_of
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.rebuild import ORIGINAL, make, rebuild
+from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 # The generator's handle can only be read from the serialized pipeline, which holds all in-memory
@@ -30,11 +32,10 @@ def continued(pipeline: Pipeline) -> Pipeline:
     Args:
         pipeline: As left by the last edit; the user's datasets must not have been read since.
     """
-    return read(_continue(pipeline.root))
+    return read(remade(pipeline.root, _continue))
 
 
-def _continue(node: Node) -> Dataset:
-    inputs = [_continue(i) for i in node.inputs]
+def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     dataset = node.dataset
     if not inputs or kind_of(dataset).op is None:
         return dataset

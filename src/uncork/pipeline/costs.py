@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from uncork.core.edit import SplitMap
 from uncork.core.errors import EditRefused
-from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Stage
+from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Repeated, Stage
 from uncork.pipeline.edits import apply, first_half
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.functions import Split, python_at, runs_python, split
@@ -40,6 +40,7 @@ from uncork.pipeline.probes import (
     take_turns,
 )
 from uncork.pipeline.seeded import state_kept
+from uncork.pipeline.shared import Shared, shared_by_branches
 from uncork.pipeline.tree import Node, Pipeline, read
 
 _DROPPING: Final = frozenset({"filter", "take_while", "unique"})
@@ -60,6 +61,8 @@ class _Measured:
     probe: Probe
     cut: Split | None = None
     prefix_probe: Probe | None = None
+    shared: Shared | None = None
+    shared_probe: Probe | None = None
     inputs: float | None = 1.0
     per_step: float | None = None
     bytes: int | None = None
@@ -88,7 +91,8 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
             stage.bytes = bytes_of(stage.dataset, budget_s=budget_s / len(chain) / 8)
         _count_ratios(chain, batch_size, budget_s / 8)
         left = budget_s - (time.monotonic() - started)
-        probes = [p for s in chain for p in (s.probe, s.prefix_probe) if p is not None]
+        kinds = ((s.probe, s.prefix_probe, s.shared_probe) for s in chain)
+        probes = [p for of_stage in kinds for p in of_stage if p is not None]
         take_turns(list({id(p): p for p in probes}.values()), max(left, budget_s / 4))
         _difference(chain)
         points = [_cache_point(pipeline, chain, i, budget_s / 8) for i in range(len(chain))]
@@ -106,6 +110,9 @@ def _chain(pipeline: Pipeline) -> list[_Measured]:
         stage = _Measured(node, dataset, chain[-1].probe if same else Probe(dataset))
         if below is not None and node.kind == "map":
             stage.cut = split(node.functions[0])
+        stage.shared = shared_by_branches(node)
+        if stage.shared is not None:
+            stage.shared_probe = Probe(stage.shared.node.dataset)
         if stage.cut is not None:
             half = first_half(node, stage.cut)
             half = serial_map(below, half._map_func, half)
@@ -240,11 +247,19 @@ def _stage(
         random=is_random(node, ordered=ordered),
         python=node.kind == "from_generator" or any(map(runs_python, node.functions)),
         python_at=next(filter(None, map(python_at, node.functions)), None),
+        repeated=_repeated(stage),
         frozen=freezes_draws(node),
         prefix=prefix,
         cache_point=point,
         opaque=node.kind == "opaque",
     )
+
+
+def _repeated(stage: _Measured) -> Repeated | None:
+    cost = stage.shared_probe.medians() if stage.shared_probe else None
+    if stage.shared is None or cost is None:
+        return None
+    return Repeated(times=stage.shared.times, cpu_s_per_element=cost[0], at=stage.shared.again.at)
 
 
 def supply(dataset: Any, *, budget_s: float) -> tuple[float, float]:

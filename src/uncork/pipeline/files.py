@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 from uncork.core.errors import EditRefused
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.rebuild import make, rebuild
+from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 
@@ -28,11 +30,11 @@ def redirected(pipeline: Pipeline, directory: Path) -> Pipeline:
     Raises:
         EditRefused: A node writes files, and its class cannot be rebuilt.
     """
-    return read(_redirect(pipeline.root, Path(tempfile.mkdtemp(dir=directory))))
+    own = Path(tempfile.mkdtemp(dir=directory))
+    return read(remade(pipeline.root, lambda node, inputs: _redirect(node, inputs, own)))
 
 
-def _redirect(node: Node, directory: Path) -> Dataset:
-    inputs = [_redirect(i, directory) for i in node.inputs]
+def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset:
     dataset = node.dataset
     if node.kind == "save":
         raise EditRefused(

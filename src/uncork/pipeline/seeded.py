@@ -6,7 +6,7 @@ twin with the real code, and the elements must be equal one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
@@ -18,6 +18,7 @@ from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, o
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
 from uncork.pipeline.rebuild import make, rebuild
+from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
@@ -37,7 +38,8 @@ def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
         pipeline: As read; apply edits to the twin, they still fit.
         seed: Another one gives other draws.
     """
-    return read(_twin(pipeline.root, _Seeds(seed)))
+    seeds = _Seeds(seed)
+    return read(remade(pipeline.root, lambda node, inputs: _twin(node, inputs, seeds)))
 
 
 class _Seeds:
@@ -51,8 +53,7 @@ class _Seeds:
         return self._seed, next(self._next)
 
 
-def _twin(node: Node, seeds: _Seeds) -> Dataset:
-    inputs = [_twin(i, seeds) for i in node.inputs]
+def _twin(node: Node, inputs: Sequence[Dataset], seeds: _Seeds) -> Dataset:
     if kind_of(node.dataset).op is None or not inputs:
         return node.dataset
     fields = _seeded_fields(node, seeds)

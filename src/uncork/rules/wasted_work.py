@@ -1,11 +1,11 @@
-"""Elements that are made and then dropped: ``wasted_work``."""
+"""Elements that are made and dropped, or made several times over: ``wasted_work``."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -15,29 +15,62 @@ _DROPPING = ("filter",)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each stage that drops what expensive stages before it have made."""
+    """One finding for each stage that drops what was expensive, or makes it several times."""
+    if input_share(diagnosis) <= 1 - 1 / WORTH:
+        return
     costs = costs_of(diagnosis, machine.cpus)
+    yield from _dropped(diagnosis, costs)
+    yield from _repeated(diagnosis, costs)
+
+
+def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     for below, stage in itertools.pairwise(diagnosis.stages):
         kept = _kept(below, stage)
-        if kept is None or input_share(diagnosis) <= 1 - 1 / WORTH:
-            continue
-        spared = costs.fewer(stage.index, kept)
-        upper = bound(diagnosis.step_s, spared.step_s())
-        if gain(costs, spared) < WORTH or upper < WORTH:
-            continue
-        wasted_s = costs.cpu_s() - spared.cpu_s()
-        yield Finding(
-            cause="wasted_work",
-            share=min(input_share(diagnosis), 1 - 1 / upper),
-            upper_bound=upper,
-            interval=interval(diagnosis, "input", upper),
-            at=stage.at,
-            evidence=(
-                f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others "
-                f"takes {ms(wasted_s)} of CPU a step"
-            ),
-            remedy="drop elements before the expensive maps, as soon as what decides is known",
-        )
+        if kept is not None:
+            yield from _finding(
+                diagnosis,
+                costs,
+                costs.fewer(stage.index, kept),
+                stage.at,
+                f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others",
+                "drop elements before the expensive maps, as soon as what decides is known",
+            )
+
+
+def _repeated(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
+    for stage in diagnosis.stages:
+        if stage.repeated is not None:
+            yield from _finding(
+                diagnosis,
+                costs,
+                costs.once(stage.index),
+                stage.repeated.at or stage.at,
+                f"{stage.repeated.times} branches of this {stage.kind} make the same elements, "
+                "each for itself; what all but one of them do",
+                "make each element once, in one map that returns all parts",
+            )
+
+
+def _finding(
+    diagnosis: WorkloadDiagnosis,
+    costs: StepCosts,
+    spared: StepCosts,
+    at: str | None,
+    what: str,
+    remedy: str,
+) -> Iterator[Finding]:
+    upper = bound(diagnosis.step_s, spared.step_s())
+    if gain(costs, spared) < WORTH or upper < WORTH:
+        return
+    yield Finding(
+        cause="wasted_work",
+        share=min(input_share(diagnosis), 1 - 1 / upper),
+        upper_bound=upper,
+        interval=interval(diagnosis, "input", upper),
+        at=at,
+        evidence=f"{what} takes {ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
+        remedy=remedy,
+    )
 
 
 def _kept(below: Stage, stage: Stage) -> float | None:
