@@ -17,16 +17,16 @@ _REMEDIES: dict[Cause, str] = {
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for the Python stage that holds the step up."""
     del machine  # Python code is bound by the interpreter's lock, not by the cores
-    upper = bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
     loaders = [s for s in diagnosis.stages if s.python]
-    if not loaders or upper < WORTH:
+    if not loaders:
         return
     slowest = max(loaders, key=lambda s: (s.wall_s_per_element or 0) * (s.elements_per_step or 1))
     wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
-    if wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
-        return
+    upper = bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
     if slowest.kind == "loop":  # it runs while nothing else does: no more than that can be won
         upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
+    if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
+        return
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     yield Finding(
         cause=cause,
