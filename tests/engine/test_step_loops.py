@@ -9,6 +9,7 @@ import tensorflow as tf
 from uncork.capture import StepCall
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.record import from_json
+from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.step_loop_subject import Between, samples_of
 
 from .conftest import Run, Write
@@ -113,3 +114,29 @@ def test_pauses_between_epochs_are_not_part_of_a_step():
 )
 def test_samples_of_a_step(call, samples):
     assert samples_of(call) == samples
+
+
+LARGE = np.zeros((1_000, 300))
+
+
+def kept(*calls):
+    arrays = KeptArrays(calls[0])
+    for call in calls[1:]:
+        arrays.look(call)
+    return [stage.bytes_per_element for stage in arrays.stages()]
+
+
+def test_an_array_that_is_handed_over_again_and_again_is_known():
+    calls = [a_call(LARGE, np.arange(n, n + 8)) for n in range(3)]
+    assert kept(*calls) == [LARGE.nbytes]
+
+
+def test_arrays_of_other_numbers_are_batches():
+    buffer = np.zeros((1_000, 300))
+    arrays = KeptArrays(a_call(buffer))
+    buffer[:] = 1.0  # filled anew, in place
+    arrays.look(a_call(buffer))
+    assert arrays.stages() == ()
+    assert kept(a_call(LARGE), a_call(LARGE.copy())) == []
+    assert kept(a_call(LARGE), a_call()) == []
+    assert kept(a_call(np.zeros(9)), a_call(np.zeros(9))) == []

@@ -74,6 +74,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
             ``unknown`` for what may be nothing but noise.
         intervals: Of the shares of ``input`` and ``host``, noise included.
+        tracing: Part of a step in which functions were traced anew, 0 to 1.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
@@ -89,6 +90,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     headroom: float
     breakdown: dict[str, float]
     intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
+    tracing: float = 0.0
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()

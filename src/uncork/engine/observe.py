@@ -109,6 +109,7 @@ def observe(
         headroom=max(1.0, shares.consumer),
         breakdown=shares.breakdown,
         intervals=shares.intervals,
+        tracing=shares.tracing,
         stages=stages,
         notes=tuple(dict.fromkeys(subject.notes)),
         memory_available_bytes=available_memory(),

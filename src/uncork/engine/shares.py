@@ -23,12 +23,14 @@ class Shares:
         consumer: How many times faster it runs on a resident batch.
         breakdown: Shares of one step that add up to 1.
         intervals: Of the shares of input and Python, from round to round.
+        tracing: Part of the step as it runs in which functions were traced anew.
     """
 
     measured: Measurement
     consumer: float
     breakdown: dict[str, float]
     intervals: dict[str, Spread]
+    tracing: float = 0.0
 
 
 def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: int) -> Shares:
@@ -59,6 +61,7 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         consumer=consumer,
         breakdown=breakdown(waiting, python),
         intervals={"input": waiting, "host": python},
+        tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
     )
 
 

@@ -23,6 +23,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
@@ -85,6 +86,7 @@ class StepLoopSubject(Subject):
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._resident_call = _in_memory(call)
         self._between = Between()
+        self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None
 
     def step(self, call: StepCall) -> Any:
@@ -93,6 +95,7 @@ class StepLoopSubject(Subject):
             wall_s, busy_s = (now - then for now, then in zip(_clocks(), self._left, strict=True))
             if not self._between.add(wall_s, busy_s):
                 self.board.resume()
+        self._arrays.look(call)
         again = self._resident_call
         while next(self.board) == _RESIDENT:
             self._left = None
@@ -138,6 +141,7 @@ class StepLoopSubject(Subject):
                 random=True,
                 python=2 * busy_s >= wall_s,
             ),
+            *self._arrays.stages(),
         )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:

@@ -18,6 +18,7 @@ from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import OpTime
 from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
+from uncork.measure.tracing import tracing_s
 
 
 class _Request:
@@ -42,12 +43,14 @@ class _Request:
         self._begin = time.perf_counter()
         self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
+        self._traced_s = 0.0
 
     def next_batch(self) -> Any:
         """The next batch, from a new epoch where one ends; None when that was the last one."""
         if self._whole and self._warm is None:
             self._begin = time.perf_counter()
             self._warm = (0, self._begin, time.process_time())
+            self._traced_s = tracing_s()
         batch = None if self._batches is None else next(self._batches, None)
         if batch is None:
             self._batches = None  # what ending it costs is part of the epoch
@@ -68,6 +71,7 @@ class _Request:
             if self._given >= WARM_EXECUTIONS and now - self._begin >= WARM_SHARE * self.seconds:
                 context.async_wait()
                 self._warm = (self._given, time.perf_counter(), time.process_time())
+                self._traced_s = tracing_s()
             return None
         if self._whole or self._given == self._warm[0] or self._timed_s() < self.seconds:
             return None
@@ -80,7 +84,14 @@ class _Request:
         context.async_wait()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         steps = self._given - given
-        return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - self._begin)
+        return Block(
+            steps=steps,
+            samples=steps * samples_per_step,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+            warmup_s=begin - self._begin,
+            tracing_s=tracing_s() - self._traced_s,
+        )
 
     def _timed_s(self) -> float:
         return time.perf_counter() - self._warm[1] if self._warm else 0.0

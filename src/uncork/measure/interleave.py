@@ -34,6 +34,7 @@ class Block:
         wall_s: Elapsed seconds of the timed steps.
         cpu_s: CPU seconds of the whole process meanwhile.
         warmup_s: Seconds before the first timed step: new iterator, first batches.
+        tracing_s: Seconds of the timed ones in which functions were traced.
     """
 
     steps: int
@@ -41,6 +42,7 @@ class Block:
     wall_s: float
     cpu_s: float
     warmup_s: float
+    tracing_s: float = 0.0
 
     @property
     def samples_per_s(self) -> float:

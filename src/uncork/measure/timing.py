@@ -9,6 +9,7 @@ from typing import Final
 from tensorflow.python.eager import context
 
 from uncork.measure.interleave import Block
+from uncork.measure.tracing import tracing_s
 
 # Executions before the clock starts: a new iterator's threads and buffers need some, for a part of
 # the block's length, but a block of very short executions need not wait for hundreds of them.
@@ -36,14 +37,21 @@ def timed(
     if not warm:
         _warm_up(executions, seconds)
     context.async_wait()
-    steps, cpu, begin = 0, time.process_time(), time.perf_counter()
+    traced_s, steps, cpu, begin = tracing_s(), 0, time.process_time(), time.perf_counter()
     for done in executions:
         steps += done
         if time.perf_counter() - begin >= seconds:
             break
     context.async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    return Block(steps, steps * samples_per_step, wall_s, cpu_s, begin - started)
+    return Block(
+        steps=steps,
+        samples=steps * samples_per_step,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        warmup_s=begin - started,
+        tracing_s=tracing_s() - traced_s,
+    )
 
 
 def _warm_up(executions: Iterator[int], seconds: float) -> None:

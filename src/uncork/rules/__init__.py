@@ -11,6 +11,7 @@ from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import replace
 from uncork.rules import (
+    array_copies,
     cache,
     eager,
     environment,
@@ -20,6 +21,7 @@ from uncork.rules import (
     no_prefetch,
     python_loader,
     random_under_cache,
+    retracing,
     serial_maps,
     small_steps,
     wasted_work,
@@ -36,9 +38,11 @@ RULES = (
     wasted_work.find,
     no_prefetch.find,
     python_loader.find,
+    array_copies.find,
     small_steps.find,
     fit_in_loop.find,
     eager.find,
+    retracing.find,
 )
 
 

@@ -1,0 +1,43 @@
+"""A function that is traced again and again: ``retracing``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, input_share, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding: after the first steps nothing should be left to trace.
+
+    What is won is at least what tracing takes: a new graph is also optimized and set up, which
+    TensorFlow does not tell apart from running it. In a loop that calls its own step it is what the
+    step takes longer than on arguments that it knows. Calls of ``fit`` trace too, at their start.
+    """
+    del machine
+    if bound(1.0, 1.0 - diagnosis.tracing) < WORTH or diagnosis.workload.called_in_loop:
+        return
+    share = max(diagnosis.tracing, _longer(diagnosis))
+    yield Finding(
+        cause="retracing",
+        share=share,
+        upper_bound=bound(1.0, 1.0 - share),
+        at=diagnosis.workload.at,
+        evidence=(
+            f"{ms(diagnosis.tracing * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step pass "
+            "while TensorFlow traces functions that it has traced before, with other arguments; "
+            f"with what follows a trace, {ms(share * diagnosis.step_s)} are lost"
+        ),
+        remedy=(
+            "pass tensors instead of Python numbers, keep shapes the same or declare them open: "
+            "@tf.function(reduce_retracing=True) or an input_signature"
+        ),
+    )
+
+
+def _longer(diagnosis: WorkloadDiagnosis) -> float:
+    """Part of the step that new arguments cost, where that is known."""
+    own = [s.wall_s_per_element or 0.0 for s in diagnosis.stages if s.kind == "loop"]
+    return input_share(diagnosis) - sum(own) / diagnosis.step_s if own else 0.0

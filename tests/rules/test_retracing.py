@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.rules import retracing
+
+
+def found(tracing, *stages, **workload):
+    shares = {"input": 0.9, "step": 0.1}
+    diagnosis = observed(*stages, shares=shares, tracing=tracing, workload=workload)
+    return list(retracing.find(diagnosis, MACHINE))
+
+
+def test_tracing_in_every_step_is_named():
+    (finding,) = found(0.6)
+    assert finding.cause == "retracing"
+    assert finding.at == "train.py:41"
+    assert finding.upper_bound == pytest.approx(2.5)
+    assert "60 ms of a 100 ms step" in finding.evidence
+
+
+def test_the_first_traces_are_over_when_a_step_is_measured():
+    assert found(0.0) == []
+    assert found(0.08) == []
+
+
+def test_each_call_of_fit_traces_at_its_start():
+    assert found(0.6, called_in_loop=True) == []
+
+
+def test_what_follows_a_trace_is_known_where_the_loop_calls_its_step():
+    (finding,) = found(0.6, stage(0, "loop", 0.01))
+    assert finding.upper_bound == pytest.approx(5.0)
+    assert "80 ms are lost" in finding.evidence
