@@ -62,6 +62,39 @@ def test_a_generator_and_train_on_batch(model, data):
     assert set(call.kwargs) == {"y"}
 
 
+@pytest.mark.parametrize("update", ["apply", "apply_gradients"])
+def test_an_eager_step_is_known_by_its_update(update, model, data):
+    recorder = Recorder()
+    optimizer = keras.optimizers.SGD()
+    with listening(recorder):
+        for x, y in batches(data):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x) - y) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            if update == "apply":
+                optimizer.apply(gradients, model.trainable_variables)
+            else:
+                pairs = zip(gradients, model.trainable_variables, strict=True)
+                optimizer.apply_gradients(pairs)
+                expected = line(-1)
+    (call,) = recorder.steps
+    assert call.eager
+    assert call.eager_at is not None
+    if update == "apply_gradients":
+        assert call.at == at(expected)
+
+
+def test_eager_training_inside_keras_is_its_own_business(model, data):
+    recorder = Recorder()
+    model.compile("adam", "mse", run_eagerly=True)
+    with listening(recorder):
+        model.fit(*data, batch_size=4, verbose=0)
+        for x, y in batches(data):
+            model.train_on_batch(x, y)
+    (call,) = recorder.steps
+    assert not call.eager
+
+
 def test_several_datasets_in_one_statement(step, data):
     recorder = Recorder()
     datasets = [tf.data.Dataset.from_tensor_slices(part).batch(4) for part in data]

@@ -74,6 +74,18 @@ def test_several_datasets_in_one_loop_stay_together(write: Write, uncork: Run, t
 
 
 @pytest.mark.slow
+def test_an_eager_step_over_arrays_is_named_with_its_function(write: Write, uncork: Run, tmp_path):
+    script = write((TRAINING + ARRAYS).replace("@tf.function", "# no tf.function"))
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    assert found.workload.eager_step
+    assert found.findings[0].cause == "eager_step"
+    begins = script.read_text().splitlines().index("def train_step(x, y):") + 1
+    assert found.findings[0].at == f"train.py:{begins}"
+
+
+@pytest.mark.slow
 def test_tune_has_nothing_to_edit_in_it(write: Write, uncork: Run):
     done = uncork("tune", "--budget", "20", write(TRAINING + ARRAYS))
     assert done.returncode == 0, done.stderr
@@ -110,6 +122,7 @@ def test_pauses_between_epochs_are_not_part_of_a_step():
         (a_call(x=tf.zeros((8, 2)), weights=np.zeros(8), classes=np.zeros(3)), 8),
         (a_call(0.1, "name"), None),
         (a_call(), None),
+        (a_call({1: np.zeros(8), "x": np.zeros(8)}), None),  # keys without an order
     ],
 )
 def test_samples_of_a_step(call, samples):

@@ -76,6 +76,8 @@ class StepCall:
         args: Its arguments.
         kwargs: Its arguments by name.
         original: The step itself: ``call.original(*call.args, **call.kwargs)``.
+        eager: The step runs op by op: what is called is its last part, the optimizer's update.
+        eager_at: Where the user's function begins that computes its gradients.
     """
 
     index: int
@@ -83,6 +85,8 @@ class StepCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     original: Callable[..., Any]
+    eager: bool = False
+    eager_at: str | None = None
 
 
 class Listener(Protocol):

@@ -12,6 +12,7 @@ from uncork.core.stack import OWN, outwards, owner, place, user_frame
 _ON_BEHALF: Final = "tensorflow.python.data.ops.dataset_ops"
 # Here TensorFlow calls the user's Python functions and generators to *make* elements.
 _MAKES_ELEMENTS: Final = "tensorflow.python.ops.script_ops"
+_OPTIMIZERS: Final = "keras.src.optimizers."
 _IMPORT_HOOKS: Final = os.path.join("wrapt", "importer.py")  # noqa: PTH118 - compared as text
 
 
@@ -54,8 +55,8 @@ def iterating_line(frame: FrameType | None) -> str | None:
 def stepping_line(frame: FrameType | None) -> str | None:
     """``file.py:line`` of the user's own code that calls a step, else None.
 
-    TensorFlow may stand between (``strategy.run``) and so may other libraries, but not Keras: what
-    it calls is its own business.
+    TensorFlow may stand between (``strategy.run``) and so may other libraries and an optimizer of
+    Keras's; what Keras's trainer calls is its own business.
 
     Args:
         frame: Where the step was called.
@@ -64,7 +65,7 @@ def stepping_line(frame: FrameType | None) -> str | None:
         who = owner(each)
         if who == "user":
             return _place(each)
-        if who in ("keras", "uncork"):
+        if who == "uncork" or (who == "keras" and not _is_optimizer(each)):
             return None
     return None
 
@@ -84,6 +85,10 @@ def strip(error: BaseException) -> None:
         pending += [each.__cause__, each.__context__]
         if not _born_here(each.__traceback__):
             each.__traceback__ = _without_own(each.__traceback__)
+
+
+def _is_optimizer(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(_OPTIMIZERS)
 
 
 def _place(frame: FrameType) -> str:

@@ -151,12 +151,17 @@ class _Hooks:
         self.patches.replace(module.GradientTape, "gradient", make)
 
     def _on_optimizers(self, module: Any) -> None:
+        eager, steps = _executing_eagerly, self._steps
+
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
                 self._evidence.optimizers.add(optimizer)
-                return original(optimizer, *args, **kwargs)
+                if not steps.watches(optimizer) or not eager() or not self._is_ours():
+                    return original(optimizer, *args, **kwargs)
+                run = functools.partial(original, optimizer)
+                return steps.called(optimizer, sys._getframe(1), run, args, kwargs, eager=True)
 
             return apply
 
@@ -242,6 +247,13 @@ class _Hooks:
     def _is_ours(self) -> bool:
         """Not in a forked worker, and not inside a ``fit`` that a listener already has."""
         return os.getpid() == self._process and not getattr(self._inside, "fit", False)
+
+
+def _executing_eagerly() -> bool:
+    """Keras's optimizers may be imported, but not called, before TensorFlow is."""
+    from tensorflow.python.eager import context  # noqa: PLC0415
+
+    return bool(context.executing_eagerly())
 
 
 def _refuse(at: str, what: str) -> None:

@@ -2,9 +2,10 @@
 
 Where batches come from arrays, a generator, several datasets at once or a distributed one, there is
 no iterator to stand in for. So the step is watched: a ``tf.function``, or ``train_on_batch``, that
-the user's code calls again and again and that moves an optimizer each time.
+the user's code calls again and again and that moves an optimizer each time. Of a step that runs
+eagerly, the optimizer's update is taken for the call.
 
-Not seen: steps that run eagerly, and loops that call several training steps in turn.
+Not seen: loops that call several training steps in turn.
 """
 
 from __future__ import annotations
@@ -109,15 +110,18 @@ class Steps:
         original: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        *,
+        eager: bool = False,
     ) -> Any:
         """In the place of a call: look at what it does, or hand it over.
 
         Args:
-            step: The function, or the model whose ``train_on_batch`` it is.
+            step: The function, the model whose ``train_on_batch`` it is, or the optimizer.
             frame: That calls it.
             original: The step itself.
             args: Of the call.
             kwargs: Of the call, by name.
+            eager: It is the update of an optimizer, called op by op.
         """
         at = stepping_line(frame)
         if at is None:
@@ -127,7 +131,9 @@ class Steps:
                 seen = self._seen.setdefault(step, _Seen())
                 if not seen.is_loop:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
-            call = StepCall(self._sites.index(at), at, args, kwargs, original)
+            eager_at = self._evidence.eager_at if eager else None
+            index = self._sites.index(at)
+            call = StepCall(index, at, args, kwargs, original, eager, eager_at)
             return self._stops.guarded(lambda: self._handed_over(step, call))
 
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -27,14 +28,14 @@ class KeptArrays:
 
     def __init__(self, call: StepCall) -> None:
         self._at = call.at
-        large = {i: a for i, a in enumerate(_arguments(call)) if _is_large(a)}
+        large = {i: a for i, a in enumerate(arguments_of(call)) if _is_large(a)}
         self._kept = {i: (array, _sample(array)) for i, array in large.items()}
 
     def look(self, call: StepCall) -> None:
         """Forget what this call does not have, and what was filled with other numbers."""
         if not self._kept:
             return
-        arguments = _arguments(call)
+        arguments = arguments_of(call)
         self._kept = {
             i: (array, sample)
             for i, (array, sample) in self._kept.items()
@@ -62,8 +63,11 @@ class KeptArrays:
         )
 
 
-def _arguments(call: StepCall) -> list[Any]:
-    return list(tf.nest.flatten((call.args, call.kwargs)))
+def arguments_of(call: StepCall) -> list[Any]:
+    """All arguments of a step, nested ones too; those only that TensorFlow can take apart."""
+    with suppress(TypeError, ValueError):  # a dict, say, whose keys have no order
+        return list(tf.nest.flatten((call.args, call.kwargs)))
+    return []
 
 
 def _is_large(argument: Any) -> bool:

@@ -29,9 +29,8 @@ def nothing_reached(reached: Sequence[Workload], training: int | None) -> Uncork
     if not reached:
         return NothingToMeasure(
             "the script ended without training: no Model.fit, no loop over a tf.data.Dataset that "
-            "computes gradients, no tf.function that moves an optimizer again and again",
-            "a script that trains with Keras 3 on the TensorFlow backend; a loop over arrays whose "
-            "step runs eagerly is not seen",
+            "computes gradients, no step that moves an optimizer again and again",
+            "a script that trains with Keras 3 on the TensorFlow backend",
             "check its arguments: does it train when started with plain python?",
         )
     calls = "".join(f"\n    {line(w)}" for w in reached)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
-from uncork.engine.kept_arrays import KeptArrays
+from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
@@ -79,9 +80,11 @@ class StepLoopSubject(Subject):
             data="other",
             model=None,
             element_spec="",
-            batch_size=samples_of(call),
+            batch_size=None if call.eager else samples_of(call),
             steps_per_epoch=None,
             epochs=2 if repeated else 1,
+            eager_step=call.eager,
+            step_at=call.eager_at,
         )
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._resident_call = _in_memory(call)
@@ -107,16 +110,21 @@ class StepLoopSubject(Subject):
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop as it is."""
         del version
-        return LoopRunner(self.board, lambda: itertools.repeat(_AS_IT_IS), None)
+        return LoopRunner(self.board, _as_it_is, None)
 
     def resident(self, version: Version) -> VersionRunner:
-        """The step on one batch over and over, its arrays tensors already."""
-        del version
+        """The step on one batch over and over, its arrays tensors already.
+
+        A step that runs eagerly is the loop's own code and cannot be called: the loop as it is.
+        """
+        if self.workload.eager_step:
+            return self.runner(version)
         return LoopRunner(self.board, _resident_epoch, None)
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
-        block, ops = self.board.block(_resident_epoch, 4 * resident_s, profiled=True)
+        epoch = _as_it_is if self.workload.eager_step else _resident_epoch
+        block, ops = self.board.block(epoch, 4 * resident_s, profiled=True)
         if ops is None or not block.steps:
             return None
         return max(0.0, resident_s - ops.seconds / block.steps)
@@ -128,6 +136,8 @@ class StepLoopSubject(Subject):
 
     def loader_stages(self) -> tuple[Stage, ...]:
         """What the loop does between two steps; Python where its own thread computes."""
+        if self.workload.eager_step:
+            return ()
         wall_s, busy_s = self._between_s()
         return (
             Stage(
@@ -158,6 +168,10 @@ class StepLoopSubject(Subject):
         return statistics.fmean(found.wall_s), statistics.fmean(found.busy_s)
 
 
+def _as_it_is() -> Iterator[str]:
+    return itertools.repeat(_AS_IT_IS)
+
+
 def _resident_epoch() -> Iterator[str]:
     return itertools.repeat(_RESIDENT)
 
@@ -172,13 +186,15 @@ def _in_memory(call: StepCall) -> StepCall:
     def resident(leaf: Any) -> Any:
         return tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
 
-    args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
-    return StepCall(call.index, call.at, args, kwargs, call.original)
+    with suppress(TypeError, ValueError):  # what TensorFlow cannot take apart stays as it is
+        args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
+        return StepCall(call.index, call.at, args, kwargs, call.original)
+    return call
 
 
 def samples_of(call: StepCall) -> int | None:
     """Samples of a step: the first dimension that most of its arguments share."""
-    sizes = [_length(leaf) for leaf in tf.nest.flatten((call.args, call.kwargs))]
+    sizes = [_length(leaf) for leaf in arguments_of(call)]
     common = Counter(size for size in sizes if size).most_common()
     return min((size for size, count in common if count == common[0][1]), default=None)
 
