@@ -142,6 +142,30 @@ def test_what_does_not_train_is_no_step(model, data):
     assert recorder.steps == []
 
 
+def test_accumulated_gradients(model, data):
+    recorder = Recorder()
+    optimizer = keras.optimizers.SGD()
+    optimizer.build(model.trainable_variables)
+    sums = [tf.Variable(tf.zeros_like(v)) for v in model.trainable_variables]
+    count = tf.Variable(0)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y) ** 2)
+        for total, gradient in zip(
+            sums, tape.gradient(loss, model.trainable_variables), strict=True
+        ):
+            total.assign_add(gradient)
+        if count.assign_add(1) % 2 == 0:
+            optimizer.apply(sums, model.trainable_variables)
+
+    with listening(recorder):
+        for x, y in batches(data):
+            step(x, y)
+    assert len(recorder.steps) == 1
+
+
 def test_steps_in_turn_are_not_taken_apart(data):
     recorder = Recorder()
     with listening(recorder):

@@ -28,7 +28,7 @@ from uncork.capture.stop import Stops
 
 # Training steps after which a loop is one; the first of them compiles.
 _CERTAIN: Final = 2
-# Calls after which a function that does not train is no longer looked at.
+# Calls after which a function that is no such step is no longer looked at, which takes time.
 _PATIENCE: Final = 64
 
 
@@ -38,7 +38,7 @@ class _Seen:
 
     Attributes:
         calls: How often it was called.
-        steps: How many of them in a row trained.
+        steps: How many of them trained; not all need to where gradients are accumulated.
         others: Other training steps since its last call.
     """
 
@@ -49,7 +49,7 @@ class _Seen:
     @property
     def promising(self) -> bool:
         """It may still turn out to be a training step."""
-        return self.steps > 0 or self.calls < _PATIENCE
+        return self.calls < _PATIENCE
 
     @property
     def is_loop(self) -> bool:
@@ -165,7 +165,9 @@ class Steps:
         if is_step:
             for other, its in self._seen.items():
                 its.others = its.others or other is not step
-        # One dataset that advances with the step: its loop will be recognised as such.
-        seen.steps = seen.steps + 1 if is_step and fed_by != 1 else 0
+        if fed_by == 1:  # a dataset advances with the step: its loop will be recognised as such
+            seen.steps = 0
+        elif is_step:
+            seen.steps += 1
         seen.others = False
         return found
