@@ -41,6 +41,7 @@ model.compile(
     optimizer=keras.optimizers.SGD(0.1),
     loss=keras.losses.BinaryCrossentropy(from_logits=True),
     weighted_metrics=["accuracy"],
+    steps_per_execution=16,
 )
 weights = {0: len(rows) / 2 / np.sum(labels == 0), 1: len(rows) / 2 / np.sum(labels == 1)}
 
