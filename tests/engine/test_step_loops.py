@@ -10,6 +10,7 @@ from uncork.capture import StepCall
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.record import from_json
 from uncork.engine.kept_arrays import KeptArrays
+from uncork.engine.listing import Skipped
 from uncork.engine.step_loop_subject import Between, samples_of
 
 from .conftest import Run, Write
@@ -104,6 +105,14 @@ def test_it_is_listed(write: Write, uncork: Run):
     done = uncork("diagnose", "--list", write(TRAINING + ARRAYS.replace("10_000", "3")))
     assert done.returncode == 0, done.stderr
     assert "custom loop" in done.stdout
+
+
+def test_a_step_without_a_result_is_skipped_as_well():
+    ran = []
+    call = StepCall(0, "train.py:9", (), {}, lambda: ran.append("a step"))
+    skipped = Skipped()
+    assert [skipped(call) for _ in range(3)] == [None] * 3
+    assert ran == ["a step"]
 
 
 def test_pauses_between_epochs_are_not_part_of_a_step():

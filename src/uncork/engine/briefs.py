@@ -56,4 +56,6 @@ def brief_of_steps(call: StepCall, epochs: int) -> Workload:
         batch_size=None,
         steps_per_epoch=None,
         epochs=epochs,
+        eager_step=call.eager,
+        step_at=call.eager_at,
     )

@@ -16,6 +16,8 @@ from uncork.core.stage import Stage
 # Arrays that are smaller cost less than the call itself.
 _LEAST_BYTES: Final = 1 << 20
 _SAMPLED: Final = 64
+# Calls in which an array must stay the same; looking longer would cost every step some time.
+_LOOKS: Final = 16
 _COPIES: Final = 5
 
 
@@ -30,11 +32,13 @@ class KeptArrays:
         self._at = call.at
         large = {i: a for i, a in enumerate(arguments_of(call)) if _is_large(a)}
         self._kept = {i: (array, _sample(array)) for i, array in large.items()}
+        self._looks = 0
 
     def look(self, call: StepCall) -> None:
         """Forget what this call does not have, and what was filled with other numbers."""
-        if not self._kept:
+        if not self._kept or self._looks >= _LOOKS:
             return
+        self._looks += 1
         arguments = arguments_of(call)
         self._kept = {
             i: (array, sample)

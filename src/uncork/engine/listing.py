@@ -49,16 +49,17 @@ class Listing(Trial):
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """No further step of it."""
         self._meant(brief_of_steps(call, epochs=1))
-        return _Skipped()
+        return Skipped()
 
 
-class _Skipped:
+class Skipped:
     """Stands in for a step that is not to run: the loop gets the last result again and again."""
 
     def __init__(self) -> None:
-        self._result: Any = None
+        self._results: list[Any] = []  # one, which may well be None
 
     def __call__(self, call: StepCall) -> Any:
-        if self._result is None:
-            self._result = call.original(*call.args, **call.kwargs)
-        return self._result
+        """The first call is made."""
+        if not self._results:
+            self._results.append(call.original(*call.args, **call.kwargs))
+        return self._results[0]

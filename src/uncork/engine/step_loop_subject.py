@@ -22,8 +22,9 @@ import tensorflow as tf
 from uncork.capture import StepCall
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.core.workload import Workload
+from uncork.engine.briefs import brief_of_steps
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -73,19 +74,10 @@ class StepLoopSubject(Subject):
             "pauses between epochs (shuffling, validation) are not counted",
         ]
         self.original = Version(None)
-        self.workload = Workload(
-            index=call.index,
-            at=call.at,
-            kind="custom_loop",
-            data="other",
-            model=None,
-            element_spec="",
-            batch_size=None if call.eager else samples_of(call),
-            steps_per_epoch=None,
-            epochs=2 if repeated else 1,
-            eager_step=call.eager,
-            step_at=call.eager_at,
-        )
+        brief = brief_of_steps(call, epochs=2 if repeated else 1)
+        self.workload = replace(brief, batch_size=None if call.eager else samples_of(call))
+        if self.workload.batch_size is None:
+            self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._resident_call = _in_memory(call)
         self._between = Between()
