@@ -19,7 +19,8 @@ from records import (
 )
 from uncork.core.measurement import Spread
 from uncork.core.record import replace
-from uncork.report.terminal import bar_cells, diagnosis_text, look, plan_text
+from uncork.report.terminal import bar_cells, diagnosis_text, plan_text
+from uncork.report.text import look
 
 CROWDED = workload_diagnosis(
     stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),

@@ -172,10 +172,10 @@ def _read(path: Path) -> Diagnosis | Plan:
 
 
 def _print(record: Diagnosis | Plan, path: Path = Path("plan.json")) -> None:
-    from uncork.report import terminal  # noqa: PLC0415 - rich is paid for here
+    from uncork.report import terminal, text  # noqa: PLC0415 - rich is paid for here
 
     columns = shutil.get_terminal_size((100, 40)).columns
-    style = terminal.look(sys.stdout, columns)
+    style = text.look(sys.stdout, columns)
     if isinstance(record, Plan):
         print(terminal.plan_text(record, *style, path=str(path)))
     else:

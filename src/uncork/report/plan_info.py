@@ -6,17 +6,22 @@ import math
 import shlex
 from typing import Final, Literal
 
+import msgspec
+
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
     DtypePolicy,
     Edit,
+    FilterFirst,
     Guarantee,
     JitCompile,
     ParallelMap,
     Prefetch,
+    ShuffleFirst,
     SplitMap,
     StepsPerExecution,
+    VectorizeMap,
 )
 from uncork.core.plan import Plan, Step, TimeToFinish
 from uncork.core.record import Record
@@ -38,6 +43,20 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
     "resampled": "same distribution, other random draws",
     "precision": "lower precision inside, same training to the noise",
     "training": "changes the training itself, with your consent",
+}
+
+_SAID: Final[dict[type[Edit], str]] = {
+    SplitMap: "split the map at stage {stage}: first what repeats itself, then what is random",
+    Cache: "keep the elements after stage {stage} in memory",
+    FilterFirst: "ask the filter at stage {stage} before the maps below it, not after",
+    ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
+    VectorizeMap: "call the map at stage {stage} once for a whole batch",
+    ParallelMap: "run the map at stage {stage} on several elements at once, order kept",
+    Prefetch: "prepare batches while the device works on the one before",
+    AutotuneOff: "run without tf.data's autotuner",
+    StepsPerExecution: "run {steps} training steps for each call from Python",
+    JitCompile: "compile the training step with XLA",
+    DtypePolicy: "compute in {policy}",
 }
 
 PointKind = Literal["baseline", "kept", "rejected", "failed", "confirmed"]
@@ -244,24 +263,9 @@ def describe_edit(edit: Edit) -> str:
         >>> describe_edit(StepsPerExecution(steps=32))
         'run 32 training steps for each call from Python'
     """
-    match edit:
-        case SplitMap(stage=stage):
-            said = f"split the map at stage {stage}: first what repeats itself, then what is random"
-        case Cache(stage=stage):
-            said = f"keep the elements after stage {stage} in memory"
-        case ParallelMap(stage=stage):
-            said = f"run the map at stage {stage} on several elements at once, order kept"
-        case Prefetch():
-            said = "prepare batches while the device works on the one before"
-        case AutotuneOff():
-            said = "run without tf.data's autotuner"
-        case StepsPerExecution(steps=steps):
-            said = f"run {steps} training steps for each call from Python"
-        case JitCompile():
-            said = "compile the training step with XLA"
-        case DtypePolicy(policy=policy, keep=keep):
-            said = f"compute in {policy}" + (f", but not in {', '.join(keep)}" if keep else "")
-    return said
+    said = _SAID[type(edit)].format(**msgspec.structs.asdict(edit))
+    kept = ", ".join(edit.keep) if isinstance(edit, DtypePolicy) else ""
+    return f"{said}, but not in {kept}" if kept else said
 
 
 def confirmation(plan: Plan) -> str:

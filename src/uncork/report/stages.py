@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import Record
@@ -37,9 +39,25 @@ class StageRow(Record, frozen=True, kw_only=True):
 def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow, ...]:
     """The input pipeline, source first, with the rate each stage could reach alone."""
     samples = samples_per_step(diagnosis)
-    rates = [stage_rate(stage, samples, machine.cpus) for stage in diagnosis.stages]
-    total = sum(known(stage.cpu_s_per_step) or 0.0 for stage in diagnosis.stages)
-    slowest = _bottleneck(rates, diagnosis)
+    slowest = _slowest(stage_rate(s, samples, machine.cpus) for s in diagnosis.stages)
+    named = slowest is not None and _too_slow(slowest[0], diagnosis)
+    return rows_of(diagnosis.stages, samples, machine.cpus, name_slowest=named)
+
+
+def rows_of(
+    stages: Sequence[Stage], samples: float | None, cpus: float, *, name_slowest: bool
+) -> tuple[StageRow, ...]:
+    """Stages as rows.
+
+    Args:
+        stages: Source first.
+        samples: In one element of the last stage.
+        cpus: Cores that parallel stages may use.
+        name_slowest: Whether the slowest of them is a bottleneck at all.
+    """
+    rates = [stage_rate(stage, samples, cpus) for stage in stages]
+    total = sum(known(stage.cpu_s_per_step) or 0.0 for stage in stages)
+    slowest = _slowest(rates) if name_slowest else None
     return tuple(
         StageRow(
             index=stage.index,
@@ -52,9 +70,9 @@ def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow
             bytes_per_element=stage.bytes_per_element,
             runs=_runs(stage.parallelism),
             traits=_traits(stage),
-            bottleneck=number == slowest,
+            bottleneck=slowest is not None and number == slowest[1],
         )
-        for number, (stage, rate) in enumerate(zip(diagnosis.stages, rates, strict=True))
+        for number, (stage, rate) in enumerate(zip(stages, rates, strict=True))
     )
 
 
@@ -86,15 +104,16 @@ def stage_rate(stage: Stage, samples: float | None, cpus: float) -> float | None
     return known(samples / seconds) if seconds > 0 else None
 
 
-def _bottleneck(rates: list[float | None], diagnosis: WorkloadDiagnosis) -> int | None:
-    """The slowest stage, but only of a pipeline that cannot keep up with the training step."""
-    slowest = min(((r, n) for n, r in enumerate(rates) if r is not None), default=None)
+def _slowest(rates: Iterable[float | None]) -> tuple[float, int] | None:
+    """The lowest rate, and whose it is."""
+    return min(((r, n) for n, r in enumerate(rates) if r is not None), default=None)
+
+
+def _too_slow(slowest: float, diagnosis: WorkloadDiagnosis) -> bool:
+    """The pipeline cannot keep up with the training step."""
     consumer = known(diagnosis.ceilings.get("consumer"))
-    if slowest is None or consumer is None:
-        return None
     supply = known(diagnosis.ceilings.get("supply"))
-    together = slowest[0] if supply is None else supply
-    return slowest[1] if together < consumer else None
+    return consumer is not None and (slowest if supply is None else supply) < consumer
 
 
 def _workers(parallelism: int | None, cpus: float) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TextIO
+from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -15,13 +14,11 @@ from uncork.core.diagnosis import Diagnosis, Finding
 from uncork.core.plan import Plan
 from uncork.report.figures import (
     clean,
-    clip,
     count,
     duration,
     percent,
     ranged,
     rate,
-    size,
     words,
 )
 from uncork.report.info import (
@@ -33,7 +30,8 @@ from uncork.report.info import (
     diagnosis_info,
 )
 from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
-from uncork.report.stages import StageRow
+from uncork.report.stage_table import costliest, stage_table
+from uncork.report.text import FULL_WIDTH, at_least, drawn, line, right, table, tail, titled
 
 MAX_STAGES: Final = 6
 MAX_FINDINGS: Final = 3
@@ -41,10 +39,6 @@ MAX_TRIED: Final = 10
 MAX_SKIPPED: Final = 4
 MAX_NOTES: Final = 2
 
-# Below this no table keeps its columns; lines wrap in the terminal instead.
-_MIN_WIDTH: Final = 60
-# Below this the least telling column of a table gives way.
-_FULL_WIDTH: Final = 92
 _BAR_WIDTH: Final = 60
 
 _TONES: Final[dict[Tone, str]] = {"healthy": "bold green", "brake": "bold red", "unknown": "bold"}
@@ -53,42 +47,16 @@ _POINT_STYLES: Final = {"kept": "green", "rejected": "yellow", "failed": "red"}
 
 # Each category has a shape of its own: colour alone tells nothing to some readers and most logs.
 _BLOCKS: Final = {"input": "█", "host": "▓", "step": "▒", "unknown": "░"}
-_ASCII: Final = str.maketrans("█▓▒░…→←✓✗", "#=-.~><+x")
-_GLYPHS: Final = "█▓▒░…→←✓✗"
-
-
-class Look(NamedTuple):
-    """How text may be drawn; unpacks into the arguments of the functions below."""
-
-    width: int = 100
-    color: bool = False
-    unicode: bool = False
-
-
-def look(stream: TextIO, columns: int = 100) -> Look:
-    """What ``stream`` can show: outside a terminal no colour, and ASCII only.
-
-    Example:
-        >>> look(io.StringIO())
-        Look(width=100, color=False, unicode=False)
-    """
-    try:
-        _GLYPHS.encode(stream.encoding or "ascii")
-        encodes = True
-    except (UnicodeEncodeError, LookupError):
-        encodes = False
-    tty = stream.isatty()
-    return Look(width=columns, color=tty, unicode=tty and encodes)
 
 
 def diagnosis_text(
     diagnosis: Diagnosis, width: int = 100, color: bool = False, unicode: bool = False
 ) -> str:
     """The diagnosis as text that ends with the next command to type."""
-    style = Look(max(width, _MIN_WIDTH), color, unicode)
+    style = at_least(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return _drawn([*blocks, _footer(info)], style)
+    return drawn([*blocks, _footer(info)], style)
 
 
 def plan_text(
@@ -99,22 +67,15 @@ def plan_text(
     path: str = "plan.json",
 ) -> str:
     """The plan as text that ends with the next command to type; ``path`` is where it lies."""
-    style = Look(max(width, _MIN_WIDTH), color, unicode)
+    style = at_least(width, color, unicode)
     info = plan_info(plan, path)
     blocks: list[RenderableType] = [_verdict(info.verdict)]
     if info.kept or info.tried:
         blocks.append(_road(info, style.width))
-    blocks.append(_titled("One step", _step_times(info.step_times, style.width)))
+    blocks.append(titled("One step", _step_times(info.step_times, style.width)))
     if info.skipped:
         blocks.append(_skipped(info, style.width))
-    return _drawn([*blocks, _plan_footer(info)], style)
-
-
-def costliest(rows: Sequence[StageRow], most: int) -> tuple[StageRow, ...]:
-    """At most so many stages, in the order of the pipeline: the bottleneck and the dearest."""
-    order = sorted(rows, key=lambda row: (not row.bottleneck, -(row.cpu_s_per_step or 0.0)))
-    kept = {row.index for row in order[:most]}
-    return tuple(row for row in rows if row.index in kept)
+    return drawn([*blocks, _plan_footer(info)], style)
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -134,15 +95,16 @@ def bar_cells(shares: Sequence[float], length: int) -> list[int]:
 
 def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
-    blocks.append(_titled("One step", _step_times((info.step,), width)))
+    blocks.append(titled("One step", _step_times((info.step,), width)))
     if info.stages:
-        blocks.append(_stages(info.stages, width))
+        shown = stage_table(costliest(info.stages, MAX_STAGES), width)
+        blocks.append(titled("Input pipeline", shown, MAX_STAGES, len(info.stages)))
     if info.findings:
         blocks.append(_findings(info.findings, width))
     elif info.health:
-        blocks.append(_titled("Findings", Text(_line(info.health, 2 * (width - 6)))))
+        blocks.append(titled("Findings", Text(line(info.health, 2 * (width - 6)))))
     if info.notes:
-        notes = "\n".join(_line(f"Note: {note}", width) for note in info.notes[:MAX_NOTES])
+        notes = "\n".join(line(f"Note: {note}", width) for note in info.notes[:MAX_NOTES])
         blocks.append(Text(notes, style="dim"))
     return blocks
 
@@ -192,32 +154,16 @@ def _legend(step: StepTime, width: int) -> list[Text]:
     return lines
 
 
-def _stages(rows: Sequence[StageRow], width: int) -> RenderableType:
-    shown, full = costliest(rows, MAX_STAGES), width >= _FULL_WIDTH
-    table = _table("stage", "alone", "cpu/step", "share", *(["element"] if full else []), "", "")
-    for row in shown:
-        figures = [rate(row.samples_per_s), duration(row.cpu_s_per_step), percent(row.share)]
-        runs = " ".join(filter(None, (row.runs, *row.traits)))
-        table.add_row(
-            _line(f"{row.kind} {row.name}".strip(), width - (76 if full else 68)),
-            *map(_right, [*figures, size(row.bytes_per_element)] if full else figures),
-            _tail(row.at or "", 18),
-            "← bottleneck" if row.bottleneck else _line(runs, 16),
-            style="bold red" if row.bottleneck else "",
-        )
-    return _titled("Input pipeline", table, MAX_STAGES, len(rows))
-
-
 def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
     rows: list[RenderableType] = []
     for number, finding in enumerate(findings[:MAX_FINDINGS]):
         head = Text(finding.cause, style="bold red" if finding.severity != "speed" else "bold")
         head.append(f"  {_worth(finding)}", style="not bold")
-        head.append(f"  {_tail(finding.at, 40)}" if finding.at else "", style="cyan")
-        body = Text(_line(finding.evidence, (width - 6) * (1 if number else 2)))
-        body.append(f"\n→ {_line(finding.remedy, width - 8)}", style="green")
+        head.append(f"  {tail(finding.at, 40)}" if finding.at else "", style="cyan")
+        body = Text(line(finding.evidence, (width - 6) * (1 if number else 2)))
+        body.append(f"\n→ {line(finding.remedy, width - 8)}", style="green")
         rows += [head, Padding(body, (0, 0, 0, 2))]
-    return _titled("Findings", Group(*rows), MAX_FINDINGS, len(findings))
+    return titled("Findings", Group(*rows), MAX_FINDINGS, len(findings))
 
 
 def _worth(finding: Finding) -> str:
@@ -228,32 +174,32 @@ def _worth(finding: Finding) -> str:
 
 
 def _road(info: PlanInfo, width: int) -> RenderableType:
-    full = width >= _FULL_WIDTH
-    table = _table("", "samples/s", "gain", *(["expected"] if full else []), "guarantee", "")
+    full = width >= FULL_WIDTH
+    grid = table("", "samples/s", "gain", *(["expected"] if full else []), "guarantee", "")
     baseline, *rest = (point for point in info.road.points if point.kind != "confirmed")
-    table.add_row("  baseline", _right(count(baseline.samples_per_s)))
+    grid.add_row("  baseline", right(count(baseline.samples_per_s)))
     for point in rest[:MAX_TRIED]:
-        table.add_row(*_road_row(point, full, width), style=_POINT_STYLES[point.kind])
+        grid.add_row(*_road_row(point, full, width), style=_POINT_STYLES[point.kind])
     last = Text(info.confirmation, style="bold")
-    return _titled("Road", Group(table, last), MAX_TRIED, len(rest))
+    return titled("Road", Group(grid, last), MAX_TRIED, len(rest))
 
 
 def _road_row(point: RoadPoint, full: bool, width: int) -> list[RenderableType]:
     kept = point.kind == "kept"
     figures = [count(point.samples_per_s) if kept else "", point.gain, point.predicted]
     return [
-        f"{'✓' if kept else '✗'} {_line(point.label, 20)}",
-        *map(_right, figures if full else figures[:2]),
+        f"{'✓' if kept else '✗'} {line(point.label, 20)}",
+        *map(right, figures if full else figures[:2]),
         point.guarantee or "",
-        _line((point.proof if kept else "") or point.reason, width - (68 if full else 58)),
+        line((point.proof if kept else "") or point.reason, width - (68 if full else 58)),
     ]
 
 
 def _skipped(info: PlanInfo, width: int) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2))
     for row in info.skipped[:MAX_SKIPPED]:
-        table.add_row(_line(words(row.name), 20), _line(row.reason, width - 26), style="dim")
-    return _titled("Not tried", table, MAX_SKIPPED, len(info.skipped))
+        grid.add_row(line(words(row.name), 20), line(row.reason, width - 26), style="dim")
+    return titled("Not tried", grid, MAX_SKIPPED, len(info.skipped))
 
 
 def _plan_footer(info: PlanInfo) -> RenderableType:
@@ -279,55 +225,3 @@ def _machine(rows: Sequence[tuple[str, str]]) -> str:
         f"Measured on {facts['Processor']}, {facts['Cores']} cores, {facts['Memory']},"
         f" accelerators: {facts['Accelerators']}; TensorFlow {facts['TensorFlow']}."
     )
-
-
-def _titled(title: str, body: RenderableType, most: int = 1, there_are: int = 0) -> RenderableType:
-    """A block under its title, which says when only the ``most`` important rows are shown."""
-    head = Text().append(title, style="bold")
-    if there_are > most:
-        head.append(f" ({most} of {there_are}; all are in the HTML report)", style="dim")
-    return Group(head, Padding(body, (0, 0, 0, 2)))
-
-
-def _table(*headings: str) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    table.add_row(*(Text(heading, style="dim") for heading in headings))
-    return table
-
-
-def _right(text: str) -> Text:
-    return Text(text, justify="right")
-
-
-def _line(text: str, width: int) -> str:
-    return clip(" ".join(clean(text).split()), max(width, 8))
-
-
-def _tail(path: str, width: int) -> str:
-    """The end of a path says more than its start."""
-    path = clean(path)
-    return path if len(path) <= width else "…" + path[1 - width :]
-
-
-def _drawn(blocks: Sequence[RenderableType], style: Look) -> str:
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=style.width,
-        force_terminal=style.color,
-        color_system="standard" if style.color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
-    for number, block in enumerate(blocks):
-        console.print(Group("", block) if number else block)
-    text = "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-    return text if style.unicode else _ascii(text)
-
-
-def _ascii(text: str) -> str:
-    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")

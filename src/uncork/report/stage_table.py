@@ -1,0 +1,45 @@
+"""The input pipeline as a table in the terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from uncork.report.figures import duration, percent, rate, size
+from uncork.report.stages import StageRow
+from uncork.report.text import FULL_WIDTH, line, right, table, tail
+
+
+def costliest(rows: Sequence[StageRow], most: int) -> tuple[StageRow, ...]:
+    """At most so many stages, in the order of the pipeline: the bottleneck and the dearest."""
+    order = sorted(rows, key=lambda row: (not row.bottleneck, -(row.cpu_s_per_step or 0.0)))
+    kept = {row.index for row in order[:most]}
+    return tuple(row for row in rows if row.index in kept)
+
+
+def stage_table(
+    rows: Sequence[StageRow], width: int, *, per: str = "step", indents: Sequence[int] = ()
+) -> Table:
+    """What each stage costs, one row for each.
+
+    Args:
+        rows: Source first.
+        width: Of the terminal.
+        per: What CPU time is counted for.
+        indents: Of each row, where a tree is drawn.
+    """
+    full = width >= FULL_WIDTH
+    grid = table("stage", "alone", f"cpu/{per}", "share", *(["element"] if full else []), "", "")
+    for row, indent in zip(rows, indents or itertools.repeat(0), strict=False):
+        figures = [rate(row.samples_per_s), duration(row.cpu_s_per_step), percent(row.share)]
+        runs = " ".join(filter(None, (row.runs, *row.traits)))
+        grid.add_row(
+            "  " * indent + line(f"{row.kind} {row.name}", width - (76 if full else 68)),
+            *map(right, [*figures, size(row.bytes_per_element)] if full else figures),
+            tail(row.at or "", 18),
+            "← bottleneck" if row.bottleneck else line(runs, 16),
+            style="bold red" if row.bottleneck else "",
+        )
+    return grid

@@ -1,0 +1,107 @@
+"""How text is drawn in a terminal: widths, tables, and what a plain stream can show."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from uncork.report.figures import clean, clip
+
+# Below this no table keeps its columns; lines wrap in the terminal instead.
+_MIN_WIDTH: Final = 60
+# Below this the least telling column of a table gives way.
+FULL_WIDTH: Final = 92
+
+_ASCII: Final = str.maketrans("█▓▒░…→←✓✗", "#=-.~><+x")
+_GLYPHS: Final = "█▓▒░…→←✓✗"
+
+
+class Look(NamedTuple):
+    """How text may be drawn; unpacks into the arguments of the functions below."""
+
+    width: int = 100
+    color: bool = False
+    unicode: bool = False
+
+
+def look(stream: TextIO, columns: int = 100) -> Look:
+    """What ``stream`` can show: outside a terminal no colour, and ASCII only.
+
+    Example:
+        >>> look(io.StringIO())
+        Look(width=100, color=False, unicode=False)
+    """
+    try:
+        _GLYPHS.encode(stream.encoding or "ascii")
+        encodes = True
+    except (UnicodeEncodeError, LookupError):
+        encodes = False
+    tty = stream.isatty()
+    return Look(width=columns, color=tty, unicode=tty and encodes)
+
+
+def at_least(width: int, color: bool, unicode: bool) -> Look:
+    """A look that is wide enough for tables."""
+    return Look(max(width, _MIN_WIDTH), color, unicode)
+
+
+def titled(title: str, body: RenderableType, most: int = 1, there_are: int = 0) -> RenderableType:
+    """A block under its title, which says when only the ``most`` important rows are shown."""
+    head = Text().append(title, style="bold")
+    if there_are > most:
+        head.append(f" ({most} of {there_are}; all are in the HTML report)", style="dim")
+    return Group(head, Padding(body, (0, 0, 0, 2)))
+
+
+def table(*headings: str) -> Table:
+    """Columns without borders under quiet headings."""
+    grid = Table.grid(padding=(0, 2))
+    for heading in headings:
+        grid.add_column(heading, no_wrap=True)
+    grid.add_row(*(Text(heading, style="dim") for heading in headings))
+    return grid
+
+
+def right(text: str) -> Text:
+    """A figure, at the right of its column."""
+    return Text(text, justify="right")
+
+
+def line(text: str, width: int) -> str:
+    """On one line, shortened where it must be."""
+    return clip(" ".join(clean(text).split()), max(width, 8))
+
+
+def tail(path: str, width: int) -> str:
+    """The end of a path says more than its start."""
+    path = clean(path)
+    return path if len(path) <= width else "…" + path[1 - width :]
+
+
+def drawn(blocks: Sequence[RenderableType], style: Look) -> str:
+    """Blocks one under the other, as the stream can show them."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=style.width,
+        force_terminal=style.color,
+        color_system="standard" if style.color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for number, block in enumerate(blocks):
+        console.print(Group("", block) if number else block)
+    text = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
+    return text if style.unicode else _ascii(text)
+
+
+def _ascii(text: str) -> str:
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
