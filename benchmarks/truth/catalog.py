@@ -23,7 +23,10 @@ CURES: Final[dict[str, tuple[str, ...]]] = {
     "stateful_serial_map": ("cache", "parallelize_prefix"),
     "cache_missing": ("cache",),
     "no_prefetch": ("prefetch",),
+    "per_element_work": ("vectorize",),
+    "shuffle_of_decoded": ("shuffle_first",),
     "small_steps": ("steps_per_execution",),
+    "wasted_work": ("filter_first",),
     "low_precision_unused": ("mixed_bfloat16",),
 }
 

@@ -7,16 +7,17 @@ proves for each step what it did to the training, and hands back a plan.
     plan = uncork.tune(model, data)
     uncork.fit(model, data, epochs=10, plan=plan)
     faster = uncork.optimize(dataset)
+    print(uncork.explain(dataset))
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from uncork.engine.api import diagnose, fit, optimize, tune
+    from uncork.engine.api import diagnose, explain, fit, optimize, tune
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "diagnose", "fit", "optimize", "tune"]
+__all__ = ["__version__", "diagnose", "explain", "fit", "optimize", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
 from uncork.engine.shown import Shown
+from uncork.road import ROAD
 
 from .conftest import environment
 
@@ -78,7 +79,7 @@ def test_tuning_leaves_the_model_as_it_was(tuned) -> None:
 
 def test_every_kept_step_is_proved(tuned) -> None:
     plan = tuned[2].record
-    assert len(plan.steps) == 8
+    assert len(plan.steps) == len(ROAD)
     assert all(step.proof.passed and step.proof.kind == "exact" for step in plan.kept)
 
 

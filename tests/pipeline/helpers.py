@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tensorflow.python.data.experimental.ops import testing
+
 from uncork.pipeline import Pipeline, element_digests
 
 
@@ -12,3 +14,8 @@ def epochs(dataset, limit=40):
 
 def kinds(pipeline: Pipeline):
     return [node.kind for node in pipeline.stages]
+
+
+def behind_unknown(dataset):
+    """The same elements behind a class of TensorFlow's that Uncork does not know."""
+    return dataset.apply(testing.sleep(1))

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from uncork.pipeline import measure, read, supply
-from uncork.pipeline.probes import serial_twin, serially
+from uncork.pipeline.probes import count, serial_twin, serially
 
-from .helpers import epochs
+from .helpers import behind_unknown, epochs
 from .test_edits import noisy, words
 
 RANGE = tf.data.Dataset.range
@@ -142,8 +142,7 @@ def test_python_and_unknown_classes_are_marked():
     source, mapped = stages(data.map(lambda x: tf.numpy_function(lambda v: v, [x], tf.int32)))
     assert source.python
     assert mapped.python
-    grouped = RANGE(4).group_by_window(lambda x: x % 2, lambda _, w: w.batch(2), window_size=2)
-    assert stages(grouped.map(lambda x: x))[0].opaque
+    assert stages(behind_unknown(RANGE(4)).map(lambda x: x))[0].opaque
 
 
 def test_empty_and_corrupt_data_give_no_figures_but_no_failure(jpegs):
@@ -210,3 +209,65 @@ def test_measuring_fills_and_keeps_the_users_cache():
     calls.clear()
     assert epochs(data)[0].complete
     assert calls == []
+
+
+def parsed(line):
+    return tf.io.decode_csv(line, [0.0] * 4)
+
+
+def csv_lines(rows=400):
+    return tf.data.Dataset.from_tensor_slices(["1,2,3,4"] * rows)
+
+
+def test_a_map_is_measured_as_it_would_be_behind_the_batch():
+    (_, mapped, _) = stages(csv_lines().map(parsed).batch(200))
+    assert mapped.vectorized.batch == 200
+    assert 0 < mapped.vectorized.cpu_s_per_element < mapped.cpu_s_per_element / 2
+
+
+def test_several_maps_are_measured_so_as_far_as_they_can_be():
+    data = csv_lines().map(parsed).map(lambda *x: tf.stack(x)).batch(50)
+    assert [s.vectorized is not None for s in stages(data)] == [False, True, True, False]
+    data = csv_lines().map(parsed).map(lambda *x: tf.stack(x) * tf.random.uniform([])).batch(50)
+    assert [s.vectorized is not None for s in stages(data)] == [False, False, False, False]
+
+
+def test_a_shuffle_says_what_it_holds_and_what_it_could_hold():
+    shuffle = stages(csv_lines(90).map(parsed).shuffle(30).batch(5))[2]
+    assert (shuffle.buffer.elements, shuffle.buffer.of, shuffle.buffer.maps) == (30, 90, (1,))
+    assert shuffle.buffer.bytes_per_element == len("1,2,3,4")
+    assert shuffle.bytes_per_element == 16
+
+
+def test_a_pass_that_is_left_early_gives_less_than_the_shuffle_holds():
+    data = csv_lines(90).map(parsed).shuffle(90).batch(5).take(4)
+    assert (stages(data)[2].buffer.elements, stages(data)[2].buffer.of) == (90, 20)
+    endless = csv_lines(90).repeat().map(parsed).shuffle(200).batch(5).take(4)
+    assert (stages(endless)[3].buffer.elements, stages(endless)[3].buffer.of) == (200, 20)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        csv_lines().shuffle(30),
+        csv_lines().map(lambda x: (x, tf.random.uniform([]))).shuffle(30),
+        csv_lines().map(parsed).repeat().shuffle(30),
+        csv_lines().map(parsed).cache().shuffle(30),
+    ],
+)
+def test_a_shuffle_of_what_is_small_fixed_or_endless_could_hold_nothing_else(data):
+    assert all(stage.buffer is None for stage in stages(data))
+
+
+@pytest.mark.parametrize("elements", [0, 1, 31, 32, 33, 100])
+def test_elements_are_counted(elements):
+    data = RANGE(elements).map(lambda x: {"a": x, "b": (x, x)})
+    assert count(data, budget_s=60) == elements
+
+
+def test_counting_ends_with_its_time_or_an_error():
+    assert count(RANGE(5).repeat(), budget_s=0.01) is None
+    assert (
+        count(RANGE(5).map(lambda x: tf.debugging.check_numerics(1 / (x - 3), "")), budget_s=9)
+        is None
+    )

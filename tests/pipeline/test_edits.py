@@ -2,16 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.edit import Cache, FilterFirst, ParallelMap, Prefetch, ShuffleFirst, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.nodes import memory_cache
 
 from .conftest import load_and_flip
-from .helpers import epochs, kinds
+from .helpers import behind_unknown, epochs, kinds
 
 RANGE = tf.data.Dataset.range
 
@@ -55,6 +56,14 @@ def cache_at(stage):
 
 def parallel_at(stage):
     return lambda digest: ParallelMap(stage=stage, expects=digest)
+
+
+def shuffle_first_at(stage):
+    return lambda digest: ShuffleFirst(stage=stage, expects=digest)
+
+
+def filter_first_at(stage):
+    return lambda digest: FilterFirst(stage=stage, expects=digest)
 
 
 def prefetch(digest):
@@ -238,7 +247,7 @@ REFUSED = {
     "random below": (lambda: RANGE(9).map(noisy), cache_at(1)),
     "random further below": (lambda: RANGE(9).map(noisy).map(words).batch(2), cache_at(3)),
     "batches of a shuffle": (lambda: RANGE(9).shuffle(3).batch(2).map(lambda x: x), cache_at(3)),
-    "infinite": (lambda: tf.data.Dataset.counter().map(words), cache_at(1)),
+    "infinite": (lambda: tf.data.Dataset.counter().map(words), cache_at(3)),
     "generator": (
         lambda: tf.data.Dataset.from_generator(
             lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int64)
@@ -246,9 +255,7 @@ REFUSED = {
         cache_at(1),
     ),
     "unknown class": (
-        lambda: RANGE(4)
-        .group_by_window(lambda x: x % 2, lambda _, w: w.batch(2), window_size=2)
-        .map(lambda x: x),
+        lambda: behind_unknown(RANGE(4)).map(lambda x: x),
         cache_at(1),
     ),
     "python": (lambda: RANGE(9).map(lambda x: tf.py_function(abs, [x], tf.int64)), cache_at(1)),
@@ -279,3 +286,100 @@ def test_unordered_by_options_is_refused():
     pipeline = read(data)
     with pytest.raises(EditRefused, match="map"):
         apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("size", [4, 20])
+def test_a_shuffle_changes_places_with_the_maps_below(seed, again, size):
+    data = RANGE(13).map(words).map(lambda x: x * 2, num_parallel_calls=2)
+    data = data.shuffle(size, seed, reshuffle_each_iteration=again).batch(4)
+    after = proved(data, shuffle_first_at(3))
+    assert kinds(after) == ["range", "shuffle", "map", "map", "batch"]
+    assert [node.at for node in after.stages[2:4]] == [node.at for node in read(data).stages[1:3]]
+
+
+def test_the_repeat_above_a_shuffle_comes_along():
+    data = RANGE(7).map(words).shuffle(7, seed=3).repeat(3).batch(4)
+    after = proved(data, shuffle_first_at(2))
+    assert kinds(after) == ["range", "shuffle", "repeat", "map", "batch"]
+
+
+def test_a_shuffle_stays_above_what_draws():
+    after = proved(RANGE(9).map(noisy).map(words_of).shuffle(9), shuffle_first_at(3))
+    assert kinds(after) == ["range", "map", "shuffle", "map"]
+
+
+def words_of(x):
+    return words(x) + 1
+
+
+@pytest.mark.parametrize(
+    ("data", "stage"),
+    [
+        (RANGE(9).map(noisy).shuffle(9), 2),
+        (RANGE(9).map(python).shuffle(9), 2),
+        (RANGE(9).map(words, num_parallel_calls=2, deterministic=False).shuffle(9), 2),
+        (RANGE(9).map(words).cache().shuffle(9), 3),
+        (RANGE(9).shuffle(9), 1),
+        (RANGE(9).map(words).batch(2), 1),
+    ],
+)
+def test_a_shuffle_without_such_maps_is_refused(data, stage):
+    with pytest.raises(EditRefused):
+        edited(read(data), shuffle_first_at(stage))
+
+
+def labelled(x):
+    return {"text": tf.strings.as_string(x * x), "label": x}
+
+
+def is_odd(element):
+    return element["label"] % 2 == 1
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_a_filter_goes_below_the_map_that_passes_its_label_on(calls):
+    data = RANGE(20).map(labelled, num_parallel_calls=calls).filter(is_odd).shuffle(4).batch(3)
+    after = proved(data, filter_first_at(2))
+    assert kinds(after) == ["range", "filter", "map", "shuffle", "batch"]
+    assert after.stages[1].at == read(data).stages[2].at
+
+
+def test_a_filter_goes_as_far_down_as_nothing_works_for_it():
+    data = RANGE(20).map(words).map(lambda x: (x, words(x))).map(lambda x, y: (y, x * 2))
+    after = proved(data.filter(lambda y, x: x > 2).batch(2), filter_first_at(4))
+    assert kinds(after) == ["range", "map", "filter", "map", "map", "batch"]
+
+
+def test_a_filter_may_look_at_everything_or_nothing():
+    data = RANGE(9).map(lambda x: (x, x * 2))
+    assert kinds(proved(data.filter(lambda x, y: x + y > 8), filter_first_at(2)))[1] == "filter"
+    assert (
+        kinds(proved(data.filter(lambda x, y: tf.constant(True)), filter_first_at(2)))[1]
+        == "filter"
+    )
+
+
+def checked(x):
+    tf.debugging.assert_less(x, np.int64(100))
+    return x, x
+
+
+@pytest.mark.parametrize(
+    ("data", "stage"),
+    [
+        (RANGE(9).map(words).filter(lambda x: x > 1), 2),
+        (RANGE(9).map(lambda x: (x, noisy(x))).filter(lambda x, y: x > 1), 2),
+        (RANGE(9).map(lambda x: (x, python(x))).filter(lambda x, y: x > 1), 2),
+        (RANGE(9).map(checked).filter(lambda x, y: x > 1), 2),
+        (RANGE(9).map(labelled).filter(lambda e: tf.random.uniform([]) > 0.5), 2),
+        (RANGE(9).map(labelled, 2, deterministic=False).filter(is_odd), 2),
+        (RANGE(9).map(labelled).cache().filter(is_odd), 3),
+        (RANGE(9).filter(lambda x: x > 1), 1),
+        (RANGE(9).map(labelled), 1),
+    ],
+)
+def test_a_filter_that_must_stay_is_refused(data, stage):
+    with pytest.raises(EditRefused):
+        edited(read(data), filter_first_at(stage))

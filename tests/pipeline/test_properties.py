@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
+import numpy as np
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    FilterFirst,
+    ParallelMap,
+    Prefetch,
+    ShuffleFirst,
+    SplitMap,
+    VectorizeMap,
+)
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apart, apply, read, seeded
 
@@ -15,6 +27,19 @@ from .helpers import epochs
 
 def plain(x):
     return x * 3 + tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.int64)
+
+
+def worded(x):
+    words = tf.strings.split(tf.strings.join([tf.strings.as_string(x + 100), "7"], " "))
+    return tf.reduce_sum(tf.strings.to_number(words, tf.int64)) * 2
+
+
+def paired(x):
+    return {"value": x, "half": tf.cast(x, tf.float32) / 2.0}
+
+
+def unpaired(x):
+    return x["value"] + tf.cast(x["half"], tf.int64) if isinstance(x, dict) else x
 
 
 def noisy(x):
@@ -36,19 +61,53 @@ def noisy_function(x):
     return noisy_branch(x) + plain(x)
 
 
+def twice_and_again(x):
+    return tf.data.Dataset.from_tensors(x).repeat(2).map(plain)
+
+
+def remainder(x):
+    return tf.reduce_sum(x) % 3
+
+
 def keep(x):
     return tf.reduce_sum(x) % 3 != 0
+
+
+def is_kept(x):
+    return keep(x["value"])
+
+
+def _scalar(dataset):
+    return dataset.element_spec.shape.rank == 0
 
 
 STEPS = st.one_of(
     st.sampled_from([
         lambda d: d.map(plain),
         lambda d: d.map(plain, num_parallel_calls=2),
+        lambda d: d.map(worded) if _scalar(d) else d.map(plain),
+        lambda d: d.map(paired).map(unpaired),
+        lambda d: d.map(paired).filter(is_kept).map(unpaired),
+        lambda d: d.map(paired).map(lambda x: (x["value"], x["half"])).filter(
+            lambda value, half: keep(value)
+        ).map(lambda value, half: value),
         lambda d: d.map(noisy),
         lambda d: d.map(noisy, num_parallel_calls=2),
         lambda d: d.map(noisy_seeded),
         lambda d: d.map(noisy_branch),
         lambda d: d.filter(keep),
+        lambda d: d.enumerate().map(lambda n, x: x + n),
+        lambda d: d.scan(np.int64(3), lambda total, x: (total + 1, x * total)),
+        lambda d: d.flat_map(lambda x: tf.data.Dataset.from_tensors(x).repeat(2)),
+        lambda d: d.interleave(twice_and_again, cycle_length=2, num_parallel_calls=2),
+        lambda d: d.group_by_window(remainder, lambda key, window: window.skip(1), window_size=3),
+        lambda d: d.concatenate(d.take(2)),
+        lambda d: tf.data.Dataset.zip(d, tf.data.Dataset.range(50)).map(lambda x, y: x - y),
+        lambda d: tf.data.Dataset.sample_from_datasets([d, d.take(3)], seed=3),
+        lambda d: d.batch(3).unbatch(),
+        lambda d: d.batch(3, drop_remainder=True).rebatch(2),
+        lambda d: d.ignore_errors(),
+        lambda d: d.take_while(lambda x: tf.reduce_max(x) < 500),
         lambda d: d.prefetch(2),
         lambda d: d.cache(),
         lambda d: d.with_options(tf.data.Options()),
@@ -68,7 +127,7 @@ STEPS = st.one_of(
 def legal_edits(pipeline):
     """Every edit that is not refused, with its result."""
     for stage in range(len(pipeline.stages)):
-        for kind in (SplitMap, Cache, ParallelMap):
+        for kind in (SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap):
             edit = kind(stage=stage, expects=pipeline.digest)
             try:
                 yield edit, apply(pipeline, edit)
@@ -82,16 +141,33 @@ def legal_edits(pipeline):
         yield edit, apply(pipeline, edit)
 
 
+def all_together(pipeline):
+    """One edit of each kind after the other, and what they lead to."""
+    edits = []
+    while len(edits) < 8:
+        new = (e for e, _ in legal_edits(pipeline) if type(e) not in map(type, edits))
+        edit = next(new, None)
+        if edit is None:
+            break
+        pipeline = apply(pipeline, edit)
+        edits.append(edit)
+    return pipeline, edits
+
+
 def serially_drawn(pipeline, *edits):
     """Parallel draws are left to chance: seeding once more runs those maps one call at a time."""
     resampled = any(isinstance(edit, ParallelMap) for edit in edits)
     return seeded(pipeline, 9) if resampled else pipeline
 
 
+# By hand: UNCORK_EXAMPLES=50000 pytest tests/pipeline/test_properties.py
+BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
+
+
 @settings(
-    max_examples=60,
+    max_examples=BY_HAND or 60,
     deadline=None,
-    derandomize=True,
+    derandomize=not BY_HAND,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -112,3 +188,5 @@ def test_every_legal_edit_is_exact(steps, size):
             both = apply(apply(seeded(original, 9), edit), again)
             twice = serially_drawn(both, edit, again)
             assert epochs(twice.dataset) == expected, (edit, again)
+    together, edits = all_together(seeded(original, 9))
+    assert epochs(serially_drawn(together, *edits).dataset) == expected, edits

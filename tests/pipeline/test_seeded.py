@@ -35,6 +35,10 @@ PIPELINES = {
     "function": lambda: RANGE(9).map(nested),
     "filter": lambda: RANGE(40).filter(lambda x: tf.random.uniform([]) > 0.5),
     "flat_map": lambda: RANGE(9).flat_map(lambda x: RANGE(x).map(nested)),
+    "random": lambda: tf.data.Dataset.random().take(5),
+    "random anew": lambda: tf.data.Dataset.random(rerandomize_each_iteration=True).take(5),
+    "scan": lambda: RANGE(9).scan(0, lambda state, x: (state, tf.random.uniform([]))),
+    "below a scan": lambda: RANGE(9).shuffle(9).scan(0, lambda state, x: (state, x)),
     "below a zip": lambda: tf.data.Dataset.zip((RANGE(9).shuffle(9), RANGE(9).map(nested))),
     "cached draws": lambda: RANGE(9).map(nested).cache(),
 }
@@ -66,6 +70,16 @@ def test_a_twin_leaves_the_original_random():
     data = RANGE(50).shuffle(50)
     epochs(seeded(read(data), 1).dataset)
     assert epochs(data) != epochs(data)
+
+
+def test_reading_a_twin_does_not_move_on_a_source_that_counts_its_passes():
+    def anew():
+        return tf.data.Dataset.random(seed=4, rerandomize_each_iteration=True).take(5)
+
+    data = anew()
+    for _ in range(2):
+        assert epochs(seeded(read(data), 1).dataset) == epochs(anew())
+    assert epochs(data) == epochs(anew())
 
 
 def test_a_twin_starts_at_the_first_epoch_and_does_not_move_the_original():

@@ -7,13 +7,15 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, CachePoint, Prefix
+from uncork.core.stage import AUTOTUNE, Buffer, CachePoint, Prefix, Vectorized
 from uncork.road import Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
 
 POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
 PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
+FILLED = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
 AUGMENTING = (
@@ -40,6 +42,26 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
     "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
+    "lines one by one": observed(
+        stage(0, "text_line"),
+        stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
+    "decoded, then shuffled": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", 0.16, name="decode", parallelism=AUTOTUNE),
+        stage(2, "shuffle", buffer=FILLED),
+        stage(3, "batch"),
+        shares={"input": 0.4, "host": 0.0, "step": 0.6},
+    ),
+    "decoded, then dropped": observed(
+        stage(0, "from_tensor_slices", elements_per_step=10.0),
+        stage(1, "map", 0.016, name="decode", parallelism=AUTOTUNE, elements_per_step=10.0),
+        stage(2, "filter", may_precede=(1,), elements_per_step=2.0),
+        stage(3, "batch"),
+        shares=WAITING,
+    ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}

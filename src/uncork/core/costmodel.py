@@ -57,6 +57,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with everything before a stage done for this share of its elements only."""
         return self._with(lambda s: _scaled(s, share) if s.index < stage else s)
 
+    def spared(self, stages: Iterable[int], share: float) -> StepCosts:
+        """The same with some stages done for this share of their elements only."""
+        chosen = set(stages)
+        return self._with(lambda s: _scaled(s, share) if s.index in chosen else s)
+
     def once(self, stage: int) -> StepCosts:
         """The same with what one stage's branches share made once."""
         return self._with(lambda s: _once(s) if s.index == stage else s)
@@ -64,6 +69,25 @@ class StepCosts(Record, frozen=True, kw_only=True):
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as there are cores."""
         return self._with(lambda s: replace(s, parallelism=AUTOTUNE) if s.index == stage else s)
+
+    def vectorized(self, stages: Iterable[int]) -> StepCosts:
+        """The same with some maps called once for a whole batch."""
+        chosen = set(stages)
+        return self._with(lambda s: _vectorized(s) if s.index in chosen else s)
+
+    def refilled_s(self, stage: int) -> float:
+        """Seconds a step takes when a shuffle's buffer must be filled first, in every pass.
+
+        Nothing is trained meanwhile; the work of the stages below overlaps with the training only
+        for the elements that come after.
+        """
+        shuffle = self.stages[stage]
+        if shuffle.buffer is None or not shuffle.elements_per_step:
+            return self.step_s()
+        share = shuffle.buffer.elements / shuffle.buffer.of
+        # A pass that is left early made more than it gave: nothing overlaps then.
+        below = replace(self, consumer_s=0.0, consumer_cpu_s=0.0, stages=self.stages[:stage])
+        return share * below.step_s() + self.fewer(stage, max(0.0, 1.0 - share)).step_s()
 
     def split(self, stage: int) -> StepCosts:
         """The same with the deterministic prefix of one map run in parallel, its rest serially."""
@@ -122,6 +146,34 @@ def gain(before: StepCosts, after: StepCosts) -> float:
     return max(1.0, before.step_s() / after.step_s()) if after.step_s() > 0 else 1.0
 
 
+def passing(below: Stage, stage: Stage) -> float | None:
+    """Share of elements that pass a filter; None where nothing is dropped, or it is not known."""
+    if stage.kind != "filter" or not below.elements_per_step or not stage.elements_per_step:
+        return None
+    kept = stage.elements_per_step / below.elements_per_step
+    return kept if kept < 1 else None
+
+
+def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
+    """Indices of the maps to move above their batch, highest first; empty where nothing is won.
+
+    A map can be moved only after those between it and the batch.
+
+    Example:
+        >>> from uncork.core.stage import Vectorized
+        >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
+        >>> at_once = Vectorized(batch=500, cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
+        >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, vectorized=at_once,
+        ...                 **each) for i, c in enumerate((9e-5, 2e-6))]
+        >>> worth_vectorizing(StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2,
+        ...                             stages=tuple(stages)))
+        (1, 0)
+    """
+    run = [s.index for s in reversed(costs.stages) if s.vectorized is not None]
+    choices = [tuple(run[:n]) for n in range(len(run) + 1)]
+    return min(choices, key=lambda stages: costs.vectorized(stages).step_s())
+
+
 def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
     """Indices of the stages a cache after ``upto`` spares in later epochs."""
     return tuple(s.index for s in stages if s.index <= upto)
@@ -129,6 +181,16 @@ def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
 
 def _free(stage: Stage) -> Stage:
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def _vectorized(stage: Stage) -> Stage:
+    if stage.vectorized is None:
+        return stage
+    return replace(
+        stage,
+        cpu_s_per_element=stage.vectorized.cpu_s_per_element,
+        wall_s_per_element=stage.vectorized.wall_s_per_element,
+    )
 
 
 def _once(stage: Stage) -> Stage:

@@ -46,6 +46,27 @@ class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
     expects: str
 
 
+class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
+    """Move the filter at ``stage`` below the maps that do no work for it."""
+
+    stage: int
+    expects: str
+
+
+class ShuffleFirst(Record, tag="shuffle_first", frozen=True, kw_only=True):
+    """Move the maps directly below the shuffle at ``stage`` above it: it then holds their input."""
+
+    stage: int
+    expects: str
+
+
+class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
+    """Batch first: the map at ``stage`` takes the whole batch, its function turned to stacks."""
+
+    stage: int
+    expects: str
+
+
 class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
     """Prepare batches while the device works on the one before."""
 
@@ -75,11 +96,23 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
 
 
-PipelineEdit = SplitMap | Cache | ParallelMap | Prefetch | AutotuneOff
+PipelineEdit = (
+    SplitMap
+    | Cache
+    | FilterFirst
+    | ShuffleFirst
+    | VectorizeMap
+    | ParallelMap
+    | Prefetch
+    | AutotuneOff
+)
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
 Edit = (
     SplitMap
     | Cache
+    | FilterFirst
+    | ShuffleFirst
+    | VectorizeMap
     | ParallelMap
     | Prefetch
     | AutotuneOff

@@ -52,6 +52,36 @@ class Repeated(Record, frozen=True, kw_only=True):
     at: str | None
 
 
+class Vectorized(Record, frozen=True, kw_only=True):
+    """A map as it would be behind the batch: called once for all elements of it.
+
+    Attributes:
+        batch: Elements that it takes at once.
+        cpu_s_per_element: CPU seconds of a call, for each of them.
+        wall_s_per_element: Elapsed seconds likewise, run serially.
+    """
+
+    batch: int
+    cpu_s_per_element: float
+    wall_s_per_element: float
+
+
+class Buffer(Record, frozen=True, kw_only=True):
+    """What a shuffle gathers before it gives its first element, anew in every pass.
+
+    Attributes:
+        elements: That it holds.
+        of: Elements that it gives in a pass; less than it holds where a ``take`` ends the pass.
+        maps: Indices of the maps directly below it that could as well stand above it.
+        bytes_per_element: Of what it would hold then.
+    """
+
+    elements: int
+    of: int
+    maps: tuple[int, ...]
+    bytes_per_element: int
+
+
 class Stage(Record, frozen=True, kw_only=True):
     """One node of an input pipeline, source first.
 
@@ -73,6 +103,9 @@ class Stage(Record, frozen=True, kw_only=True):
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
+        buffer: Set on a shuffle whose passes end, and whose maps below could stand above it.
+        may_precede: On a filter, indices of the maps directly below that do no work for it.
+        vectorized: Set on a map whose function can take the elements of the batch above at once.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
     """
 
@@ -93,6 +126,9 @@ class Stage(Record, frozen=True, kw_only=True):
     frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None
+    buffer: Buffer | None = None
+    may_precede: tuple[int, ...] = ()
+    vectorized: Vectorized | None = None
     opaque: bool = False
 
     @property

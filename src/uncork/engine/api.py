@@ -19,12 +19,14 @@ from uncork.capture.frames import user_line
 from uncork.core.diagnosis import Diagnosis, Overhead
 from uncork.core.edit import GUARANTEES, Guarantee
 from uncork.core.errors import PlanRefused, WrongUse
+from uncork.core.explanation import Explanation
 from uncork.core.job import Result
 from uncork.core.journal import Journal
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
 from uncork.engine.dataset_subject import DatasetSubject
+from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import BUDGET_S, observe
@@ -185,6 +187,33 @@ def optimize(
     edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
     assert edited is not None
     return continued(edited).dataset
+
+
+def explain(dataset: Any, *, budget: float = 5.0) -> Shown[Explanation]:
+    """What does each stage of an input pipeline cost, and which line made it?
+
+    Lines are known of datasets made after Uncork was first used. Nothing is changed: the epochs
+    that shuffles count and the files of caches stay as they are. In-memory caches are measured as
+    later epochs find them.
+
+    Args:
+        dataset: Any ``tf.data.Dataset``.
+        budget: Seconds to measure, roughly; a shorter look is noisier.
+
+    Returns:
+        To be printed: the tree, source first, with rates, CPU time and source lines. Its ``record``
+        holds the figures.
+
+    Raises:
+        WrongUse: It is no dataset.
+
+    Example:
+        >>> numbers = tf.data.Dataset.range(100).map(lambda x: x + 1).batch(10)
+        >>> [stage.kind for stage in explain(numbers, budget=0.2).record.stages]
+        ['range', 'map', 'batch']
+    """
+    record_source_lines()
+    return Shown(explanation(dataset, budget))
 
 
 def _plan(plan: object) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncork.core.edit import Cache, Guarantee, ParallelMap
+from uncork.core.edit import Cache, Guarantee, ParallelMap, VectorizeMap
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.engine.subject import Version
@@ -16,6 +16,7 @@ _SEED = 20261
 # Batches of one pass that are compared when nothing needs a whole one.
 _SOME = 64
 _MANY = 1_000_000
+_A_WHILE_S = 10.0
 # Draws after which a frozen augmentation cannot be taken for chance.
 _DRAWS_TO_TELL = 64
 
@@ -29,7 +30,7 @@ class PipelineProver:
 
     def __init__(self, original: Pipeline | None) -> None:
         self._original = original
-        self._passes: dict[int, ElementDigests] = {}
+        self._passes: dict[tuple[int, float], ElementDigests] = {}
         self._samples: list[list[str]] | None = None
 
     def prove(self, candidate: Version, guarantee: Guarantee, budget_s: float) -> Proof:
@@ -45,10 +46,13 @@ class PipelineProver:
             # its seeds and makes those calls serial: equal draws meet equal elements.
             edited = seeded(edited, _SEED)
         whole = any(isinstance(edit, Cache) for edit in candidate.edits)
-        most = _MANY if whole else _SOME
+        most, seconds = (_MANY if whole else _SOME), budget_s / 3
+        if not whole and any(isinstance(edit, VectorizeMap) for edit in candidate.edits):
+            # What works on stacks may differ in rare elements only: as many as a while allows.
+            most, seconds = _MANY, min(seconds, _A_WHILE_S)
         proof = prove_elements(
-            self._original_passes(most, budget_s / 3),
-            element_digests(edited.dataset, max_elements=most, max_s=budget_s / 3),
+            self._original_passes(most, seconds),
+            element_digests(edited.dataset, max_elements=most, max_s=seconds),
             guarantee,
             whole=whole and self._original.cardinality != -1,
         )
@@ -81,11 +85,11 @@ class PipelineProver:
         return seeded(self._original, _SEED)
 
     def _original_passes(self, most: int, seconds: float) -> ElementDigests:
-        if most not in self._passes:
-            self._passes[most] = element_digests(
+        if (most, seconds) not in self._passes:
+            self._passes[most, seconds] = element_digests(
                 self._twin().dataset, max_elements=most, max_s=seconds
             )
-        return self._passes[most]
+        return self._passes[most, seconds]
 
     def _frozen(self, edited: Pipeline, seconds: float) -> str:
         """Ask the real pipelines, chance and all, whether the second epoch still differs."""

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from uncork.core.diagnosis import Diagnosis
+from uncork.core.explanation import Explanation
 from uncork.core.plan import Plan, dump
 from uncork.core.record import to_json, write_atomically
+from uncork.report.explanation_text import explanation_text
 from uncork.report.html import diagnosis_html, plan_html
 from uncork.report.save import save_report
 from uncork.report.terminal import diagnosis_text, plan_text
 
-R = TypeVar("R", Diagnosis, Plan)
+R = TypeVar("R", Diagnosis, Plan, Explanation)
 
 _FRAME = '<iframe srcdoc="{}" style="width:100%;height:720px;border:0"></iframe>'
 
 
 @dataclass(frozen=True)
 class Shown(Generic[R]):
-    """A diagnosis or a plan, ready to be printed, shown in a notebook, or saved.
+    """A diagnosis, a plan or an explanation, ready to be printed, shown in a notebook, or saved.
 
     Attributes:
         record: The figures themselves.
@@ -33,12 +35,16 @@ class Shown(Generic[R]):
         """What the command line prints."""
         if isinstance(self.record, Plan):
             return plan_text(self.record)
+        if isinstance(self.record, Explanation):
+            return explanation_text(self.record)
         return diagnosis_text(self.record)
 
     def html(self) -> str:
         """The report as one self-contained page."""
         if isinstance(self.record, Plan):
             return plan_html(self.record)
+        if isinstance(self.record, Explanation):
+            return f"<pre>{html.escape(explanation_text(self.record, unicode=True))}</pre>"
         return diagnosis_html(self.record)
 
     def save(self, path: str | Path) -> None:
@@ -52,5 +58,7 @@ class Shown(Generic[R]):
         save_report(self.html(), path.with_suffix(".html"))
 
     def _repr_html_(self) -> str:
-        """For notebooks: the page in a frame, so that its style stays its own."""
+        """For notebooks: a page in a frame, so that its style stays its own."""
+        if isinstance(self.record, Explanation):
+            return self.html()
         return _FRAME.format(html.escape(self.html(), quote=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
@@ -27,6 +27,6 @@ def apart(pipeline: Pipeline) -> Pipeline:
 
 def _copy(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     kind = kind_of(node.dataset)
-    if kind.op is None or not inputs:
+    if kind.op is None or not (inputs or kind.name in COUNTING_SOURCES):
         return node.dataset
     return make(node.dataset, inputs, kind)

@@ -8,28 +8,41 @@ neighbours is the cost of the stage between them.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import SplitMap
 from uncork.core.errors import EditRefused
-from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Repeated, Stage
+from uncork.core.record import replace
+from uncork.core.stage import (
+    AUTOTUNE,
+    Buffer,
+    CachePoint,
+    Prefix,
+    Repeated,
+    Stage,
+    Vectorized,
+)
 from uncork.pipeline.edits import apply, first_half
+from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.functions import Split, python_at, runs_python, split
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import (
     MOVABLE,
+    batch_above,
     cache_place,
     is_random,
+    maps_below,
     ordered_by_default,
     parallel_by_default,
 )
-from uncork.pipeline.nodes import serial_map
+from uncork.pipeline.nodes import MapFunction, serial_map
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -41,15 +54,36 @@ from uncork.pipeline.probes import (
 )
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import Shared, shared_by_branches
-from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.vectorize import batch_size as size_of
+from uncork.pipeline.vectorize import batched, vectorized
 
-_DROPPING: Final = frozenset({"filter", "take_while", "unique"})
-_VARYING: Final = _DROPPING | {"flat_map", "interleave", "unbatch", "tfrecord"}
+_DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
+_VARYING: Final = _DROPPING | {
+    "flat_map", "interleave", "unbatch", "rebatch", "group_by_window", "tfrecord",
+}  # fmt: skip
 _PARTIAL: Final = frozenset({"take", "take_while"})
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
 # A cache that spares less than this part of the pipeline's work is not worth its memory.
 _WORTH: Final = 0.02
+
+
+@dataclass
+class _AtOnce:
+    """A map's function on whole batches, and the batches it takes: the difference is its cost."""
+
+    size: int
+    taken: Probe
+    made: Probe
+
+    def medians(self) -> tuple[float, float] | None:
+        """CPU and elapsed seconds for each element; None when nothing was pulled."""
+        taken, made = self.taken.medians(), self.made.medians()
+        if taken is None or made is None:
+            return None
+        cpu_s, wall_s = (max(0.0, b - a) / self.size for a, b in zip(taken, made, strict=True))
+        return cpu_s, wall_s
 
 
 @dataclass
@@ -61,6 +95,7 @@ class _Measured:
     probe: Probe
     cut: Split | None = None
     prefix_probe: Probe | None = None
+    at_once: _AtOnce | None = None
     shared: Shared | None = None
     shared_probe: Probe | None = None
     inputs: float | None = 1.0
@@ -91,18 +126,32 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
             stage.bytes = bytes_of(stage.dataset, budget_s=budget_s / len(chain) / 8)
         _count_ratios(chain, batch_size, budget_s / 8)
         left = budget_s - (time.monotonic() - started)
-        kinds = ((s.probe, s.prefix_probe, s.shared_probe) for s in chain)
-        probes = [p for of_stage in kinds for p in of_stage if p is not None]
+        probes = [probe for stage in chain for probe in _probes(stage)]
         take_turns(list({id(p): p for p in probes}.values()), max(left, budget_s / 4))
         _difference(chain)
         points = [_cache_point(pipeline, chain, i, budget_s / 8) for i in range(len(chain))]
+        buffers = [_buffer(pipeline, chain, i) for i in range(len(chain))]
     ordered = ordered_by_default(pipeline)
     options = pipeline.dataset.options()
-    return tuple(_stage(i, s, points[i], ordered, options) for i, s in enumerate(chain))
+    return tuple(
+        replace(
+            _stage(i, s, points[i], ordered, options),
+            buffer=buffers[i],
+            may_precede=filtered_first(pipeline, i)[0],
+        )
+        for i, s in enumerate(chain)
+    )
+
+
+def _probes(stage: _Measured) -> list[Probe]:
+    at_once = (stage.at_once.taken, stage.at_once.made) if stage.at_once else ()
+    every = (stage.probe, stage.prefix_probe, stage.shared_probe, *at_once)
+    return [probe for probe in every if probe is not None]
 
 
 def _chain(pipeline: Pipeline) -> list[_Measured]:
     chain: list[_Measured] = []
+    for_batches = _for_batches(pipeline)
     below: Dataset | None = None
     for node in pipeline.stages:
         dataset = serial_twin(node, below)
@@ -118,9 +167,28 @@ def _chain(pipeline: Pipeline) -> list[_Measured]:
             half = serial_map(below, half._map_func, half)
             stage.prefix_probe = Probe(half)
             stage.prefix_bytes = bytes_of(half)
+        if len(chain) in for_batches:
+            batch, function = for_batches[len(chain)]
+            taken = batched(below, batch)
+            made = serial_map(taken, function, node.dataset)
+            stage.at_once = _AtOnce(size_of(batch), Probe(taken), Probe(made))
         chain.append(stage)
         below = dataset
     return chain
+
+
+def _for_batches(pipeline: Pipeline) -> dict[int, tuple[Node, MapFunction]]:
+    """Maps that can be moved above a batch, highest first, with that batch and their function."""
+    found: dict[int, tuple[Node, MapFunction]] = {}
+    for index in reversed(range(1, len(pipeline.stages))):
+        try:
+            batch = pipeline.stages[batch_above(pipeline, index, moved=found)]
+        except EditRefused:
+            continue
+        function = vectorized(pipeline.stages[index], batch)
+        if function is not None:
+            found[index] = batch, function
+    return found
 
 
 def _fill_caches(chain: list[_Measured], budget_s: float) -> None:
@@ -218,6 +286,41 @@ def _cache_point(
     )
 
 
+def _buffer(pipeline: Pipeline, chain: list[_Measured], index: int) -> Buffer | None:
+    node = pipeline.stages[index]
+    maps = maps_below(pipeline, index) if node.kind == "shuffle" else ()
+    held = chain[maps[0] - 1].bytes if maps else None
+    given = _given(chain, index)
+    if held is None or not given:
+        return None
+    elements, there = int(np.asarray(node.dataset._buffer_size)), _length(node.inputs[0])
+    return Buffer(
+        elements=elements if there is None else min(elements, there),
+        of=given,
+        maps=maps,
+        bytes_per_element=held,
+    )
+
+
+def _given(chain: list[_Measured], index: int) -> int | None:
+    """Elements that a stage gives in one pass; a ``take`` above may end it early."""
+    least = _length(chain[index].node)
+    for above in range(index + 1, len(chain)):
+        node, per_step = chain[above].node, chain[index].per_step
+        if node.kind == "repeat":
+            break  # a pass ends there, and the next one begins
+        taken, each = _length(node) if node.kind == "take" else None, chain[above].per_step
+        if taken is not None and per_step and each:
+            wanted = math.ceil(taken * per_step / each)
+            least = wanted if least is None else min(least, wanted)
+    return least
+
+
+def _length(node: Node) -> int | None:
+    elements = int(node.dataset.cardinality())
+    return elements if elements >= 0 else None
+
+
 def _stage(
     index: int,
     stage: _Measured,
@@ -251,7 +354,17 @@ def _stage(
         frozen=freezes_draws(node),
         prefix=prefix,
         cache_point=point,
+        vectorized=_vectorized(stage),
         opaque=node.kind == "opaque",
+    )
+
+
+def _vectorized(stage: _Measured) -> Vectorized | None:
+    cost = stage.at_once.medians() if stage.at_once else None
+    if stage.at_once is None or cost is None:
+        return None
+    return Vectorized(
+        batch=stage.at_once.size, cpu_s_per_element=cost[0], wall_s_per_element=cost[1]
     )
 
 
@@ -260,53 +373,3 @@ def _repeated(stage: _Measured) -> Repeated | None:
     if stage.shared is None or cost is None:
         return None
     return Repeated(times=stage.shared.times, cpu_s_per_element=cost[0], at=stage.shared.again.at)
-
-
-def supply(dataset: Any, *, budget_s: float) -> tuple[float, float]:
-    """How fast the whole pipeline gives batches when nobody else needs the machine.
-
-    Args:
-        dataset: As it would be trained on; started anew when it ends, as epochs do.
-        budget_s: Seconds to iterate. The first half, in which buffers and caches fill, is not
-            counted.
-
-    Returns:
-        Batches per second and CPU seconds per batch; ``(0.0, 0.0)`` for an empty dataset.
-
-    Example:
-        >>> rate, cpu_s = supply(tf.data.Dataset.range(100).batch(10), budget_s=0.05)
-        >>> rate > 0
-        True
-    """
-    with state_kept(read(dataset)):
-        return _steady_rate(dataset, budget_s)
-
-
-def _steady_rate(dataset: Any, budget_s: float) -> tuple[float, float]:
-    marks = _marks(dataset, budget_s)
-    if len(marks) < 2:
-        return 0.0, 0.0
-    half = marks[0][0] + (marks[-1][0] - marks[0][0]) / 2
-    late = [mark for mark in marks if mark[0] >= half]
-    late = late if len(late) > 1 else marks
-    batches = len(late) - 1
-    wall, cpu = late[-1][0] - late[0][0], late[-1][1] - late[0][1]
-    return (batches / wall if wall > 0 else 0.0), cpu / batches
-
-
-def _marks(dataset: Any, budget_s: float) -> list[tuple[float, float]]:
-    """Elapsed and CPU time at the arrival of each batch."""
-    marks: list[tuple[float, float]] = []
-    deadline = time.perf_counter() + budget_s
-    while time.perf_counter() < deadline:
-        seen = len(marks)
-        try:
-            for _ in dataset:
-                marks.append((time.perf_counter(), time.process_time()))
-                if marks[-1][0] > deadline:
-                    return marks
-        except tf.errors.OpError:
-            pass
-        if len(marks) == seen:
-            break
-    return marks

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.edit import AutotuneOff, Cache, ParallelMap, PipelineEdit, Prefetch, SplitMap
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    FilterFirst,
+    ParallelMap,
+    PipelineEdit,
+    Prefetch,
+    ShuffleFirst,
+    SplitMap,
+    VectorizeMap,
+)
 from uncork.core.errors import EditRefused
+from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.functions import Split, may_overlap, split
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import cache_place
+from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
     barrier,
     derived,
@@ -20,6 +32,7 @@ from uncork.pipeline.nodes import (
 )
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.pipeline.vectorize import batched, vectorized
 
 
 def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
@@ -53,6 +66,12 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = _cache(pipeline, _stage(pipeline, stage), stage)
         case ParallelMap(stage=stage):
             changed = _parallel(pipeline, _map_at(pipeline, stage), stage)
+        case FilterFirst(stage=stage):
+            changed = _filter_first(pipeline, _stage(pipeline, stage), stage)
+        case ShuffleFirst(stage=stage):
+            changed = _shuffle_first(pipeline, _stage(pipeline, stage), stage)
+        case VectorizeMap(stage=stage):
+            changed = _vectorize(pipeline, _map_at(pipeline, stage), stage)
         case Prefetch():
             changed = _prefetch(pipeline)
         case AutotuneOff():
@@ -128,13 +147,74 @@ def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
     changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    for i in place.raised:
-        # TensorFlow fuses a shuffle with a repeat directly above it, and the fused one draws its
-        # later epochs otherwise. Where a map kept the two apart, they must stay apart.
-        if chain[i].kind == "repeat" and i - 1 in place.sunk:
-            changed = barrier(changed)
-        changed = rebuild(chain[i].dataset, [changed])
+    changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
     return onto(changed, chain[stage + 1 :])
+
+
+def _kept_apart(
+    pipeline: Pipeline, below: Dataset, stages: Iterable[int], *, gone: Iterable[int]
+) -> Dataset:
+    """Stages rebuilt without the maps that stood between them.
+
+    TensorFlow fuses a shuffle with a repeat directly above it, and the fused one draws its later
+    epochs otherwise. Where a map kept the two apart, they must stay apart.
+    """
+    chain, gone = pipeline.stages, set(gone)
+    for i in stages:
+        if chain[i].kind == "repeat" and i - 1 in gone:
+            below = barrier(below)
+        below = rebuild(chain[i].dataset, [below])
+    return below
+
+
+def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    maps, predicate = filtered_first(pipeline, stage)
+    if not maps:
+        raise EditRefused(
+            f"stage {stage}, a {node.kind}, must stay where it is",
+            "a filter directly above a map that only passes on what the filter goes by",
+            "leave it there",
+        )
+    chain = pipeline.stages
+    below = chain[maps[-1]].inputs[0].dataset
+    dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
+    return onto(dropped, [*chain[maps[-1] : stage], *chain[stage + 1 :]])
+
+
+def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    if node.kind != "shuffle":
+        raise EditRefused(f"stage {stage} is a {node.kind}", "a shuffle", "choose one")
+    chain, maps = pipeline.stages, maps_below(pipeline, stage)
+    if not maps:
+        raise EditRefused(
+            f"below the shuffle at stage {stage} lies no map that could stand above it",
+            "a map that neither draws random numbers, nor keeps state, nor runs Python",
+            "leave the shuffle where it is",
+        )
+    # A repeat directly above is fused with the shuffle, and draws otherwise alone: it comes along.
+    repeated = [above for above in chain[stage + 1 : stage + 2] if above.kind == "repeat"]
+    order = [node, *repeated, *(chain[i] for i in maps)]
+    return onto(chain[maps[0] - 1].dataset, [*order, *chain[stage + 1 + len(repeated) :]])
+
+
+def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    place = batch_above(pipeline, stage)
+    batch = pipeline.stages[place]
+    function = vectorized(node, batch)
+    if function is None:
+        raise EditRefused(
+            f"the function of the map at stage {stage} cannot take a whole batch",
+            "ops that TensorFlow's vectorized_map knows, or strings parsed one by one",
+            "leave the map before the batch",
+        )
+    below = node.inputs[0].dataset
+    below = _kept_apart(pipeline, below, range(stage + 1, place), gone={stage})
+    fields: dict[str, Any] = {"_map_func": function}
+    if node.parallelism not in (None, 1):
+        # So many elements at once are not so many batches, which all would be in memory.
+        fields["_num_parallel_calls"] = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    mapped = make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
+    return onto(mapped, pipeline.stages[place + 1 :])
 
 
 def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:

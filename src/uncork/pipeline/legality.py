@@ -7,21 +7,23 @@ shuffle gives what mapping after it gives, as long as the shuffle's draws stay t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.functions import is_deterministic
-from uncork.pipeline.kinds import interleave_determinism
+from uncork.pipeline.functions import is_deterministic, is_order_free
+from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 
 # Repeat themselves whenever what lies below and the function, if any, does.
 _PASS_ON: Final = frozenset({
     "map", "batch", "padded_batch", "take", "skip", "shard", "filter", "take_while", "flat_map",
     "interleave", "cache", "prefetch", "options", "assert_cardinality", "unbatch", "unique",
-    "restructure", "zip", "concatenate", "repeat", "tfrecord", "text_line", "fixed_length_record",
+    "restructure", "zip", "concatenate", "repeat", "scan", "group_by_window", "rebatch",
+    "to_ragged", "ignore_errors", "choose", "tfrecord", "text_line", "fixed_length_record",
 })  # fmt: skip
 _SOURCES: Final = frozenset({
     "from_tensor_slices", "from_tensors", "from_list", "range", "text_line", "load", "csv",
@@ -29,6 +31,7 @@ _SOURCES: Final = frozenset({
 })  # fmt: skip
 
 MOVABLE: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
+_BEFORE_BATCH: Final = "leave the map before the batch"
 
 
 def ordered_by_default(pipeline: Pipeline) -> bool:
@@ -167,3 +170,91 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> N
                 "a deterministic map that keeps the order",
                 "split it, and cache after its deterministic part",
             )
+
+
+def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> int:
+    """Index of the batch that the map at ``stage`` may be moved above.
+
+    Legal because a map of one element into one, which neither draws nor keeps state, commutes with
+    whatever picks elements by their position.
+
+    Args:
+        pipeline: The tree.
+        stage: Of a map.
+        moved: Maps that will have been moved above it before.
+
+    Raises:
+        EditRefused: There is no batch, or something else lies between, or the map is no such one.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> numbers = tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9).batch(3)
+        >>> batch_above(read(numbers), 1)
+        3
+    """
+    chain = pipeline.stages
+    if chain[stage].kind != "map" or stage == 0:
+        raise EditRefused(f"stage {stage} is a {chain[stage].kind}", "a map", _BEFORE_BATCH)
+    _check_alone(chain[stage], stage, ordered=ordered_by_default(pipeline))
+    above = range(stage + 1, len(chain))
+    place = next((i for i in above if chain[i].kind not in MOVABLE and i not in moved), None)
+    if place is None or chain[place].kind != "batch":
+        between = "nothing" if place is None else f"stage {place}, a {chain[place].kind}"
+        raise EditRefused(
+            f"above the map at stage {stage} lies {between}",
+            "a batch, with nothing but shuffle, repeat, prefetch and options between",
+            _BEFORE_BATCH,
+        )
+    return place
+
+
+def _check_alone(node: Node, stage: int, *, ordered: bool) -> None:
+    below = node.inputs[0].dataset.element_spec
+    if not (_plain(node.dataset.element_spec) and _plain(below) and _one_shape(below)):
+        raise EditRefused(
+            f"the map at stage {stage} takes or gives elements other than tensors of one shape",
+            "tensors that can be stacked",
+            _BEFORE_BATCH,
+        )
+    if not is_order_free(node.functions[0]) or not keeps_order(node, ordered=ordered):
+        raise EditRefused(
+            f"the map at stage {stage} draws random numbers, keeps state or runs Python",
+            "a function of its element alone",
+            "split it first",
+        )
+
+
+def _plain(spec: Any) -> bool:
+    parts = tf.nest.flatten(spec)
+    return bool(parts) and all(
+        isinstance(p, tf.TensorSpec) and p.dtype not in (tf.variant, tf.resource) for p in parts
+    )
+
+
+def _one_shape(spec: Any) -> bool:
+    return all(part.shape.is_fully_defined() for part in tf.nest.flatten(spec))
+
+
+def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
+    """Indices of the maps that may change places with the shuffle at ``stage``, lowest first.
+
+    Legal because a shuffle draws positions, whatever stands there; the function must be one of its
+    element alone, because it then meets the elements in another order.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> maps_below(read(tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9)), 2)
+        (1,)
+    """
+    ordered = ordered_by_default(pipeline)
+    found: list[int] = []
+    for index in reversed(range(1, stage)):
+        node = pipeline.stages[index]
+        if node.kind != "map" or not is_order_free(node.functions[0]):
+            break
+        if not keeps_order(node, ordered=ordered):
+            break
+        found.append(index)
+    return tuple(reversed(found))

@@ -27,6 +27,8 @@ SHUFFLE_BUFFER: Final = 32
 # A group should take long against the clock's resolution and a call from Python (about 30 us).
 GROUP_S: Final = 0.003
 GROUP_LIMIT: Final = 1024
+# Counting looks at the clock after so many.
+COUNT_GROUP: Final = 32
 ERRORS_LIMIT: Final = 5
 SAMPLED_ELEMENTS: Final = 16
 
@@ -64,8 +66,14 @@ def serially(dataset: Dataset) -> Dataset:
     return dataset.with_options(options)
 
 
-def grouped(dataset: Dataset, size: int) -> Dataset:
-    """Handles of ``size`` elements at a time; the elements themselves are computed."""
+def grouped(dataset: Dataset, size: int, *, whole: bool = True) -> Dataset:
+    """Handles of ``size`` elements at a time; the elements themselves are computed.
+
+    Args:
+        dataset: Any.
+        size: Elements of a group.
+        whole: Drop a last group that is not full.
+    """
     flat = len(dataset._flat_types)
     shapes, types = [tf.TensorShape([])] * flat, [tf.variant] * flat
     variant = gen_dataset_ops.window_dataset(
@@ -73,7 +81,7 @@ def grouped(dataset: Dataset, size: int) -> Dataset:
         size=size,
         shift=size,
         stride=1,
-        drop_remainder=True,
+        drop_remainder=whole,
         output_shapes=shapes,
         output_types=types,
     )
@@ -220,8 +228,8 @@ def count(dataset: Dataset, *, budget_s: float) -> int | None:
     deadline = time.monotonic() + budget_s
     total = 0
     try:
-        for _ in grouped(dataset, 1):
-            total += 1
+        for group in grouped(dataset, COUNT_GROUP, whole=False):
+            total += int(gen_dataset_ops.dataset_cardinality(group[0]))
             if time.monotonic() > deadline:
                 return None
     except tf.errors.OpError:

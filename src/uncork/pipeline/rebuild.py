@@ -16,8 +16,14 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.util import nest
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.kinds import Dataset, Kind, inputs_of, interleave_determinism, kind_of
+from uncork.pipeline.kinds import Dataset, Kind, inputs_of, kind_of
+from uncork.pipeline.raw_ops import interleave_determinism, logs_warnings
 
+# What a class does not keep is read from its graph before it is copied, and goes with the copy.
+_NOT_KEPT: Final[Mapping[str, Callable[[Dataset], object]]] = {
+    "interleave": interleave_determinism,
+    "ignore_errors": logs_warnings,
+}
 # Where a copied shuffle remembers the user's, which owns the count of epochs.
 ORIGINAL: Final = "_uncork_original"
 
@@ -46,8 +52,8 @@ def rebuild(dataset: Dataset, inputs: Sequence[Dataset]) -> Dataset:
 
 def make(template: Dataset, inputs: Sequence[Dataset], kind: Kind, **fields: Any) -> Dataset:
     """An object like ``template`` with other inputs and, where given, other fields."""
-    if kind.name == "interleave":
-        interleave_determinism(template)
+    if kind.name in _NOT_KEPT:
+        _NOT_KEPT[kind.name](template)
     copy = _bare_copy(template)
     if kind.name == "shuffle":
         # The original owns the generator of seeds that a copy may come to share.
@@ -66,7 +72,7 @@ def initialise(dataset: Dataset, inputs: Sequence[Dataset], kind: Kind) -> Datas
     variants = [i._variant_tensor for i in inputs]
     own_options = dataset.__dict__.pop("_options_attr", None)
     dataset._options_attr = own_options
-    with tf.device(variants[0].device):
+    with tf.device(variants[0].device if variants else None):
         variant = kind.op(dataset, variants)
     dataset_ops.DatasetV2.__init__(dataset, variant)
     if own_options is not None:
@@ -111,9 +117,25 @@ def _rewire_wrapped(d: Dataset, inputs: Sequence[Dataset]) -> None:
     (d._filenames,) = inputs
 
 
+def _rewire_nothing(d: Dataset, inputs: Sequence[Dataset]) -> None:
+    """A source."""
+
+
+def _rewire_choose(d: Dataset, inputs: Sequence[Dataset]) -> None:
+    d._selector_input, *d._data_inputs = inputs
+
+
+def _rewire_ragged(d: Dataset, inputs: Sequence[Dataset]) -> None:
+    (d._input_dataset,) = inputs
+    d._mapped_dataset = rebuild(d._mapped_dataset, inputs)
+
+
 _REWIRE: Final[Mapping[str, Callable[[Dataset, Sequence[Dataset]], None]]] = {
     "zip": _rewire_zip,
     "concatenate": _rewire_concatenate,
+    "choose": _rewire_choose,
+    "random": _rewire_nothing,
+    "to_ragged": _rewire_ragged,
     "tfrecord": _rewire_wrapped,
     "text_line": _rewire_wrapped,
     "fixed_length_record": _rewire_wrapped,

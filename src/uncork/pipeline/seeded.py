@@ -15,15 +15,15 @@ import tensorflow as tf
 
 from uncork.pipeline.functions import argument_specs, is_order_free
 from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, op_def, replay, trace
-from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
-_KEEP_STATE: Final = frozenset({"shuffle", "cache"})
-_SEEDED_FIELDS: Final = ("_map_func", "_predicate")
+_KEEP_STATE: Final = COUNTING_SOURCES | {"shuffle", "cache"}
+_SEEDED_FIELDS: Final = ("_map_func", "_predicate", "_scan_func")
 
 
 def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
@@ -54,7 +54,7 @@ class _Seeds:
 
 
 def _twin(node: Node, inputs: Sequence[Dataset], seeds: _Seeds) -> Dataset:
-    if kind_of(node.dataset).op is None or not inputs:
+    if kind_of(node.dataset).op is None or not (inputs or node.kind in COUNTING_SOURCES):
         return node.dataset
     fields = _seeded_fields(node, seeds)
     if not fields and node.kind not in _KEEP_STATE:
@@ -64,7 +64,7 @@ def _twin(node: Node, inputs: Sequence[Dataset], seeds: _Seeds) -> Dataset:
 
 def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
     dataset = node.dataset
-    if node.kind == "shuffle":
+    if node.kind in ("shuffle", "random"):
         if int(dataset._seed) or int(dataset._seed2):
             return {}
         first, second = seeds.pair()

@@ -5,18 +5,24 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
+from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.jit_compile import CompileStep
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
+from uncork.road.vectorize import VectorizeMaps
 
 ROAD: tuple[Optimization, ...] = (
     # input: what the step waits for; exact steps before the one that draws other random numbers
+    FilterBeforeMaps(),  # what is dropped need be neither made nor kept
     CacheDeterministic(),  # first: work that is not done needs no threads
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
+    ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
+    VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
     ParallelizeMap(),  # only where the random part itself is the brake
     PrefetchBatches(),  # it can only hide what is left
     StopAutotune(),  # last of the input: it must not choose for stages that are still to change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
+from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain, worth_vectorizing
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -18,14 +18,17 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: the cache that would win most among those that fit."""
     if diagnosis.workload.epochs < 2 or input_share(diagnosis) <= 1 - 1 / WORTH:
         return
-    costs = costs_of(diagnosis, machine.cpus)
+    found = costs_of(diagnosis, machine.cpus)
+    # What is expensive only because it is done piece by piece is not a cache's to spare: what
+    # counts is what a cache wins once whole batches are worked on.
+    costs = found.vectorized(worth_vectorizing(found))
     room = MEMORY_SHARE * diagnosis.memory_available_bytes
     fitting = [s for s in diagnosis.stages if s.cache_point and s.cache_point.memory_bytes < room]
     best = min(fitting, key=lambda s: cached(costs, s).step_s(), default=None)
     # What the model leaves unexplained of a step, a cache does not take away.
     if best is None or gain(costs, cached(costs, best)) < WORTH:
         return
-    upper = bound(diagnosis.step_s, cached(costs, best).step_s())
+    upper = bound(diagnosis.step_s, cached(costs, best).step_s()) / gain(found, costs)
     if upper >= WORTH:
         yield _finding(diagnosis, best, upper)
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.costmodel import StepCosts, costs_of, gain, passing
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
-
-_DROPPING = ("filter",)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -25,7 +22,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     for below, stage in itertools.pairwise(diagnosis.stages):
-        kept = _kept(below, stage)
+        kept = passing(below, stage)
         if kept is not None:
             yield from _finding(
                 diagnosis,
@@ -71,11 +68,3 @@ def _finding(
         evidence=f"{what} takes {ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
         remedy=remedy,
     )
-
-
-def _kept(below: Stage, stage: Stage) -> float | None:
-    """Share of elements that pass; None where nothing is dropped, or it is not known."""
-    if stage.kind not in _DROPPING or not below.elements_per_step or not stage.elements_per_step:
-        return None
-    kept = stage.elements_per_step / below.elements_per_step
-    return kept if kept < 1 else None

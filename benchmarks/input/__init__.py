@@ -1,0 +1,1 @@
+"""How fast photographs become batches: by tf.data, by what Uncork makes of it, by peers."""

@@ -1,0 +1,357 @@
+"""How the raw op of each class of datasets is called again, from the fields of an object.
+
+Each function is named after its op. It takes an object, whose fields are set, and its inputs'
+variant tensors, and returns the variant tensor that the class's constructor would have made. Fields
+are read by the names that the classes use; a test rebuilds every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.util import nest, structure
+from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
+
+from uncork.core.errors import EditRefused
+
+Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
+Variant = Any
+
+
+def _captured(dataset: Dataset, field: str) -> Any:
+    return getattr(dataset, field).function.captured_inputs
+
+
+def _present(dataset: Dataset, **fields: str) -> dict[str, Any]:
+    """Op attributes that only some TensorFlow versions have, taken where the object has them."""
+    return {
+        name: getattr(dataset, field) for name, field in fields.items() if hasattr(dataset, field)
+    }
+
+
+def map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.map_dataset(
+        v[0],
+        _captured(d, "_map_func"),
+        f=d._map_func.function,
+        use_inter_op_parallelism=d._use_inter_op_parallelism,
+        preserve_cardinality=d._preserve_cardinality,
+        **_present(d, force_synchronous="_force_synchronous"),
+        **d._common_args,
+    )
+
+
+def parallel_map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.parallel_map_dataset_v2(
+        v[0],
+        _captured(d, "_map_func"),
+        f=d._map_func.function,
+        num_parallel_calls=d._num_parallel_calls,
+        deterministic=d._deterministic,
+        use_inter_op_parallelism=d._use_inter_op_parallelism,
+        preserve_cardinality=d._preserve_cardinality,
+        **_present(d, use_unbounded_threadpool="_use_unbounded_threadpool"),
+        **d._common_args,
+    )
+
+
+def batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.batch_dataset_v2(
+        v[0], batch_size=d._batch_size, drop_remainder=d._drop_remainder, **d._common_args
+    )
+
+
+def parallel_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.parallel_batch_dataset(
+        v[0],
+        batch_size=d._batch_size,
+        num_parallel_calls=d._num_parallel_calls,
+        drop_remainder=d._drop_remainder,
+        deterministic=d._deterministic,
+        **d._common_args,
+    )
+
+
+def padded_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.padded_batch_dataset_v2(
+        v[0],
+        batch_size=d._batch_size,
+        padded_shapes=[tf.convert_to_tensor(s, tf.int64) for s in nest.flatten(d._padded_shapes)],
+        padding_values=nest.flatten(d._padding_values),
+        drop_remainder=d._drop_remainder,
+        output_shapes=structure.get_flat_tensor_shapes(d.element_spec),
+        metadata=d._metadata.SerializeToString(),
+    )
+
+
+def shuffle_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.shuffle_dataset_v3(
+        v[0],
+        buffer_size=d._buffer_size,
+        seed=d._seed,
+        seed2=d._seed2,
+        seed_generator=d.__dict__.get("seed_generator", gen_dataset_ops.dummy_seed_generator()),
+        reshuffle_each_iteration=_reshuffles(d),
+        **d._common_args,
+    )
+
+
+def _reshuffles(d: Dataset) -> bool:
+    # None means the default, as in Dataset.shuffle.
+    return d._reshuffle_each_iteration is None or bool(d._reshuffle_each_iteration)
+
+
+def repeat_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.repeat_dataset(v[0], count=d._count, **d._common_args)
+
+
+def take_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.take_dataset(v[0], count=d._count, **d._common_args)
+
+
+def skip_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.skip_dataset(v[0], count=d._count, **d._common_args)
+
+
+def shard_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.shard_dataset(
+        v[0], num_shards=d._num_shards, index=d._index, **d._common_args
+    )
+
+
+def filter_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.filter_dataset(
+        v[0],
+        other_arguments=_captured(d, "_predicate"),
+        predicate=d._predicate.function,
+        **d._common_args,
+    )
+
+
+def take_while_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.take_while_dataset(
+        v[0],
+        other_arguments=_captured(d, "_predicate"),
+        predicate=d._predicate.function,
+        **d._common_args,
+    )
+
+
+def flat_map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.flat_map_dataset(
+        v[0], _captured(d, "_map_func"), f=d._map_func.function, **d._common_args
+    )
+
+
+def interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.interleave_dataset(
+        v[0],
+        _captured(d, "_map_func"),
+        d._cycle_length,
+        d._block_length,
+        f=d._map_func.function,
+        **d._common_args,
+    )
+
+
+def parallel_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.parallel_interleave_dataset_v4(
+        v[0],
+        _captured(d, "_map_func"),
+        d._cycle_length,
+        d._block_length,
+        d._buffer_output_elements,
+        d._prefetch_input_elements,
+        d._num_parallel_calls,
+        f=d._map_func.function,
+        deterministic=interleave_determinism(d),
+        **d._common_args,
+    )
+
+
+def interleave_determinism(d: Dataset) -> str:
+    """``true``, ``false`` or ``default``, read from the graph: the class does not keep its flag."""
+    known = d.__dict__.get("_uncork_deterministic")
+    if known is None:
+        attributes = _own_attributes(d, "ParallelInterleaveDatasetV4")
+        known = attributes["deterministic"].s.decode() if attributes else "default"
+        d.__dict__["_uncork_deterministic"] = known
+    return str(known)
+
+
+def _own_attributes(d: Dataset, op: str) -> Mapping[str, Any]:
+    """Attributes of the op that made a dataset, where its class does not keep them."""
+    policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    text = d._as_serialized_graph(external_state_policy=policy).numpy()
+    # Nodes come inputs first, so the last one is this dataset's own.
+    found = [n for n in tf.compat.v1.GraphDef.FromString(text).node if n.op == op]
+    return dict(found[-1].attr) if found else {}
+
+
+def legacy_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.legacy_parallel_interleave_dataset_v2(
+        v[0],
+        _captured(d, "_map_func"),
+        d._cycle_length,
+        d._block_length,
+        d._buffer_output_elements,
+        d._prefetch_input_elements,
+        f=d._map_func.function,
+        deterministic=d._deterministic,
+        **d._common_args,
+    )
+
+
+def cache_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.cache_dataset_v2(
+        v[0],
+        filename=d._filename,
+        cache=gen_dataset_ops.dummy_memory_cache(),
+        **d._common_args,
+    )
+
+
+def prefetch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.prefetch_dataset(
+        v[0],
+        buffer_size=d._buffer_size,
+        legacy_autotune=bool(d._buffer_size == tf.data.AUTOTUNE),
+        **d._common_args,
+    )
+
+
+def options_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.options_dataset(
+        v[0], d._options_attr._to_proto().SerializeToString(), **d._common_args
+    )
+
+
+def assert_cardinality_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.assert_cardinality_dataset(
+        v[0], d._expected_cardinality, **d._flat_structure
+    )
+
+
+def unbatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.unbatch_dataset(v[0], **d._common_args)
+
+
+def unique_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.unique_dataset(v[0], **d._common_args)
+
+
+def window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.window_dataset(
+        v[0],
+        size=d._size,
+        shift=d._shift,
+        stride=d._stride,
+        drop_remainder=d._drop_remainder,
+        **d._common_args,
+    )
+
+
+def snapshot_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.snapshot_dataset_v2(
+        v[0],
+        d._path,
+        _captured(d, "_reader_func"),
+        _captured(d, "_shard_func"),
+        compression=d._compression,
+        reader_func=d._reader_func.function,
+        shard_func=d._shard_func.function,
+        **d._common_args,
+    )
+
+
+def random_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    if not d._rerandomize:
+        return gen_experimental_dataset_ops.random_dataset(
+            seed=d._seed, seed2=d._seed2, **d._common_args
+        )
+    return gen_experimental_dataset_ops.random_dataset_v2(
+        seed=d._seed,
+        seed2=d._seed2,
+        seed_generator=gen_dataset_ops.dummy_seed_generator(),
+        rerandomize_each_iteration=d._rerandomize,
+        **d._common_args,
+    )
+
+
+def zip_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.zip_dataset(list(v), **d._common_args)
+
+
+def concatenate_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_dataset_ops.concatenate_dataset(v[0], v[1], **d._common_args)
+
+
+def scan_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.scan_dataset(
+        v[0],
+        structure.to_tensor_list(d._state_structure, d._initial_state),
+        _captured(d, "_scan_func"),
+        f=d._scan_func.function,
+        preserve_cardinality=True,
+        **d._common_args,
+    )
+
+
+def group_by_window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.group_by_window_dataset(
+        v[0],
+        _captured(d, "_key_func"),
+        _captured(d, "_reduce_func"),
+        _captured(d, "_window_size_func"),
+        key_func=d._key_func.function,
+        reduce_func=d._reduce_func.function,
+        window_size_func=d._window_size_func.function,
+        **d._common_args,
+    )
+
+
+def rebatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    if not all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(d.element_spec)):
+        # Its constructor encodes them by a map of its own.
+        raise EditRefused("ragged or sparse batches are rebatched", "dense ones", "leave it")
+    return gen_experimental_dataset_ops.rebatch_dataset_v2(
+        v[0], batch_sizes=d._batch_sizes, drop_remainder=d._drop_remainder, **d._flat_structure
+    )
+
+
+def ignore_errors_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.ignore_errors_dataset(
+        v[0], log_warning=logs_warnings(d), **d._flat_structure
+    )
+
+
+def logs_warnings(d: Dataset) -> bool:
+    """Whether ``ignore_errors`` says what it ignores, read from the graph likewise."""
+    known = d.__dict__.get("_uncork_log_warning")
+    if known is None:
+        attributes = _own_attributes(d, "IgnoreErrorsDataset")
+        known = d.__dict__["_uncork_log_warning"] = bool(attributes["log_warning"].b)
+    return bool(known)
+
+
+def directed_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.directed_interleave_dataset(
+        v[0],
+        list(v[1:]),
+        stop_on_empty_dataset=d._stop_on_empty_dataset,
+        **d._flat_structure,
+    )
+
+
+def dense_to_ragged_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return d._mapped_dataset._variant_tensor
+
+
+def same_variant(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return v[0]
+
+
+def wrapped_variant(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return d._impl._variant_tensor

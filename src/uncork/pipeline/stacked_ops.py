@@ -1,0 +1,113 @@
+"""How ops that TensorFlow's vectoriser does not know work on stacked elements.
+
+``tf.vectorized_map`` goes by a table of ops that knows numbers well and strings hardly. What is
+added here parses text and records: names looked up in tables, numbers read from strings, fields
+split at commas. The additions hold inside :func:`known` only; the user's own use of
+``tf.vectorized_map`` finds the table as TensorFlow made it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.ops.parallel_for import pfor
+
+Given = Any  # pfor's view of one op: its inputs, stacked or equal for all elements
+Converted = Any
+
+# One string in, one value out, whatever lies beside it; other inputs are equal for all elements.
+_ONE_BY_ONE: Final = (
+    "AsString", "StringToNumber", "StringToHashBucket", "StringToHashBucketFast",
+    "StringToHashBucketStrong", "StringLower", "StringUpper", "StringStrip", "StringLength",
+    "StaticRegexReplace", "StaticRegexFullMatch", "RegexReplace", "RegexFullMatch", "Substr",
+    "DecodeBase64", "EncodeBase64", "DecodeRaw", "DecodePaddedRaw", "UnicodeTranscode",
+)  # fmt: skip
+
+
+@contextmanager
+def known() -> Iterator[None]:
+    """Let the vectoriser know the ops of this file for a while.
+
+    Example:
+        >>> with known():
+        ...     both = tf.function(lambda s: tf.vectorized_map(tf.strings.length, s))
+        ...     both(tf.constant(["a", "bcd"])).numpy().tolist()
+        [1, 3]
+    """
+    table = pfor._pfor_converter_registry
+    added = {op: converter for op, converter in _CONVERTERS.items() if op not in table}
+    table.update(added)
+    try:
+        yield
+    finally:
+        for op in added:
+            del table[op]
+
+
+def _same_op(given: Given, varying: int = 0) -> Converted:
+    """The very op, on all elements at once; only one of its inputs may differ between them."""
+    inputs = [
+        given.stacked_input(i) if i == varying else given.unstacked_input(i)
+        for i in range(given.num_inputs)
+    ]
+    return [pfor.wrap(output, True) for output in _outputs(given, inputs)]
+
+
+def _outputs(given: Given, inputs: list[Any]) -> list[Any]:
+    types = [output.dtype for output in given.outputs]
+    return list(pfor._create_op(given.op_type, inputs, types, given.op.node_def.attr).outputs)
+
+
+def _join(given: Given) -> Converted:
+    """Strings joined place by place; a single one goes with every place of the others."""
+    ranks = [tensor.shape.rank for tensor in given.op.inputs]
+    if None in ranks:
+        raise pfor.ConversionNotImplementedError("strings of unknown rank are joined")
+    largest = ranks.index(max(ranks))
+    given.stack_inputs([i for i, rank in enumerate(ranks) if rank])
+    like = given.input(largest).t
+    inputs = []
+    for index, rank in enumerate(ranks):
+        part = given.input(index)
+        spread = part.is_stacked and rank < ranks[largest]
+        inputs.append(_spread(part.t, like, ranks[largest]) if spread else part.t)
+    return [pfor.wrap(output, True) for output in _outputs(given, inputs)]
+
+
+def _spread(single: Any, like: Any, places: int) -> Any:
+    """One string for each element, repeated for each of the element's places."""
+    return tf.broadcast_to(tf.reshape(single, [-1, *[1] * places]), tf.shape(like))
+
+
+def _split(given: Given) -> Converted:
+    """One string for each element, all of as many fields: as a table of them, or an error."""
+    if given.op.inputs[0].shape.as_list() != [1]:
+        raise pfor.ConversionNotImplementedError("several strings of an element are split at once")
+    strings, separator = given.stacked_input(0), given.unstacked_input(1)
+    parts = tf.raw_ops.StringSplitV2(
+        input=tf.reshape(strings, [-1]), sep=separator, maxsplit=given.get_attr("maxsplit")
+    )
+    rows, fields = tf.unstack(parts.shape)
+    even = tf.debugging.assert_equal(
+        tf.size(parts.values, tf.int64), rows * fields, "lines of one batch differ in their fields"
+    )
+    with tf.control_dependencies([even]):
+        table = tf.reshape(parts.values, tf.stack([rows, fields]))
+    places = tf.stack([tf.zeros_like(tf.range(fields)), tf.range(fields)], axis=1)
+    return [
+        pfor.wrap(places, False),
+        pfor.wrap(table, True),
+        pfor.wrap(tf.stack([tf.ones_like(fields), fields]), False),
+    ]
+
+
+_CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {
+    **dict.fromkeys(_ONE_BY_ONE, _same_op),
+    "LookupTableFindV2": functools.partial(_same_op, varying=1),
+    "StringJoin": _join,
+    "StringSplitV2": _split,
+}

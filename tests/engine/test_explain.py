@@ -1,0 +1,75 @@
+"""``uncork.explain``: a pipeline says what it is and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import uncork
+from uncork.core.errors import WrongUse
+from uncork.core.explanation import Explanation
+from uncork.core.record import from_json, to_json
+from uncork.pipeline import record_source_lines
+
+record_source_lines()
+
+
+def busy(x):
+    return tf.reduce_sum(tf.range(300_000 + x))
+
+
+def test_every_stage_with_its_line_and_the_slowest_marked():
+    dataset = tf.data.Dataset.range(50).map(busy).batch(5)
+    shown = uncork.explain(dataset, budget=1.0)
+    text = str(shown)
+    assert [stage.kind for stage in shown.record.stages] == ["range", "map", "batch"]
+    (row,) = (line for line in text.splitlines() if "map busy" in line)
+    assert "< bottleneck" in row
+    assert "explain.py:" in row
+    assert text.startswith("gives ")
+    assert shown.record.elements_per_s > 0
+
+
+def test_branches_stand_indented_above_what_joins_them():
+    left = tf.data.Dataset.range(8).map(busy)
+    both = tf.data.Dataset.zip(left, tf.data.Dataset.range(8)).batch(2)
+    shown = uncork.explain(both, budget=1.0)
+    assert [len(branch.stages) for branch in shown.record.branches] == [2, 1]
+    rows = str(shown).splitlines()[2:]
+    assert [row.split()[0] for row in rows] == ["range", "map", "range", "zip", "batch"]
+    indents = [len(row) - len(row.lstrip()) for row in rows]
+    assert indents[0] == indents[1] == indents[2] > indents[3] == indents[4]
+
+
+def test_epochs_that_a_shuffle_counts_are_not_used_up():
+    def orders(explained):
+        tf.random.set_seed(1)
+        dataset = tf.data.Dataset.range(9).shuffle(9, seed=2)
+        if explained:
+            uncork.explain(dataset, budget=0.2)
+        return [list(dataset.as_numpy_iterator()) for _ in range(2)]
+
+    assert orders(True) == orders(False)
+
+
+def test_an_empty_dataset_gives_nothing():
+    shown = uncork.explain(tf.data.Dataset.range(0).map(busy), budget=0.2)
+    assert shown.record.elements_per_s == 0
+    assert "range" in str(shown)
+
+
+def test_it_can_be_kept_and_shown_in_a_notebook():
+    shown = uncork.explain(tf.data.Dataset.range(9), budget=0.2)
+    assert from_json(to_json(shown.record), Explanation) == shown.record
+    assert shown._repr_html_().startswith("<pre>gives ")
+
+
+def test_without_lines_it_says_how_to_have_them(monkeypatch):
+    monkeypatch.setattr("uncork.pipeline.node.source_line", lambda dataset: None)
+    assert "make the dataset again" in str(uncork.explain(tf.data.Dataset.range(9), budget=0.2))
+
+
+@pytest.mark.parametrize("what", [None, [1, 2], "photos"])
+def test_what_is_no_dataset_is_refused(what):
+    with pytest.raises(WrongUse):
+        uncork.explain(what)

@@ -1,0 +1,222 @@
+"""Maps moved above their batch: the same batches, or a refusal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.ops.parallel_for import pfor
+
+from uncork.core.edit import VectorizeMap
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, element_digests, read, seeded
+from uncork.pipeline.legality import batch_above
+from uncork.pipeline.stacked_ops import known
+
+from .helpers import epochs, kinds
+
+LINES = [f"{n},{n * 0.25},{n % 3},word{n % 5}" for n in range(23)]
+
+
+def moved(dataset, stage=1):
+    pipeline = read(dataset)
+    return apply(pipeline, VectorizeMap(stage=stage, expects=pipeline.digest))
+
+
+def both(dataset, stage=1):
+    """Two passes over the twin of a pipeline, and over the same rewritten."""
+    twins = [seeded(read(dataset), 5) for _ in range(2)]
+    changed = apply(twins[1], VectorizeMap(stage=stage, expects=twins[1].digest))
+    assert changed.element_spec == twins[0].element_spec
+    return epochs(twins[0].dataset, 100), epochs(changed.dataset, 100)
+
+
+def lines():
+    return tf.data.Dataset.from_tensor_slices(LINES)
+
+
+def csv(line):
+    first, second, third, word = tf.io.decode_csv(line, [0.0, 0.0, 0, ""])
+    return tf.stack([first, second]), third, word
+
+
+def fields(line):
+    numbers = tf.strings.to_number(tf.strings.split(line, ",")[:3])
+    return tf.ensure_shape(numbers, (3,)), tf.square(numbers[0])
+
+
+def crossed(line):
+    parts = tf.strings.split(line, ",")
+    pair = tf.strings.join([parts[2], "x", parts[3]])
+    known = tf.strings.join([tf.strings.upper(parts), "k"], "-")
+    return {"pair": tf.strings.to_hash_bucket_fast(pair, 97), "all": known}
+
+
+def pattern(line):
+    number = tf.strings.regex_replace(line, ",.*", "")
+    return tf.strings.to_number(number, tf.int32), tf.strings.length(line)
+
+
+@pytest.mark.parametrize("function", [csv, fields, crossed, pattern])
+@pytest.mark.parametrize("drop", [True, False])
+def test_lines_are_parsed_a_batch_at_a_time(function, drop):
+    dataset = lines().map(function).batch(5, drop_remainder=drop)
+    original, changed = both(dataset)
+    assert changed == original
+    assert kinds(moved(dataset)) == ["from_tensor_slices", "batch", "map"]
+
+
+def example(number):
+    features = {
+        "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
+        "raw": tf.train.Feature(
+            bytes_list=tf.train.BytesList(
+                value=[np.arange(number, number + 6, dtype="u1").tobytes()]
+            )
+        ),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = str(tmp_path / "all.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(20):
+            writer.write(example(number))
+    return path
+
+
+def parsed(record):
+    kinds = {"id": tf.io.FixedLenFeature([], tf.int64), "raw": tf.io.FixedLenFeature([], tf.string)}
+    return tf.io.parse_single_example(record, kinds)
+
+
+def image(parts):
+    pixels = tf.reshape(tf.io.decode_raw(parts["raw"], tf.uint8), (2, 3))
+    return tf.cast(pixels, tf.float32) / 255.0, parts["id"]
+
+
+def test_records_are_parsed_a_batch_at_a_time(records):
+    dataset = tf.data.TFRecordDataset(records).shuffle(7, seed=1).map(parsed).batch(6)
+    original, changed = both(dataset, len(read(dataset).stages) - 2)
+    assert changed == original
+
+
+def test_maps_are_moved_one_after_the_other(records):
+    dataset = tf.data.TFRecordDataset(records).map(parsed).shuffle(9).map(image).batch(6)
+    original = epochs(seeded(read(dataset), 5).dataset)
+    twin = seeded(read(dataset), 5)
+    top = len(twin.stages) - 2
+    below = top - 2
+    with pytest.raises(EditRefused, match=f"lies stage {top}, a map"):
+        apply(twin, VectorizeMap(stage=below, expects=twin.digest))
+    assert batch_above(twin, below, moved={top}) == top + 1
+    once = apply(twin, VectorizeMap(stage=top, expects=twin.digest))
+    twice = apply(once, VectorizeMap(stage=below, expects=once.digest))
+    assert kinds(twice)[-4:] == ["shuffle", "batch", "map", "map"]
+    assert epochs(twice.dataset) == original
+
+
+def test_what_picks_by_position_stays_below():
+    dataset = lines().shuffle(9).map(csv).repeat(2).prefetch(1).shuffle(4).batch(5).prefetch(1)
+    original, changed = both(dataset, 2)
+    assert changed == original
+    after = kinds(moved(dataset, 2))
+    assert after.index("map") > after.index("batch") > after.index("repeat")
+
+
+@pytest.mark.parametrize(("calls", "after"), [(None, 1), (tf.data.AUTOTUNE, -1), (200, -1)])
+def test_the_map_runs_as_it_ran_but_holds_no_more_batches_than_needed(calls, after):
+    dataset = lines().map(csv, num_parallel_calls=calls).batch(5)
+    assert moved(dataset).stages[-1].parallelism == after
+
+
+def test_what_does_not_depend_on_the_element_is_there_for_each():
+    original, changed = both(lines().map(lambda line: (tf.constant([1, 2]), line)).batch(5))
+    assert changed == original
+
+
+def test_tables_are_shared_and_may_be_looked_up():
+    words = tf.lookup.KeyValueTensorInitializer(["word1", "word3"], [1, 3])
+    table = tf.lookup.StaticHashTable(words, -1)
+    dataset = lines().map(lambda line: table.lookup(tf.strings.split(line, ",")[3])).batch(4)
+    original, changed = both(dataset)
+    assert changed == original
+
+
+def test_a_traced_function_is_not_traced_again():
+    traces = []
+
+    def counted(line):
+        traces.append(1)
+        return csv(line)
+
+    dataset = lines().map(counted).batch(5)
+    before = len(traces)
+    list(moved(dataset).dataset)
+    assert len(traces) == before
+
+
+def checked(line):
+    tf.debugging.assert_greater(tf.strings.length(line), 0)
+    return tf.strings.length(line)
+
+
+REFUSED = {
+    "a random draw": lambda: lines().map(lambda s: (s, tf.random.uniform([]))).batch(4),
+    "Python": lambda: lines().map(lambda s: tf.numpy_function(len, [s], tf.int64)).batch(4),
+    "an assertion": lambda: lines().map(checked).batch(4),
+    "no batch": lambda: lines().map(csv),
+    "a filter between": lambda: lines().map(csv).filter(lambda *x: True).batch(4),
+    "a cache between": lambda: lines().map(csv).cache().batch(4),
+    "padding": lambda: lines().map(lambda s: tf.strings.unicode_decode(s, "UTF-8")).padded_batch(4),
+    "ragged elements": lambda: lines().map(tf.strings.bytes_split).ragged_batch(4),
+    "faster elements first": lambda: (
+        lines().map(csv, num_parallel_calls=2, deterministic=False).batch(4)
+    ),
+    "elements of several shapes": lambda: (
+        tf.data.Dataset.range(9).map(tf.ones).map(tf.reduce_sum).batch(4)
+    ),
+    "an op that cannot be stacked": lambda: (
+        lines().map(lambda s: tf.io.decode_jpeg(s, channels=3)).batch(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    dataset = REFUSED[name]()
+    stage = 2 if name == "elements of several shapes" else 1
+    with pytest.raises(EditRefused):
+        moved(dataset, stage)
+
+
+def test_lines_of_unequal_length_are_an_error_as_in_batch():
+    dataset = tf.data.Dataset.from_tensor_slices(["1,2", "3,4", "5,6,7", "8,9"])
+    dataset = dataset.map(lambda line: tf.strings.split(line, ",")).batch(2)
+    original, changed = (
+        element_digests(d, epochs=1, max_elements=9, max_s=9).epochs[0]
+        for d in (dataset, moved(dataset).dataset)
+    )
+    assert original.error.index == changed.error.index == 1
+    assert original.error.type == changed.error.type == "InvalidArgumentError"
+
+
+def test_a_corrupt_record_ends_the_same_batch(tmp_path):
+    path = str(tmp_path / "torn.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(9):
+            writer.write(example(number) if number != 5 else b"no example")
+    dataset = tf.data.TFRecordDataset(path).map(parsed).batch(3)
+    original, changed = both(dataset, len(read(dataset).stages) - 2)
+    assert original[0].error.index == 1
+    assert (changed[0].error.type, changed[0].error.index) == ("InvalidArgumentError", 1)
+
+
+def test_the_users_own_vectorizing_stays_as_tensorflow_made_it():
+    before = dict(pfor._pfor_converter_registry)
+    with known():
+        assert "LookupTableFindV2" in pfor._pfor_converter_registry
+    moved(lines().map(csv).batch(5))
+    assert pfor._pfor_converter_registry == before

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import ShuffleFirst
+from uncork.core.machine import Machine
+from uncork.core.stage import AUTOTUNE, Buffer
+from uncork.road.shuffle_first import ShuffleBeforeMaps
+
+from .situations import SITUATIONS, proposal, reason
+
+SHUFFLE = ShuffleBeforeMaps()
+# The step takes 60 ms on one thread; decoding takes as long, on other cores.
+ALONE = {"input": 0.4, "host": 0.0, "step": 0.6}
+CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
+WHOLE = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+
+
+def shuffled(buffer: Buffer | None, decode_s: float = 0.16):
+    return observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", decode_s, name="decode", parallelism=AUTOTUNE),
+        stage(2, "shuffle", buffer=buffer, at="train.py:9"),
+        stage(3, "batch"),
+        shares=ALONE,
+    )
+
+
+def test_filling_and_training_one_after_the_other_become_one():
+    found = proposal(SHUFFLE, shuffled(WHOLE), machine=CORES)
+    assert found.edits == (ShuffleFirst(stage=2, expects="51ab"),)
+    assert found.at == "train.py:9"
+    # 40 ms of decoding on four cores, then 60 ms of training, against 60 ms of both at once
+    assert found.predicted == pytest.approx(100 / 60, rel=0.01)
+    assert "1,000 elements" in found.why
+
+
+def test_a_small_buffer_is_filled_soon():
+    few = Buffer(elements=10, of=1000, maps=(1,), bytes_per_element=50)
+    assert "predicted gain 1.0" in reason(SHUFFLE, shuffled(few), machine=CORES)
+
+
+def test_cheap_elements_may_be_held():
+    assert "predicted gain" in reason(SHUFFLE, shuffled(WHOLE, 0.001), machine=CORES)
+
+
+def test_a_shuffle_without_maps_below_is_left_alone():
+    assert "no shuffle follows maps" in reason(SHUFFLE, shuffled(None))
+
+
+@pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])
+def test_without_tf_data_there_is_no_shuffle(situation):
+    assert "not by tf.data" in reason(SHUFFLE, SITUATIONS[situation])

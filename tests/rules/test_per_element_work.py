@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.stage import CachePoint, Vectorized
+from uncork.rules import cache, per_element_work
+
+WAITING = {"input": 0.8, "host": 0.0, "step": 0.2}
+POINT = CachePoint(elements=1000, memory_bytes=1000, saved_cpu_s_per_step=0.08)
+
+
+def at_once(cost_s: float) -> Vectorized:
+    return Vectorized(batch=32, cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
+
+
+def diagnosis(each_s: float, stacked: Vectorized | None, shares=None):
+    parse = stage(
+        1, "map", each_s, name="parse", at="a.py:7", parallelism=1, vectorized=stacked,
+        cache_point=POINT,
+    )  # fmt: skip
+    return observed(stage(0, "range"), parse, stage(2, "batch"), shares=shares or WAITING)
+
+
+def found(each_s, stacked, shares=None):
+    return list(per_element_work.find(diagnosis(each_s, stacked, shares), MACHINE))
+
+
+def test_a_map_that_costs_little_at_once_is_named_with_both_costs():
+    (finding,) = found(0.09, at_once(0.002))
+    assert finding.cause == "per_element_work"
+    assert finding.at == "a.py:7"
+    assert "map(parse)" in finding.evidence
+    assert "90 ms of CPU" in finding.evidence
+    assert "takes 2 ms" in finding.evidence
+    assert finding.upper_bound > 3
+
+
+@pytest.mark.parametrize("stacked", [None, at_once(0.089)])
+def test_real_work_is_not_blamed_on_the_calls(stacked):
+    assert not found(0.09, stacked)
+
+
+def test_what_the_training_does_not_wait_for_is_not_named():
+    assert not found(0.09, at_once(0.002), {"input": 0.02, "host": 0.0, "step": 0.98})
+
+
+def test_what_is_cheap_at_once_is_not_for_a_cache_to_spare():
+    (finding,) = cache.find(diagnosis(0.09, None), MACHINE)
+    assert finding.cause == "cache_missing"
+    assert not list(cache.find(diagnosis(0.09, at_once(0.0)), MACHINE))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from records import MACHINE, observed, stage
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE, Buffer
+from uncork.rules import shuffle_of_decoded
+
+CORES = replace(MACHINE, cpus=4.0)
+BUFFER = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+
+
+def found(buffer, decode_s=0.16):
+    diagnosis = observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", decode_s, parallelism=AUTOTUNE),
+        stage(2, "shuffle", buffer=buffer, bytes_per_element=600_000),
+        shares={"input": 0.4, "host": 0.0, "step": 0.6},
+    )
+    return list(shuffle_of_decoded.find(diagnosis, CORES))
+
+
+def test_filling_the_buffer_is_named_with_its_time_and_size():
+    (finding,) = found(BUFFER)
+    assert finding.cause == "shuffle_of_decoded"
+    assert finding.at == "train.py:22"
+    assert finding.upper_bound > 1.6
+    # 1,000 elements of one step each: 40 ms a step
+    assert "trained: 40 s;" in finding.evidence
+    assert "600.0 MB, before the maps 0.1 MB" in finding.evidence
+
+
+def test_a_buffer_that_is_filled_soon_is_not_named():
+    assert not found(replace(BUFFER, elements=10))
+
+
+def test_a_buffer_of_cheap_elements_is_not_named():
+    assert not found(BUFFER, 0.001)
+
+
+def test_a_shuffle_of_names_is_not_named():
+    assert not found(None)
