@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from uncork.core.edit import (
@@ -21,6 +21,7 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apart, apply, read, seeded
+from uncork.pipeline.legality import is_random
 
 from .helpers import epochs
 
@@ -160,7 +161,30 @@ def serially_drawn(pipeline, *edits):
     return seeded(pipeline, 9) if resampled else pipeline
 
 
-# By hand: UNCORK_EXAMPLES=50000 pytest tests/pipeline/test_properties.py
+def passes(dataset):
+    """Two passes; one where it ends with an error.
+
+    What a pass after a failed one gives is left to timing: the thread of TensorFlow's own prefetch
+    goes on behind an error, and may complete a cache.
+    """
+    first, second = epochs(dataset)
+    return (first,) if first.error else (first, second)
+
+
+def nodes(node):
+    return [node, *(below for branch in node.inputs for below in nodes(branch))]
+
+
+def draws_ahead(pipeline):
+    """A map that draws in parallel runs ahead of a stage that stops it: by how far is chance."""
+    every = nodes(pipeline.root)
+    ahead = any(n.kind == "map" and n.parallelism != 1 and is_random(n) for n in every)
+    return ahead and any(n.kind in STOPPING for n in every)
+
+
+STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
+
+# By hand: UNCORK_EXAMPLES=50000 pytest --timeout 0 tests/pipeline/test_properties.py
 BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
 
 
@@ -169,7 +193,7 @@ BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
     deadline=None,
     derandomize=not BY_HAND,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(steps=st.lists(STEPS, min_size=1, max_size=6), size=st.integers(0, 13))
 def test_every_legal_edit_is_exact(steps, size):
@@ -177,16 +201,17 @@ def test_every_legal_edit_is_exact(steps, size):
     for step in steps:
         data = step(data)
     original = read(data)
-    expected = epochs(seeded(original, 9).dataset)
-    assert epochs(apart(seeded(original, 9)).dataset) == expected
+    assume(not draws_ahead(original))
+    expected = passes(seeded(original, 9).dataset)
+    assert passes(apart(seeded(original, 9)).dataset) == expected
     for edit, preview in legal_edits(original):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
-        assert epochs(changed.dataset) == expected, edit
+        assert passes(changed.dataset) == expected, edit
         for again, _ in list(legal_edits(changed))[:2]:
             both = apply(apply(seeded(original, 9), edit), again)
             twice = serially_drawn(both, edit, again)
-            assert epochs(twice.dataset) == expected, (edit, again)
+            assert passes(twice.dataset) == expected, (edit, again)
     together, edits = all_together(seeded(original, 9))
-    assert epochs(serially_drawn(together, *edits).dataset) == expected, edits
+    assert passes(serially_drawn(together, *edits).dataset) == expected, edits
