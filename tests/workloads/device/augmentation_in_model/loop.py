@@ -60,8 +60,7 @@ dataset = (
 model = keras.Sequential(
     [
         keras.Input((GRAMS,)),
-        keras.layers.Dense(128, activation="relu"),
-        keras.layers.Dense(64, activation="relu"),
+        keras.layers.Dense(32, activation="relu"),
         keras.layers.Dense(1),
     ]
 )

@@ -14,7 +14,7 @@ from keras import layers
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
-parser.add_argument("--epochs", type=int, default=20)
+parser.add_argument("--epochs", type=int, default=3)
 args = parser.parse_args()
 keras.utils.set_random_seed(19)
 
