@@ -48,9 +48,9 @@ layers = keras.layers
 model = keras.Sequential(
     [
         keras.Input((SIDE, SIDE, 3)),
-        layers.Conv2D(16, 8, strides=8, activation="relu"),
-        layers.Conv2D(16, 1, activation="relu"),
-        layers.Conv2DTranspose(3, 8, strides=8),
+        layers.Conv2D(12, 5, strides=4, padding="same", activation="relu"),
+        layers.Conv2D(16, 3, padding="same", activation="relu"),
+        layers.Conv2DTranspose(3, 4, strides=4, padding="same"),
     ]
 )
 optimizer = keras.optimizers.Adam(1e-3)
