@@ -253,9 +253,10 @@ def test_a_pass_that_is_left_early_gives_less_than_the_shuffle_holds():
         csv_lines().map(lambda x: (x, tf.random.uniform([]))).shuffle(30),
         csv_lines().map(parsed).repeat().shuffle(30),
         csv_lines().map(parsed).cache().shuffle(30),
+        csv_lines().map(parsed).shuffle(30).repeat(2),
     ],
 )
-def test_a_shuffle_of_what_is_small_fixed_or_endless_could_hold_nothing_else(data):
+def test_a_shuffle_that_need_not_wait_for_anything_else_is_left_alone(data):
     assert all(stage.buffer is None for stage in stages(data))
 
 

@@ -289,6 +289,9 @@ def _cache_point(
 def _buffer(pipeline: Pipeline, chain: list[_Measured], index: int) -> Buffer | None:
     node = pipeline.stages[index]
     maps = maps_below(pipeline, index) if node.kind == "shuffle" else ()
+    above = pipeline.stages[index + 1 : index + 2]
+    if any(other.kind == "repeat" for other in above):
+        return None  # fused with it, the buffer is filled for the next pass while this one drains
     held = chain[maps[0] - 1].bytes if maps else None
     given = _given(chain, index)
     if held is None or not given:
