@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -178,3 +179,17 @@ def test_another_file_is_never_overwritten(
     assert main(["tune", "train.py"]) == exits.WRONG_USE
     assert "is not a plan" in capsys.readouterr().err
     assert (tmp_path / "plan.json").read_text() == '{"holiday": "Crete"}'
+
+
+def test_what_another_version_wrote_is_replaced(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fields need not be today's: an upgrade must not end in a refusal."""
+    (saved / "train.py").write_text("pass")
+    written = json.loads((saved / "plan.json").read_text()) | {"schema": 1, "gone_since": True}
+    del written["baseline"]
+    (saved / "plan.json").write_text(json.dumps(written))
+    monkeypatch.chdir(saved)
+    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    assert main(["tune", "train.py"]) == exits.DONE
+    assert load((saved / "plan.json").read_bytes()).schema == SCHEMA

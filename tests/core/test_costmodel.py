@@ -74,6 +74,15 @@ def test_running_in_parallel_takes_the_work_to_the_other_cores():
     assert before.parallel(7) == before
 
 
+def test_a_call_that_is_not_alone_does_not_lose_what_spreading_its_ops_costs():
+    costs = StepCosts(consumer_s=0.001, consumer_cpu_s=0.01, stages=(stage(0, 0.002),), cpus=2)
+    spread = replace(stage(0, 0.002), spread_cpu_s_per_element=0.0004)
+    alike = replace(costs, stages=(spread,))
+    assert costs.step_s() == alike.step_s()
+    assert costs.parallel(0).cpu_s() == pytest.approx(0.03)
+    assert alike.parallel(0).cpu_s() == pytest.approx(0.026)
+
+
 def test_on_one_core_nothing_is_won_by_threads():
     before = costs(stage(0, 0.04, parallelism=1), cpus=1)
     assert gain(before, before.parallel(0)) == 1.0

@@ -6,7 +6,8 @@ import time
 import pytest
 import tensorflow as tf
 
-from uncork.measure.python_time import op_time
+from uncork.measure.interleave import Block
+from uncork.measure.python_time import op_time, outside_ops
 
 
 def eager_steps(count: int, size: int = 64) -> None:
@@ -85,3 +86,24 @@ def test_an_error_takes_the_watch_away():
     with pytest.raises(ValueError, match="mine"), op_time():
         raise ValueError("mine")
     assert sys.getprofile() is before
+
+
+def watched(steps, wall_s):
+    return Block(steps=steps, samples=32.0 * steps, wall_s=wall_s, cpu_s=wall_s, warmup_s=0.0)
+
+
+def test_python_of_a_step_is_what_its_ops_leave():
+    assert outside_ops(0.10, watched(4, 0.8), ops_s=0.32) == pytest.approx(0.02)
+
+
+def test_python_of_a_long_step_is_no_more_than_the_watched_one_had():
+    """One block ran at another speed of the machine than the other."""
+    assert outside_ops(0.070, watched(10, 0.605), ops_s=0.6) == pytest.approx(0.0005)
+
+
+def test_python_is_never_less_than_nothing():
+    assert outside_ops(0.05, watched(10, 0.605), ops_s=0.6) == 0
+
+
+def test_python_of_no_step_is_unknown():
+    assert outside_ops(0.05, watched(0, 0.1), ops_s=0.0) is None

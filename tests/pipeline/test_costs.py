@@ -272,3 +272,15 @@ def test_counting_ends_with_its_time_or_an_error():
         count(RANGE(5).map(lambda x: tf.debugging.check_numerics(1 / (x - 3), "")), budget_s=9)
         is None
     )
+
+
+def test_what_a_lone_call_costs_more_than_several_is_measured_where_calls_are_alone():
+    def pieces(x):
+        text = tf.strings.as_string(tf.range(x, x + 50))
+        return tf.strings.to_hash_bucket_fast(tf.strings.bytes_split(text).flat_values, 10)
+
+    alone = stages(RANGE(64).map(pieces, num_parallel_calls=1))[1]
+    assert alone.spread_cpu_s_per_element is not None
+    assert alone.spread_cpu_s_per_element >= 0
+    together = stages(RANGE(64).map(pieces, num_parallel_calls=2))[1]
+    assert together.spread_cpu_s_per_element is None

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,12 @@ from uncork.core.record import from_json, to_json, write_atomically
 from uncork.engine import reached, verbs, whole
 from uncork.engine.processes import Script
 from uncork.report.progress import Progress
+
+# What a file of results has had since the first version, and nothing else has.
+_MARKS: Final = {
+    Diagnosis: frozenset({"schema", "script", "workloads", "overhead"}),
+    Plan: frozenset({"schema", "script_digest", "policy", "steps"}),
+}
 
 
 def diagnose(options: argparse.Namespace) -> int:
@@ -136,18 +143,19 @@ def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> Non
         raise _unwritable(path, error) from error
     if kind is not None and path.exists() and not _holds(path, kind):
         raise WrongUse(
-            f"{path} exists and is not a {kind.__name__.lower()} of this version",
+            f"{path} exists and is not a {kind.__name__.lower()}",
             f"a new file, or an earlier {kind.__name__.lower()} to replace",
             "name another file",
         )
 
 
 def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
+    """It was written as one, by whichever version."""
     try:
-        from_json(path.read_bytes(), kind)
+        found = msgspec.json.decode(path.read_bytes())
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return False
-    return True
+    return isinstance(found, dict) and found.keys() >= _MARKS[kind]
 
 
 def _unwritable(path: Path, error: OSError) -> WrongUse:

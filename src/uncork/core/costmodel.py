@@ -68,7 +68,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as there are cores."""
-        return self._with(lambda s: replace(s, parallelism=AUTOTUNE) if s.index == stage else s)
+        return self._with(lambda s: _parallel(s) if s.index == stage else s)
 
     def vectorized(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
@@ -181,6 +181,14 @@ def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
 
 def _free(stage: Stage) -> Stage:
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def _parallel(stage: Stage) -> Stage:
+    if stage.cpu_s_per_element is None:
+        return replace(stage, parallelism=AUTOTUNE)
+    # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
+    left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
+    return replace(stage, parallelism=AUTOTUNE, cpu_s_per_element=left)
 
 
 def _vectorized(stage: Stage) -> Stage:

@@ -92,6 +92,8 @@ class Stage(Record, frozen=True, kw_only=True):
         name: Function or class name where there is one.
         cpu_s_per_element: CPU seconds of this stage alone for one of *its* elements.
         wall_s_per_element: Elapsed seconds of this stage alone, run serially.
+        spread_cpu_s_per_element: On a serial map, CPU seconds beyond those: TensorFlow spreads the
+            ops of a lone call over its threads, and less so where every core has a call.
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
@@ -115,6 +117,7 @@ class Stage(Record, frozen=True, kw_only=True):
     name: str = ""
     cpu_s_per_element: float | None = None
     wall_s_per_element: float | None = None
+    spread_cpu_s_per_element: float | None = None
     bytes_per_element: int | None = None
     ratio: float | None = None
     elements_per_step: float | None = None

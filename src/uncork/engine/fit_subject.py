@@ -22,7 +22,7 @@ from uncork.engine.pipelines import default_rewrites, fill_caches, readable, rep
 from uncork.engine.step_proofs import StepProver
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
-from uncork.measure.python_time import op_time
+from uncork.measure.python_time import op_time, outside_ops
 from uncork.pipeline import Pipeline
 from uncork.step import (
     Feed,
@@ -150,7 +150,8 @@ class FitSubject(Subject):
         runner.prime()
         with op_time() as ops:
             block = runner.block(3 * resident_s)
-        return max(0.0, resident_s - ops.seconds / max(block.steps, 1))
+        timed = block.wall_s / (block.wall_s + block.warmup_s)
+        return outside_ops(resident_s, block, ops.seconds * timed)
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""

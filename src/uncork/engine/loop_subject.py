@@ -20,6 +20,7 @@ from uncork.engine.pipelines import default_rewrites, fill_caches, readable, rep
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
+from uncork.measure.python_time import outside_ops
 from uncork.pipeline import Pipeline
 from uncork.step import batch_samples, spec_text
 
@@ -114,9 +115,7 @@ class LoopSubject(Subject):
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
-        if ops is None or not block.steps:
-            return None
-        return max(0.0, resident_s - ops.seconds / block.steps)
+        return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: the road skips edits of a step that is the user's own."""

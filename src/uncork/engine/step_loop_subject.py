@@ -29,6 +29,7 @@ from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
+from uncork.measure.python_time import outside_ops
 
 _RESIDENT: Final = "over and over"
 _AS_IT_IS: Final = "as it is"
@@ -117,9 +118,7 @@ class StepLoopSubject(Subject):
         """What of a resident step passes outside TensorFlow's ops."""
         epoch = _as_it_is if self.workload.eager_step else _resident_epoch
         block, ops = self.board.block(epoch, 4 * resident_s, profiled=True)
-        if ops is None or not block.steps:
-            return None
-        return max(0.0, resident_s - ops.seconds / block.steps)
+        return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
     def batches_per_s(self, version: Version, budget_s: float) -> float:
         """As fast as the loop makes them; it has been seen to."""

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from uncork.measure.interleave import Block
+
 # Both run ops; all other TFE_ functions keep the tape and the context.
 _EXECUTE: Final = frozenset({"TFE_Py_Execute", "TFE_Py_FastPathExecute"})
 
@@ -56,3 +58,27 @@ def op_time() -> Iterator[OpTime]:
         yield watch
     finally:
         sys.setprofile(before)
+
+
+def outside_ops(resident_s: float, profiled: Block, ops_s: float) -> float | None:
+    """Seconds of a step that pass outside TensorFlow's ops; None where no step was profiled.
+
+    There are two ways to know: a step that nobody watched, less the ops, and the watched step, less
+    the ops. The first compares blocks of different times, and on a noisy machine these differ by
+    more than the Python of a long step. The second is Python slowed down by being watched, so it
+    can only be too much. The lesser of both is taken.
+
+    Args:
+        resident_s: Of a step that nobody watched.
+        profiled: The watched steps.
+        ops_s: What they spent in ops.
+
+    Example:
+        >>> watched = Block(steps=2, samples=64, wall_s=0.21, cpu_s=0.2, warmup_s=0.0)
+        >>> round(outside_ops(0.12, watched, ops_s=0.2), 3)
+        0.005
+    """
+    if not profiled.steps:
+        return None
+    step_s = min(resident_s, profiled.wall_s / profiled.steps)
+    return max(0.0, step_s - ops_s / profiled.steps)

@@ -28,6 +28,7 @@ from uncork.core.stage import (
     Stage,
     Vectorized,
 )
+from uncork.measure.machine import cpus
 from uncork.pipeline.edits import apply, first_half
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
@@ -42,12 +43,13 @@ from uncork.pipeline.legality import (
     ordered_by_default,
     parallel_by_default,
 )
-from uncork.pipeline.nodes import MapFunction, serial_map
+from uncork.pipeline.nodes import MapFunction, parallel_map, serial_map
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
     count,
     inputs_for_one,
+    on_all_cores,
     serial_twin,
     serially,
     take_turns,
@@ -96,6 +98,7 @@ class _Measured:
     cut: Split | None = None
     prefix_probe: Probe | None = None
     at_once: _AtOnce | None = None
+    calls: tuple[Probe, Probe] | None = None
     shared: Shared | None = None
     shared_probe: Probe | None = None
     inputs: float | None = 1.0
@@ -145,7 +148,9 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
 
 def _probes(stage: _Measured) -> list[Probe]:
     at_once = (stage.at_once.taken, stage.at_once.made) if stage.at_once else ()
-    every = (stage.probe, stage.prefix_probe, stage.shared_probe, *at_once)
+    every = (
+        stage.probe, stage.prefix_probe, stage.shared_probe, *at_once, *(stage.calls or ()),
+    )  # fmt: skip
     return [probe for probe in every if probe is not None]
 
 
@@ -167,6 +172,9 @@ def _chain(pipeline: Pipeline) -> list[_Measured]:
             half = serial_map(below, half._map_func, half)
             stage.prefix_probe = Probe(half)
             stage.prefix_bytes = bytes_of(half)
+        if node.kind == "map" and node.parallelism == 1 and not _in_python(node):
+            together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
+            stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
         if len(chain) in for_batches:
             batch, function = for_batches[len(chain)]
             taken = batched(below, batch)
@@ -346,12 +354,13 @@ def _stage(
         name=node.name,
         cpu_s_per_element=stage.cpu_s,
         wall_s_per_element=stage.wall_s,
+        spread_cpu_s_per_element=_spread(stage),
         bytes_per_element=stage.bytes,
         ratio=_static_ratio(node) if index else None,
         elements_per_step=stage.per_step,
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node, ordered=ordered),
-        python=node.kind == "from_generator" or any(map(runs_python, node.functions)),
+        python=_in_python(node),
         python_at=next(filter(None, map(python_at, node.functions)), None),
         repeated=_repeated(stage),
         frozen=freezes_draws(node),
@@ -360,6 +369,16 @@ def _stage(
         vectorized=_vectorized(stage),
         opaque=node.kind == "opaque",
     )
+
+
+def _spread(stage: _Measured) -> float | None:
+    """CPU seconds that one call at a time costs more than several; a cost of threads."""
+    alone, together = (probe.medians() for probe in stage.calls) if stage.calls else (None, None)
+    return max(0.0, alone[0] - together[0]) if alone and together else None
+
+
+def _in_python(node: Node) -> bool:
+    return node.kind == "from_generator" or any(map(runs_python, node.functions))
 
 
 def _vectorized(stage: _Measured) -> Vectorized | None:

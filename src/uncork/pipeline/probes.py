@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,17 +89,26 @@ def grouped(dataset: Dataset, size: int, *, whole: bool = True) -> Dataset:
     return dataset_ops._VariantDataset(variant, spec)
 
 
+def on_all_cores(dataset: Dataset) -> Dataset:
+    """Like :func:`serially`, but with a thread for each core to share the ops of a call."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 0  # the number of cores
+    return serially(dataset).with_options(options)
+
+
 @dataclass
 class Probe:
     """Repeated timings of one dataset; each call of :meth:`turn` adds one.
 
     Attributes:
         dataset: What is timed, endlessly repeated.
+        how: What it is run under.
         cpu_s: CPU seconds for one element, one figure a turn.
         wall_s: Elapsed seconds likewise.
     """
 
     dataset: Dataset
+    how: Callable[[Dataset], Dataset] = serially
     cpu_s: list[float] = field(default_factory=list)
     wall_s: list[float] = field(default_factory=list)
     _size: int = 1
@@ -144,7 +153,7 @@ class Probe:
 
     def _open(self, size: int) -> None:
         self._size = size
-        self._groups = iter(grouped(serially(self.dataset.repeat()), size))
+        self._groups = iter(grouped(self.how(self.dataset.repeat()), size))
 
     def _pull(self) -> tuple[float, float] | None:
         cpu, wall = time.process_time(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""Estimate prices of houses from one compressed table; the next batch is unpacked meanwhile."""
+"""Estimate prices of houses from compressed tables; the next batch is unpacked meanwhile."""
 
 import argparse
 import gzip
@@ -10,28 +10,28 @@ import keras
 import tensorflow as tf
 
 COLUMNS = 25  # the last one is the price
-BATCH, PASSES = 500, 10
-STEPS = PASSES * 20_000 // BATCH  # in an epoch
+BATCH, MONTHS = 500, 12
+STEPS = MONTHS * 20_000 // BATCH  # in an epoch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
-parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--epochs", type=int, default=10, help="years")
 args = parser.parse_args()
 keras.utils.set_random_seed(81)
 
 scratch = tempfile.TemporaryDirectory()
-table = f"{scratch.name}/houses.csv.gz"
-with gzip.open(table, "wb", compresslevel=1) as file:
-    file.write((args.data / "houses.csv").read_bytes())
+_, rows = (args.data / "houses.csv").read_bytes().split(b"\n", 1)
+rows = gzip.compress(rows, compresslevel=1)
+tables = [f"{scratch.name}/{month:03}.csv.gz" for month in range(MONTHS * args.epochs)]
+for table in tables:
+    Path(table).write_bytes(rows)
 
 options = tf.data.Options()
 options.experimental_optimization.apply_default_optimizations = False
 dataset = (
-    tf.data.TextLineDataset(table, compression_type="GZIP")
-    .skip(1)
+    tf.data.TextLineDataset(tables, compression_type="GZIP")
     .with_options(options)
     .shuffle(2_000, seed=82)
-    .repeat(PASSES * args.epochs)
     .batch(BATCH)
     .prefetch(tf.data.AUTOTUNE)
 )
