@@ -27,6 +27,8 @@ CURES: Final[dict[str, tuple[str, ...]]] = {
     "shuffle_of_decoded": ("shuffle_first",),
     "small_steps": ("steps_per_execution",),
     "wasted_work": ("filter_first",),
+    "storage_bound": ("cache",),
+    "autotune_memory": ("less_ahead",),
     "low_precision_unused": ("mixed_bfloat16",),
 }
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import STAGES, measurement, workload_diagnosis
-from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
+from uncork.core.branches import made_from
+from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Prefix, Stage
 
@@ -60,6 +61,43 @@ def test_a_parallel_map_is_spread_over_the_cores():
     assert spread.step_s() == pytest.approx((0.4 + 0.01) / 4)
 
 
+@pytest.fixture
+def zipped():
+    """Two serial maps, one behind a prefetch, joined and batched."""
+    return costs(
+        stage(0, 0.002, first=0),
+        stage(1, 0.003, first=1),
+        stage(2, 0.0, "prefetch", first=1),
+        stage(3, 0.001, "zip"),
+        stage(4, 0.0, "batch"),
+        consumer_s=0.001,
+        cpus=16,
+    )
+
+
+def test_branches_are_read_by_one_thread_and_those_behind_a_prefetch_by_another(zipped):
+    assert zipped.step_s() == pytest.approx(0.03)
+    assert zipped.parallel(1).step_s() == pytest.approx(0.03)  # 0.02 of the first, 0.01 of the zip
+    assert zipped.without([1]).step_s() == pytest.approx(0.03)
+    assert zipped.without([0, 1]).step_s() == pytest.approx(0.01)
+
+
+def test_a_cache_in_a_branch_spares_that_branch(zipped):
+    assert zipped.without(made_from(zipped.stages[2])).cpu_s() == pytest.approx(0.031)
+
+
+def test_what_a_filter_drops_in_a_branch_is_spared_there(zipped):
+    assert zipped.fewer(2, 0.5).cpu_s() == pytest.approx(0.061 - 0.015)
+
+
+def test_a_prefix_in_a_branch_spares_nothing_of_the_other():
+    prefix = Prefix(ops=3, bytes_per_element=4, cpu_s_per_element=0.001)
+    joined = costs(
+        stage(0, 0.002, first=0), stage(1, 0.002, first=1, prefix=prefix), stage(2, 0.0, "zip")
+    )
+    assert joined.split_and_cached(1).cpu_s() == pytest.approx(0.01 + 0.02 + 0.01)
+
+
 @pytest.mark.parametrize(("threads", "expected"), [(2, 0.2), (4, 0.1025), (64, 0.1025)])
 def test_a_map_with_so_many_threads_uses_no_more(threads, expected):
     found = costs(stage(0, 0.04, parallelism=threads))
@@ -90,14 +128,9 @@ def test_on_one_core_nothing_is_won_by_threads():
 
 def test_what_is_cached_costs_nothing():
     before = costs(stage(0, 0.04, parallelism=1), stage(1, 0.002, parallelism=1))
-    after = before.without(cached_stages(before.stages, 0))
+    after = before.without(made_from(before.stages[0]))
     assert after.step_s() == pytest.approx(0.02)
     assert before.without((0, 1)).step_s() == pytest.approx(0.01)
-
-
-def test_cached_stages_are_those_up_to_the_cache():
-    stages = [stage(i, 0.01) for i in range(4)]
-    assert cached_stages(stages, 2) == (0, 1, 2)
 
 
 PREFIX = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.03)

@@ -141,6 +141,43 @@ def test_a_loop_left_and_entered_again_goes_on_without_the_pause(
     assert block.cpu_s == block.steps / 2
 
 
+def test_a_loop_that_is_left_begins_anew_where_its_own_data_would(
+    board: Switchboard, clock: Clock
+) -> None:
+    """What starting another epoch takes is part of the training; the pause before it is not."""
+    started: list[float] = []
+    blocks: list[Block] = []
+
+    def slow_to_start() -> Iterator[Any]:
+        clock.now += 10.0
+        started.append(clock.now)
+        while True:
+            yield "batch"
+
+    run_beside(
+        lambda: blocks.append(board.block(slow_to_start, 60.0, whole=True, anew=True)[0]),
+        board,
+        StopScript(),
+    )
+
+    def epochs() -> None:
+        while True:
+            for number, _ in enumerate(board, 1):
+                clock.now += 1.0
+                if number == 5:
+                    break
+            clock.now += 1000.0  # validation
+            board.resume()
+
+    with pytest.raises(StopScript):
+        epochs()
+    (block,) = blocks
+    assert board.steps_before_left == 5
+    # Of each epoch the last step is not known; 10 to start and 4 that are
+    assert block.wall_s / block.steps == pytest.approx(14 / 4)
+    assert len(started) == 5
+
+
 def test_profiled_time_of_a_pause_does_not_count(
     board: Switchboard, clock: Clock, profiles: list[Any]
 ) -> None:

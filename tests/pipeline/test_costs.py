@@ -48,7 +48,7 @@ def test_a_parallel_map_is_timed_without_running_ahead():
     calls = []
     ran = lambda x: tf.py_function(lambda v: calls.append(1) or v, [x], tf.int64)  # noqa: E731
     root = read(RANGE(100).map(ran, num_parallel_calls=2)).root
-    pulled = iter(serially(serial_twin(root, RANGE(100))))
+    pulled = iter(serially(serial_twin(root, [RANGE(100)])))
     next(pulled)
     time.sleep(0.05)
     assert len(calls) == 1
@@ -179,6 +179,22 @@ def test_measuring_leaves_the_users_pipeline_as_it_was():
 def test_a_file_cache_is_not_written_by_measuring(tmp_path):
     stages(RANGE(20).map(words).cache(str(tmp_path / "mine")).batch(4))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_complete_file_cache_is_read_and_worth_one_in_memory(tmp_path):
+    data = RANGE(40).map(heavy).cache(str(tmp_path / "kept")).batch(4)
+    before = stages(data)
+    assert [s.in_files for s in before] == [False, False, False, False]
+    assert before[2].cache_point is None
+    list(data)
+    files = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    found = stages(data)
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == files
+    assert [s.in_files for s in found] == [False, False, True, False]
+    assert [s.elements_per_step for s in found] == [0, 0, 4, 1]
+    assert found[2].cpu_s_per_element > 0
+    assert found[2].cache_point.elements == 40
+    assert found[2].cache_point.memory_bytes == 40 * 60 * 60 * 4
 
 
 def test_supply_counts_batches():

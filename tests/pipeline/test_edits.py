@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, FilterFirst, ParallelMap, Prefetch, ShuffleFirst, SplitMap
+from uncork.core.edit import (
+    Cache,
+    FilterFirst,
+    LessAhead,
+    ParallelMap,
+    Prefetch,
+    ShuffleFirst,
+    SplitMap,
+)
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.nodes import memory_cache
@@ -99,6 +107,17 @@ def test_a_cache_without_shuffle_goes_right_there():
     assert kinds(proved(RANGE(9).map(words).batch(2), cache_at(2)))[-1] == "cache"
 
 
+def test_a_cache_in_files_gets_one_in_memory_above_it(tmp_path):
+    data = RANGE(20).map(words).cache(str(tmp_path / "kept")).shuffle(7, seed=3).batch(2)
+    after = edited(read(data), cache_at(2))
+    assert kinds(after) == ["range", "map", "cache", "cache", "shuffle", "batch"]
+    assert [after.stages[i].in_memory for i in (2, 3)] == [False, True]
+    assert [e.digests for e in epochs(after.dataset)] == [
+        e.digests for e in epochs(RANGE(20).map(words).shuffle(7, seed=3).batch(2))
+    ]
+    assert list(tmp_path.glob("kept*.index"))
+
+
 def test_a_fixed_order_is_as_good_as_none():
     data = RANGE(20).shuffle(7, seed=3, reshuffle_each_iteration=False).map(words).batch(2)
     assert kinds(proved(data, cache_at(2))) == ["range", "shuffle", "map", "cache", "batch"]
@@ -115,6 +134,35 @@ def test_a_cache_is_filled_once_and_shared_by_all_iterators():
     cached = memory_cache(counted)
     assert all(list(cached.as_numpy_iterator()) == list(range(5)) for _ in range(3))
     assert len(calls) == 5
+
+
+def less_ahead_at(stage):
+    return lambda digest: LessAhead(stage=stage, expects=digest)
+
+
+def test_a_long_buffer_is_left_to_tensorflow():
+    after = proved(RANGE(9).map(words).prefetch(400).batch(2), less_ahead_at(2))
+    assert int(after.stages[2].dataset._buffer_size) == tf.data.AUTOTUNE
+
+
+def test_as_many_calls_at_once_as_there_are_cores():
+    after = proved(RANGE(9).map(words, num_parallel_calls=256).batch(2), less_ahead_at(1))
+    assert 1 <= after.stages[1].parallelism < 256
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: RANGE(9).map(words, num_parallel_calls=1),
+        lambda: RANGE(9).map(words, num_parallel_calls=tf.data.AUTOTUNE),
+        lambda: RANGE(9).prefetch(tf.data.AUTOTUNE),
+        lambda: RANGE(9).prefetch(1),
+        lambda: RANGE(9).batch(3, num_parallel_calls=9),
+    ],
+)
+def test_what_prepares_little_is_left_as_it_is(data):
+    with pytest.raises(EditRefused, match="more than is of use"):
+        edited(read(data()), less_ahead_at(1))
 
 
 def test_a_parallel_map_keeps_the_order():
@@ -185,7 +233,7 @@ def test_ragged_input_of_a_split_map():
         return x, words(y) + tf.random.uniform([], 0, 99, tf.int32)
 
     zipped = tf.data.Dataset.zip((data.batch(2).unbatch(), RANGE(3)))
-    proved(zipped.map(function), split_at(1), cache_at(1))
+    proved(zipped.map(function), split_at(7), cache_at(7))
 
 
 def test_an_unknown_length_stays_unknown():

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     AutotuneOff,
     Cache,
     FilterFirst,
+    LessAhead,
     ParallelMap,
     Prefetch,
     ShuffleFirst,
@@ -125,10 +126,15 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
+STAGE_EDITS = (
+    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap, LessAhead,
+)  # fmt: skip
+
+
 def legal_edits(pipeline):
     """Every edit that is not refused, with its result."""
-    for stage in range(len(pipeline.stages)):
-        for kind in (SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap):
+    for stage in range(len(pipeline.places)):
+        for kind in STAGE_EDITS:
             edit = kind(stage=stage, expects=pipeline.digest)
             try:
                 yield edit, apply(pipeline, edit)
@@ -145,7 +151,7 @@ def legal_edits(pipeline):
 def all_together(pipeline):
     """One edit of each kind after the other, and what they lead to."""
     edits = []
-    while len(edits) < 8:
+    while len(edits) < len(STAGE_EDITS) + 2:
         new = (e for e, _ in legal_edits(pipeline) if type(e) not in map(type, edits))
         edit = next(new, None)
         if edit is None:

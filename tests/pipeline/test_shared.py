@@ -52,10 +52,12 @@ def test_what_making_it_again_costs_is_measured():
     examples = images()
     parts = [examples.map(lambda image, label: image) for _ in range(3)]
     stages = measure(read(Dataset.zip(tuple(parts)).batch(8)), batch_size=8, budget_s=1.0)
-    repeated = stages[0].repeated
+    assert [s.kind for s in stages] == ["range", "map", "map"] * 3 + ["zip", "batch"]
+    repeated = stages[9].repeated
     assert repeated.times == 3
-    assert 0 < repeated.cpu_s_per_element < stages[0].cpu_s_per_element
-    assert stages[1].repeated is None
+    assert repeated.again == (3, 4, 6, 7)
+    assert stages[1].cpu_s_per_element == stages[4].cpu_s_per_element > 0
+    assert stages[10].repeated is None
 
 
 def test_a_copy_of_a_pipeline_shares_what_the_original_does():

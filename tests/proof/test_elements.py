@@ -378,6 +378,36 @@ def test_an_endless_pipeline_is_compared_as_far_as_time_allows():
     ).passed
 
 
+def endless():
+    """Seven batches, over and over, in another order each time; work runs ahead of who asks."""
+    numbers = source().map(scale).shuffle(N, seed=3).repeat().batch(BATCH)
+    return numbers.map(lambda *parts: parts, num_parallel_calls=2).prefetch(tf.data.AUTOTUNE)
+
+
+def test_a_cache_of_endless_data_is_proved_on_its_second_reading():
+    proof = proved(endless(), Cache(stage=1, expects=""))
+    assert proof.passed, proof.detail
+    assert "epochs" not in proof.detail
+
+
+def test_a_cache_of_endless_data_that_is_not_read_twice_is_not_proved(monkeypatch):
+    monkeypatch.setattr(
+        pipeline_proofs,
+        "element_digests",
+        lambda data, max_elements, **changes: element_digests(data, max_elements=6, **changes),
+    )
+    proof = proved(endless(), Cache(stage=1, expects=""))
+    assert not proof.passed
+    assert "only 6 elements could be compared" in proof.detail
+
+
+def test_of_a_repeated_pipeline_that_is_not_read_to_its_end_one_pass_is_compared():
+    made = source().map(scale).shuffle(N, seed=3).repeat(500).batch(BATCH)
+    proof = proved(made, Prefetch(expects=""))
+    assert proof.passed, proof.detail
+    assert proof.detail.startswith("the first 128 batches are equal")
+
+
 # What a comparison cut short by a limit may say, element by element.
 def epoch(text: str, *, complete: bool = True, error: str = "") -> ElementDigests:
     failure = Failure(len(text), "InvalidArgumentError", error) if error else None

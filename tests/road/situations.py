@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from records import WORKLOAD, observed, stage, workload_diagnosis
+from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Buffer, CachePoint, Prefix, Vectorized
+from uncork.core.stage import AUTOTUNE, ENDLESS, Buffer, CachePoint, Prefix, Vectorized
 from uncork.road import Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
@@ -61,6 +61,14 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(2, "filter", may_precede=(1,), elements_per_step=2.0),
         stage(3, "batch"),
         shares=WAITING,
+    ),
+    "prepared in vain": observed(
+        stage(0, "map", 0.05, name="augment", length=ENDLESS),
+        stage(1, "prefetch", ahead=400, length=ENDLESS),
+        shares={"input": 0.6, "step": 0.4},
+        workload={"kind": "custom_loop", "model": None, "steps_per_epoch": 50},
+        measurement=replace(measurement(320.0), cpu_s_per_step=0.38),
+        consumer_cpu_s=0.06,
     ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(

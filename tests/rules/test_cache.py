@@ -40,6 +40,29 @@ def test_a_cache_that_spares_something_else_is_misplaced():
     assert "map(decode)" in finding.evidence
 
 
+def test_a_cache_in_files_that_costs_most_is_storage():
+    filed = stage(1, "cache", 0.08, in_files=True, cache_point=point())
+    scaled = stage(2, "map", 0.01, parallelism=1, cache_point=point())
+    (finding,) = found(stage(0, "range"), filed, scaled)
+    assert finding.cause == "storage_bound"
+    assert finding.at == filed.at
+    for figure in ("9,984", "80 ms", "1.00 GB"):
+        assert figure in finding.evidence
+
+
+def test_a_cache_in_files_that_costs_little_is_only_misplaced():
+    filed = stage(0, "cache", 0.01, in_files=True)
+    (finding,) = found(filed, DECODE)
+    assert finding.cause == "cache_misplaced"
+
+
+def test_a_cache_of_another_branch_is_not_in_the_way():
+    other = stage(0, "cache", 0.0)
+    decode = stage(1, "map", 0.09, first=1, parallelism=1, name="decode", cache_point=point())
+    (finding,) = found(other, decode, stage(2, "zip"))
+    assert finding.cause == "cache_missing"
+
+
 def test_only_the_deterministic_part_is_promised():
     prefix = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.08)
     drawing = stage(1, "map", 0.09, parallelism=1, random=True, prefix=prefix, cache_point=point())

@@ -43,10 +43,11 @@ def test_little_waste_is_left_alone(changes):
 
 def zipped(times, *, cost=0.02):
     """Branches that make the same elements, which cost so many seconds a step."""
-    once = Repeated(times=times, cpu_s_per_element=cost / 32, at="train.py:48")
-    both = stage(0, "zip", times * cost / 32, elements_per_step=32.0, repeated=once)
-    batch = stage(1, "batch", 0.0, elements_per_step=1.0)
-    return list(wasted_work.find(observed(both, batch, shares=WAITING), MACHINE))
+    branches = [stage(i, "map", cost / 32, first=i, elements_per_step=32.0) for i in range(times)]
+    again = Repeated(times=times, again=tuple(range(1, times)), at="train.py:48")
+    both = stage(times, "zip", 0.0, elements_per_step=32.0, repeated=again)
+    batch = stage(times + 1, "batch", 0.0, elements_per_step=1.0)
+    return list(wasted_work.find(observed(*branches, both, batch, shares=WAITING), MACHINE))
 
 
 def test_what_is_made_several_times_is_named_at_its_second_reader():

@@ -10,11 +10,13 @@ no stage is capped, with serial stages grouped by the thread that runs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable
 
+from uncork.core.branches import made_from
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.record import Record, replace
-from uncork.core.stage import AUTOTUNE, Stage
+from uncork.core.stage import AUTOTUNE, ENDLESS, Stage
 
 _ASYNCHRONOUS = ("prefetch",)
 
@@ -54,8 +56,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self._with(lambda s: _free(s) if s.index in gone else s)
 
     def fewer(self, stage: int, share: float) -> StepCosts:
-        """The same with everything before a stage done for this share of its elements only."""
-        return self._with(lambda s: _scaled(s, share) if s.index < stage else s)
+        """The same with everything below a stage done for this share of its elements only."""
+        return self.spared(range(self._at(stage).first, stage), share)
 
     def spared(self, stages: Iterable[int], share: float) -> StepCosts:
         """The same with some stages done for this share of their elements only."""
@@ -64,11 +66,16 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def once(self, stage: int) -> StepCosts:
         """The same with what one stage's branches share made once."""
-        return self._with(lambda s: _once(s) if s.index == stage else s)
+        repeated = self._at(stage).repeated
+        return self.without(repeated.again) if repeated else self
 
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as there are cores."""
         return self._with(lambda s: _parallel(s) if s.index == stage else s)
+
+    def sparing(self, cpu_s: float) -> StepCosts:
+        """The same without so much CPU time that no stage accounts for."""
+        return replace(self, consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s))
 
     def vectorized(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
@@ -81,13 +88,15 @@ class StepCosts(Record, frozen=True, kw_only=True):
         Nothing is trained meanwhile; the work of the stages below overlaps with the training only
         for the elements that come after.
         """
-        shuffle = self.stages[stage]
+        shuffle = self._at(stage)
         if shuffle.buffer is None or not shuffle.elements_per_step:
             return self.step_s()
         share = shuffle.buffer.elements / shuffle.buffer.of
         # A pass that is left early made more than it gave: nothing overlaps then.
-        below = replace(self, consumer_s=0.0, consumer_cpu_s=0.0, stages=self.stages[:stage])
-        return share * below.step_s() + self.fewer(stage, max(0.0, 1.0 - share)).step_s()
+        below = range(shuffle.first, stage)
+        others = [s.index for s in self.stages if s.index not in below]
+        filling = replace(self.without(others), consumer_s=0.0, consumer_cpu_s=0.0)
+        return share * filling.step_s() + self.fewer(stage, max(0.0, 1.0 - share)).step_s()
 
     def split(self, stage: int) -> StepCosts:
         """The same with the deterministic prefix of one map run in parallel, its rest serially."""
@@ -99,9 +108,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def _with_split(self, index: int, *, cached: bool) -> StepCosts:
         stages: list[Stage] = []
+        below = range(self._at(index).first, index)
         for stage in self.stages:
             if stage.index != index or stage.prefix is None:
-                stages.append(_free(stage) if cached and stage.index < index else stage)
+                stages.append(_free(stage) if cached and stage.index in below else stage)
                 continue
             cpu = min(stage.prefix.cpu_s_per_element, stage.cpu_s_per_element or 0.0)
             share = cpu / stage.cpu_s_per_element if stage.cpu_s_per_element else 0.0
@@ -109,23 +119,35 @@ class StepCosts(Record, frozen=True, kw_only=True):
             stages += [_free(prefix) if cached else prefix, _scaled(stage, 1.0 - share)]
         return replace(self, stages=tuple(stages))
 
+    def _at(self, index: int) -> Stage:
+        return next(stage for stage in self.stages if stage.index == index)
+
     def _with(self, change: Callable[[Stage], Stage]) -> StepCosts:
         return replace(self, stages=tuple(change(s) for s in self.stages))
 
     def _threads(self) -> list[float]:
         """Elapsed seconds a step costs each thread that runs serial stages."""
-        threads = [0.0]
+        threads: list[float] = []
+        # Of each branch that nothing above has been found for yet: where it starts, and what its
+        # last thread takes. Branches that are joined are read by one thread.
+        tops: list[tuple[int, float]] = []
         for stage in self.stages:
+            thread_s = 0.0
+            while tops and tops[-1][0] >= stage.first:
+                thread_s += tops.pop()[1]
             wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-            if stage.parallelism not in (None, 1):
-                threads.append(0.0)  # its own work is shared out; what follows is another thread
+            if stage.parallelism in (None, 1):
+                thread_s += wall_s
+            else:  # its own work is shared out; what follows is another thread
+                threads.append(thread_s)
                 if stage.parallelism != AUTOTUNE:
-                    threads.insert(0, wall_s / min(stage.parallelism or 1, self.cpus))
-            else:
-                threads[-1] += wall_s
+                    threads.append(wall_s / min(stage.parallelism or 1, self.cpus))
+                thread_s = 0.0
             if stage.kind in _ASYNCHRONOUS:
-                threads.append(0.0)
-        return threads
+                threads.append(thread_s)
+                thread_s = 0.0
+            tops.append((stage.first, thread_s))
+        return threads + [thread_s for _, thread_s in tops]
 
 
 def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
@@ -144,6 +166,26 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
 def gain(before: StepCosts, after: StepCosts) -> float:
     """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain."""
     return max(1.0, before.step_s() / after.step_s()) if after.step_s() > 0 else 1.0
+
+
+def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
+    """CPU seconds of a step for what a stage prepares ahead and nobody takes.
+
+    Where a pass ends before the data does, what is ready by then was made in vain. That is at most
+    all it was told to prepare, and at most what neither the training nor the input accounts for.
+    """
+    steps, known = diagnosis.workload.steps_per_epoch, diagnosis.consumer_cpu_s
+    if not (stage.ahead and steps and stage.elements_per_step) or known is None:
+        return 0.0
+    if diagnosis.workload.kind == "fit" and diagnosis.stages[-1].length != steps:
+        return 0.0  # Keras takes the next epoch from where this one ended
+    asked = steps * stage.elements_per_step
+    length = math.inf if stage.length in (None, ENDLESS) else stage.length or 0
+    left = min(stage.ahead, length - asked)
+    below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
+    most = left * sum(below) / stage.elements_per_step / steps
+    explained = known + sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    return max(0.0, min(most, diagnosis.measurement.cpu_s_per_step - explained))
 
 
 def passing(below: Stage, stage: Stage) -> float | None:
@@ -174,11 +216,6 @@ def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
     return min(choices, key=lambda stages: costs.vectorized(stages).step_s())
 
 
-def cached_stages(stages: Sequence[Stage], upto: int) -> tuple[int, ...]:
-    """Indices of the stages a cache after ``upto`` spares in later epochs."""
-    return tuple(s.index for s in stages if s.index <= upto)
-
-
 def _free(stage: Stage) -> Stage:
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
 
@@ -199,13 +236,6 @@ def _vectorized(stage: Stage) -> Stage:
         cpu_s_per_element=stage.vectorized.cpu_s_per_element,
         wall_s_per_element=stage.vectorized.wall_s_per_element,
     )
-
-
-def _once(stage: Stage) -> Stage:
-    if stage.repeated is None or not stage.cpu_s_per_element:
-        return stage
-    spared = (stage.repeated.times - 1) * stage.repeated.cpu_s_per_element
-    return _scaled(stage, max(0.0, 1.0 - spared / stage.cpu_s_per_element))
 
 
 def _scaled(stage: Stage, share: float) -> Stage:

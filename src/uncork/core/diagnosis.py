@@ -12,7 +12,7 @@ from uncork.core.record import Record
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 
 Severity = Literal["speed", "correctness", "environment"]
 
@@ -74,6 +74,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
             ``unknown`` for what may be nothing but noise.
         intervals: Of the shares of ``input`` and ``host``, noise included.
+        consumer_cpu_s: CPU seconds of one step on a resident batch; None where that is not known.
         tracing: Part of a step in which functions were traced anew, 0 to 1.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
@@ -90,6 +91,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     headroom: float
     breakdown: dict[str, float]
     intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
+    consumer_cpu_s: float | None = None
     tracing: float = 0.0
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()

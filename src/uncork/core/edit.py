@@ -67,6 +67,13 @@ class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
     expects: str
 
 
+class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):
+    """Let the prefetch or parallel map at ``stage`` prepare only as much ahead as is of use."""
+
+    stage: int
+    expects: str
+
+
 class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
     """Prepare batches while the device works on the one before."""
 
@@ -96,27 +103,7 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
 
 
-PipelineEdit = (
-    SplitMap
-    | Cache
-    | FilterFirst
-    | ShuffleFirst
-    | VectorizeMap
-    | ParallelMap
-    | Prefetch
-    | AutotuneOff
-)
+StageEdit = SplitMap | Cache | FilterFirst | ShuffleFirst | VectorizeMap | ParallelMap | LessAhead
+PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
-Edit = (
-    SplitMap
-    | Cache
-    | FilterFirst
-    | ShuffleFirst
-    | VectorizeMap
-    | ParallelMap
-    | Prefetch
-    | AutotuneOff
-    | StepsPerExecution
-    | JitCompile
-    | DtypePolicy
-)
+Edit = PipelineEdit | StepEdit

@@ -10,15 +10,13 @@ class Explanation(Record, frozen=True, kw_only=True):
     """A pipeline with what its stages cost, nobody consuming it.
 
     Attributes:
-        stages: Its main chain, source first.
-        branches: What the first stage reads from where that is several pipelines (``zip``).
-        elements_per_s: Of the whole pipeline alone; None where it was not measured by itself.
-        cpu_s_per_element: CPU seconds of each, the whole pipeline together; None likewise.
+        stages: Source first; those of a branch before the one that joins it with others.
+        elements_per_s: Of the whole pipeline alone.
+        cpu_s_per_element: CPU seconds of each, the whole pipeline together.
         cpus: Cores it may keep busy.
     """
 
     stages: tuple[Stage, ...]
-    branches: tuple[Explanation, ...] = ()
-    elements_per_s: float | None = None
-    cpu_s_per_element: float | None = None
-    cpus: float = 1.0
+    elements_per_s: float
+    cpu_s_per_element: float
+    cpus: float

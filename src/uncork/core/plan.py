@@ -14,7 +14,7 @@ from uncork.core.measurement import Measurement, Verdict
 from uncork.core.record import Record, digest, from_json, replace, to_json
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

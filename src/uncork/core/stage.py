@@ -5,6 +5,7 @@ from __future__ import annotations
 from uncork.core.record import Record
 
 AUTOTUNE = -1
+ENDLESS = -1
 
 
 class Prefix(Record, frozen=True, kw_only=True):
@@ -43,12 +44,12 @@ class Repeated(Record, frozen=True, kw_only=True):
 
     Attributes:
         times: How often each is made.
-        cpu_s_per_element: Of making it once.
+        again: Indices of the stages that make what another branch made already.
         at: ``file.py:line`` of the second reader.
     """
 
     times: int
-    cpu_s_per_element: float
+    again: tuple[int, ...]
     at: str | None
 
 
@@ -86,7 +87,10 @@ class Stage(Record, frozen=True, kw_only=True):
     """One node of an input pipeline, source first.
 
     Attributes:
-        index: Position along the main chain; edits name stages by it.
+        index: Position in the list of stages; edits name stages by it. Those of a branch stand
+            before the stage that joins it with others (``zip``, ``concatenate``).
+        first: The lowest index of what it is made from, its own for a source: from there up to it
+            reaches all that it reads.
         kind: ``map``, ``batch``, ``shuffle``, ``cache``, ``prefetch``, ``from_tensor_slices``, ...
         at: ``file.py:line`` in the user's source, None when it was made elsewhere.
         name: Function or class name where there is one.
@@ -97,11 +101,14 @@ class Stage(Record, frozen=True, kw_only=True):
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
+        length: Elements of a pass over it, ``ENDLESS`` (-1) for one without end, None if unknown.
+        ahead: Elements that it was told to prepare before they are asked for.
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
         python_at: The line that brought it in, where that is another one.
         repeated: Set on a ``zip`` whose branches make the same elements.
+        in_files: A cache that is read from its files again in each epoch.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
@@ -112,6 +119,7 @@ class Stage(Record, frozen=True, kw_only=True):
     """
 
     index: int
+    first: int = 0
     kind: str
     at: str | None = None
     name: str = ""
@@ -121,11 +129,14 @@ class Stage(Record, frozen=True, kw_only=True):
     bytes_per_element: int | None = None
     ratio: float | None = None
     elements_per_step: float | None = None
+    length: int | None = None
+    ahead: int | None = None
     parallelism: int | None = None
     random: bool = False
     python: bool = False
     python_at: str | None = None
     repeated: Repeated | None = None
+    in_files: bool = False
     frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None

@@ -8,7 +8,7 @@ from typing import Final
 from uncork.core.explanation import Explanation
 from uncork.engine.pipelines import readable
 from uncork.measure.machine import cpus
-from uncork.pipeline import Pipeline, measure, read, supply
+from uncork.pipeline import measure, read, supply
 
 # Of the time, for the whole pipeline together; the stages get the rest.
 _TOGETHER: Final = 0.25
@@ -26,18 +26,9 @@ def explanation(dataset: object, budget_s: float) -> Explanation:
         pipeline = readable(dataset, scratch)
         assert pipeline is not None
         rate, cpu_s = supply(pipeline.dataset, budget_s=_TOGETHER * budget_s)
-        return _explained(pipeline, (1 - _TOGETHER) * budget_s, rate, cpu_s)
-
-
-def _explained(
-    pipeline: Pipeline, budget_s: float, rate: float | None = None, cpu_s: float | None = None
-) -> Explanation:
-    source = pipeline.stages[0]
-    share = budget_s / (1 + len(source.inputs))
-    return Explanation(
-        stages=measure(pipeline, batch_size=None, budget_s=share),
-        branches=tuple(_explained(Pipeline(branch), share) for branch in source.inputs),
-        elements_per_s=rate,
-        cpu_s_per_element=cpu_s,
-        cpus=cpus(),
-    )
+        return Explanation(
+            stages=measure(pipeline, batch_size=None, budget_s=(1 - _TOGETHER) * budget_s),
+            elements_per_s=rate,
+            cpu_s_per_element=cpu_s,
+            cpus=cpus(),
+        )

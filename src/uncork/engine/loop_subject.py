@@ -15,6 +15,7 @@ from typing import Any
 from uncork.capture import LoopCall
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -62,8 +63,10 @@ class LoopRunner(VersionRunner):
         return self._run(seconds, whole=self._epoch_s <= seconds)
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
-        found, _ = self._board.block(self._epoch, seconds, whole=whole)
-        steps = _length(self._pipeline) if self._pipeline is not None else None
+        if self._pipeline is None:
+            return self._board.block(self._epoch, seconds)[0]
+        found, _ = self._board.block(self._epoch, seconds, whole=whole, anew=True)
+        steps = steps_of_epoch(self._pipeline, self._board)
         if steps:
             self._epoch_s = steps * found.wall_s / found.steps
         return found
@@ -117,6 +120,11 @@ class LoopSubject(Subject):
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
+    def seen(self) -> Workload:
+        """The workload; a loop that leaves its data early has epochs of that length."""
+        assert self._pipeline is not None
+        return replace(self.workload, steps_per_epoch=steps_of_epoch(self._pipeline, self.board))
+
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: the road skips edits of a step that is the user's own."""
         raise NotImplementedError("a custom loop's step is not edited")
@@ -127,6 +135,12 @@ class LoopSubject(Subject):
     def _resident_epoch(self) -> Iterator[Any]:
         while True:
             yield self._batch
+
+
+def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:
+    """How many batches a pass over the data takes, or the loop before it is left."""
+    known = [n for n in (_length(pipeline), board.steps_before_left) if n is not None]
+    return min(known, default=None)
 
 
 def _length(pipeline: Pipeline) -> int | None:

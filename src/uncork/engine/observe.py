@@ -102,7 +102,7 @@ def observe(
         in_bfloat16 = _in_bfloat16(subject, version, seconds)
     found = WorkloadDiagnosis(
         workload=replace(
-            subject.workload, pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
+            subject.seen(), pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
         ),
         measurement=measured,
         ceilings=ceilings,
@@ -110,6 +110,7 @@ def observe(
         breakdown=shares.breakdown,
         intervals=shares.intervals,
         tracing=shares.tracing,
+        consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
         notes=tuple(dict.fromkeys(subject.notes)),
         memory_available_bytes=available_memory(),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from uncork.core.edit import Cache, Guarantee, ParallelMap, VectorizeMap
+from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, VectorizeMap
 from uncork.core.plan import Proof
 from uncork.core.record import replace
+from uncork.core.stage import ENDLESS
+from uncork.engine.pipelines import repeats
 from uncork.engine.subject import Version
 from uncork.pipeline import ElementDigests, Pipeline, apply, element_digests, seeded
+from uncork.pipeline.ratios import static_ratio
 from uncork.pipeline.samples import draws, sample_digests
-from uncork.proof.elements import prove_alive, prove_elements
+from uncork.proof.elements import LEAST, prove_alive, prove_elements
 
 _SEED = 20261
 # Batches of one pass that are compared when nothing needs a whole one.
@@ -19,6 +26,64 @@ _MANY = 1_000_000
 _A_WHILE_S = 10.0
 # Draws after which a frozen augmentation cannot be taken for chance.
 _DRAWS_TO_TELL = 64
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """How much is compared.
+
+    Attributes:
+        epochs: Passes.
+        most: Batches of each.
+        least: Batches of each, or the comparison does not count.
+        whole: Passes must be complete.
+    """
+
+    epochs: int
+    most: int
+    least: int
+    whole: bool
+
+
+def _extent(edits: Sequence[Edit], edited: Pipeline) -> _Extent:
+    """As little as shows what these edits could do wrong.
+
+    What runs ahead of a pass that is left early may have begun to repeat its source, or not, as
+    time would have it, and the next pass draws accordingly. So there is one long pass then.
+    """
+    caches = any(isinstance(edit, Cache) for edit in edits)
+    # What works on stacks may differ in rare elements only: as many as a while allows.
+    stacks = any(isinstance(edit, VectorizeMap) for edit in edits)
+    endless = edited.cardinality == ENDLESS
+    if caches and endless:
+        # What a cache holds shows only when it is read again.
+        needed = 2 * _batches_of_caches(edited)
+        return _Extent(1, max(2 * _SOME, needed + 1), max(LEAST, needed), whole=False)
+    if caches:
+        return _Extent(2, _MANY, LEAST, whole=True)
+    most = _MANY if stacks else _SOME
+    left_early = endless or (repeats(edited) and not 0 <= edited.cardinality <= most)
+    if left_early:
+        return _Extent(1, 2 * most, LEAST, whole=False)
+    return _Extent(2, most, LEAST, whole=False)
+
+
+def _batches_of_caches(pipeline: Pipeline) -> int:
+    """Elements of the whole for which every cache in memory is read once, where that is known."""
+    found = [0]
+    for branch, position in pipeline.places:
+        elements, stages = int(branch.stages[position].dataset.cardinality()), branch.stages
+        if stages[position].in_memory and elements > 0:
+            above = [*stages[position + 1 :], *branch.joined_above()]
+            sizes = (static_ratio(n) for n in above if n.kind in ("batch", "padded_batch"))
+            found.append(math.ceil(elements / math.prod(size or 1.0 for size in sizes)))
+    return max(found)
+
+
+def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
+    return element_digests(
+        twin.dataset, epochs=extent.epochs, max_elements=extent.most, max_s=seconds
+    )
 
 
 class PipelineProver:
@@ -30,7 +95,7 @@ class PipelineProver:
 
     def __init__(self, original: Pipeline | None) -> None:
         self._original = original
-        self._passes: dict[tuple[int, float], ElementDigests] = {}
+        self._passes: dict[tuple[_Extent, float], ElementDigests] = {}
         self._samples: list[list[str]] | None = None
 
     def prove(self, candidate: Version, guarantee: Guarantee, budget_s: float) -> Proof:
@@ -45,16 +110,15 @@ class PipelineProver:
             # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
             # its seeds and makes those calls serial: equal draws meet equal elements.
             edited = seeded(edited, _SEED)
-        whole = any(isinstance(edit, Cache) for edit in candidate.edits)
-        most, seconds = (_MANY if whole else _SOME), budget_s / 3
-        if not whole and any(isinstance(edit, VectorizeMap) for edit in candidate.edits):
-            # What works on stacks may differ in rare elements only: as many as a while allows.
-            most, seconds = _MANY, min(seconds, _A_WHILE_S)
+        seconds, extent = budget_s / 3, _extent(candidate.edits, edited)
+        if extent.most == _MANY and not extent.whole:
+            seconds = min(seconds, _A_WHILE_S)
         proof = prove_elements(
-            self._original_passes(most, seconds),
-            element_digests(edited.dataset, max_elements=most, max_s=seconds),
+            self._original_passes(extent, seconds),
+            _digests(edited, extent, seconds),
             guarantee,
-            whole=whole and self._original.cardinality != -1,
+            whole=extent.whole,
+            least=extent.least,
         )
         if not proof.passed or not draws(self._original):
             return proof
@@ -84,12 +148,10 @@ class PipelineProver:
         assert self._original is not None
         return seeded(self._original, _SEED)
 
-    def _original_passes(self, most: int, seconds: float) -> ElementDigests:
-        if (most, seconds) not in self._passes:
-            self._passes[most, seconds] = element_digests(
-                self._twin().dataset, max_elements=most, max_s=seconds
-            )
-        return self._passes[most, seconds]
+    def _original_passes(self, extent: _Extent, seconds: float) -> ElementDigests:
+        if (extent, seconds) not in self._passes:
+            self._passes[extent, seconds] = _digests(self._twin(), extent, seconds)
+        return self._passes[extent, seconds]
 
     def _frozen(self, edited: Pipeline, seconds: float) -> str:
         """Ask the real pipelines, chance and all, whether the second epoch still differs."""

@@ -41,7 +41,7 @@ def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
 
 def repeats(pipeline: Pipeline | None) -> bool:
     """The pipeline itself reads its source more than once."""
-    return pipeline is not None and any(node.kind == "repeat" for node in pipeline.stages)
+    return pipeline is not None and any(place.node.kind == "repeat" for place in pipeline.places)
 
 
 def default_rewrites(pipeline: Pipeline | None) -> bool:
@@ -55,15 +55,18 @@ def default_rewrites(pipeline: Pipeline | None) -> bool:
 
 
 def fill_caches(pipeline: Pipeline) -> None:
-    """Read each in-memory cache once to its end, so that what follows measures later epochs.
+    """Read each cache once to its end, so that what follows measures later epochs.
 
     A cache keeps what it read only when its first pass was complete. One of unknown length may
-    never be, in a trial as in the user's training, so its filling is given up after a while.
+    never be, in a trial as in the user's training, so its filling is given up after a while; so is
+    that of one in files, which may be larger than anybody would wait for.
     """
-    for node in pipeline.stages:
+    for node in (place.node for place in pipeline.places):
         cardinality = int(node.dataset.cardinality())
-        if node.in_memory and cardinality != tf.data.INFINITE_CARDINALITY:
-            limit_s = _FILL_S if cardinality == tf.data.UNKNOWN_CARDINALITY else math.inf
+        fillable = node.kind == "cache" and not node.in_complete_files
+        if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
+            known = node.in_memory and cardinality != tf.data.UNKNOWN_CARDINALITY
+            limit_s = math.inf if known else _FILL_S
             deadline = time.monotonic() + limit_s
             for _ in node.dataset:
                 if time.monotonic() > deadline:

@@ -21,6 +21,7 @@ class Shares:
     Attributes:
         measured: The step as it runs.
         consumer: How many times faster it runs on a resident batch.
+        consumer_cpu_s: CPU seconds of one step then.
         breakdown: Shares of one step that add up to 1.
         intervals: Of the shares of input and Python, from round to round.
         tracing: Part of the step as it runs in which functions were traced anew.
@@ -28,6 +29,7 @@ class Shares:
 
     measured: Measurement
     consumer: float
+    consumer_cpu_s: float
     breakdown: dict[str, float]
     intervals: dict[str, Spread]
     tracing: float = 0.0
@@ -59,6 +61,7 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
     return Shares(
         measured=summarize(found[0]),
         consumer=consumer,
+        consumer_cpu_s=statistics.median(b.cpu_s / b.steps for b in found[1]),
         breakdown=breakdown(waiting, python),
         intervals={"input": waiting, "host": python},
         tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),

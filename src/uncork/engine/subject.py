@@ -79,6 +79,10 @@ class Subject(ABC):
     original: Version
     notes: list[str]
 
+    def seen(self) -> Workload:
+        """The workload, with what showed only while it ran."""
+        return self.workload
+
     @abstractmethod
     def runner(self, version: Version) -> VersionRunner:
         """Something that runs this version; the same one for an equal version."""

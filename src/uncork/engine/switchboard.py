@@ -29,15 +29,23 @@ class _Request:
         seconds: How long to time.
         whole: Time whole epochs, their starts and ends included, without a warm-up.
         profiled: Also measure the time spent inside TensorFlow's ops.
+        anew: Begin another epoch when the loop is left and entered again, as the user's own would.
     """
 
     def __init__(
-        self, epoch: Callable[[], Iterator[Any]], seconds: float, *, whole: bool, profiled: bool
+        self,
+        epoch: Callable[[], Iterator[Any]],
+        seconds: float,
+        *,
+        whole: bool,
+        profiled: bool,
+        anew: bool,
     ) -> None:
         self.seconds = seconds
         self.ops = OpTime() if profiled else None
         self._epoch = epoch
         self._whole = whole
+        self._anew = anew
         self._batches: Iterator[Any] | None = None if whole else epoch()
         self._given = 0
         self._begin = time.perf_counter()
@@ -101,8 +109,13 @@ class _Request:
         """The clock runs."""
         return self._warm is not None
 
-    def leave_out_pause(self) -> None:
+    def left(self) -> None:
         """The loop was left and entered again: neither its last step nor the time since counts."""
+        self._leave_out_pause()
+        if self._anew:
+            self._batches = None  # what ending this epoch costs counts, and what starting one does
+
+    def _leave_out_pause(self) -> None:
         last_s, last_cpu_s, last_ops_s = self._last
         pause_s, pause_cpu_s = time.perf_counter() - last_s, time.process_time() - last_cpu_s
         self._given -= 1
@@ -125,6 +138,9 @@ class Switchboard(Iterator[Any]):
     Args:
         samples_per_step: Samples of one batch.
         profile: Sets the thread's profile function, None to clear it.
+
+    Attributes:
+        steps_before_left: Batches that the loop took before it was left, when that was seen.
     """
 
     def __init__(self, samples_per_step: float, profile: Callable[[Any], None]) -> None:
@@ -133,6 +149,8 @@ class Switchboard(Iterator[Any]):
         self._requests: queue.Queue[_Request | BaseException] = queue.Queue()
         self._answers: queue.Queue[Block | BaseException] = queue.Queue()
         self._current: _Request | None = None
+        self._taken = 0
+        self.steps_before_left: int | None = None
 
     def block(
         self,
@@ -141,6 +159,7 @@ class Switchboard(Iterator[Any]):
         *,
         whole: bool = False,
         profiled: bool = False,
+        anew: bool = False,
     ) -> tuple[Block, OpTime | None]:
         """Engine side: let the loop run a block and wait for it.
 
@@ -149,8 +168,9 @@ class Switchboard(Iterator[Any]):
             seconds: How long to time.
             whole: Time whole epochs, their starts and ends included.
             profiled: Also measure the time spent inside TensorFlow's ops; slows Python down.
+            anew: Begin another epoch when the loop is left and entered again.
         """
-        request = _Request(epoch, seconds, whole=whole, profiled=profiled)
+        request = _Request(epoch, seconds, whole=whole, profiled=profiled, anew=anew)
         self._requests.put(request)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -167,11 +187,17 @@ class Switchboard(Iterator[Any]):
 
     def resume(self) -> None:
         """User's side: the loop was left, by a ``break`` or an error, and begins anew."""
+        self.steps_before_left, self._taken = self._taken, 0
         if self._current is not None:
-            self._current.leave_out_pause()
+            self._current.left()
 
     def __next__(self) -> Any:
         """User's side: one batch of the version under trial."""
+        batch = self._next()
+        self._taken += 1
+        return batch
+
+    def _next(self) -> Any:
         if self._current is not None:
             self._advance(self._current)
         while self._current is None:
@@ -189,7 +215,7 @@ class Switchboard(Iterator[Any]):
         """The request is done; a batch of the next one."""
         self._current = None
         self._answers.put(answer)
-        return self.__next__()
+        return self._next()
 
     def _advance(self, request: _Request) -> None:
         was_warm = request.warm

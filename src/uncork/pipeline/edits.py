@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
     FilterFirst,
+    LessAhead,
     ParallelMap,
     PipelineEdit,
     Prefetch,
     ShuffleFirst,
     SplitMap,
+    StageEdit,
     VectorizeMap,
 )
 from uncork.core.errors import EditRefused
+from uncork.core.stage import AUTOTUNE
+from uncork.measure.machine import cpus
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.functions import Split, may_overlap, split
 from uncork.pipeline.kinds import Dataset, kind_of
@@ -31,8 +37,11 @@ from uncork.pipeline.nodes import (
     prefetched,
 )
 from uncork.pipeline.rebuild import make, rebuild
+from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
+
+_CALLS: Final = "_num_parallel_calls"
 
 
 def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
@@ -60,23 +69,57 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             "run 'uncork tune' again",
         )
     match edit:
-        case SplitMap(stage=stage):
-            changed = _split_map(pipeline, _map_at(pipeline, stage), stage)
-        case Cache(stage=stage):
-            changed = _cache(pipeline, _stage(pipeline, stage), stage)
-        case ParallelMap(stage=stage):
-            changed = _parallel(pipeline, _map_at(pipeline, stage), stage)
-        case FilterFirst(stage=stage):
-            changed = _filter_first(pipeline, _stage(pipeline, stage), stage)
-        case ShuffleFirst(stage=stage):
-            changed = _shuffle_first(pipeline, _stage(pipeline, stage), stage)
-        case VectorizeMap(stage=stage):
-            changed = _vectorize(pipeline, _map_at(pipeline, stage), stage)
         case Prefetch():
             changed = _prefetch(pipeline)
         case AutotuneOff():
             changed = _without_autotune(pipeline)
+        case _:
+            changed = _with_stage_edited(pipeline, edit)
     return read(changed)
+
+
+def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
+    if not 0 <= edit.stage < len(pipeline.places):
+        raise EditRefused(
+            f"no stage {edit.stage}", f"0 to {len(pipeline.places) - 1}", "run 'uncork tune' again"
+        )
+    branch, position = pipeline.places[edit.stage]
+    top, instead = _replaced(edit, branch, position)
+    old = branch.stages[top].dataset
+    # Branches that read the same dataset share its epochs and its cache: they still do.
+    return remade(
+        pipeline.root,
+        lambda node, inputs: instead if node.dataset is old else rebuild(node.dataset, inputs),
+    )
+
+
+def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dataset]:
+    """What gives the elements of some stages instead of them.
+
+    Args:
+        edit: What to do.
+        pipeline: The branch it is done to, or the whole pipeline.
+        stage: Position in its main chain.
+
+    Returns:
+        The position of the highest of the stages, and the dataset that gives what it gave.
+    """
+    match edit:
+        case SplitMap():
+            replaced = _split_map(_map_at(pipeline, stage), stage)
+        case Cache():
+            replaced = _cache(pipeline, pipeline.stages[stage], stage)
+        case ParallelMap():
+            replaced = _parallel(_map_at(pipeline, stage), stage)
+        case FilterFirst():
+            replaced = _filter_first(pipeline, pipeline.stages[stage], stage)
+        case ShuffleFirst():
+            replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
+        case VectorizeMap():
+            replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
+        case LessAhead():
+            replaced = _less_ahead(pipeline.stages[stage], stage)
+    return replaced
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
@@ -94,16 +137,8 @@ def _prefetch(pipeline: Pipeline) -> Dataset:
     return prefetched(pipeline.dataset)
 
 
-def _stage(pipeline: Pipeline, stage: int) -> Node:
-    if not 0 <= stage < len(pipeline.stages):
-        raise EditRefused(
-            f"no stage {stage}", f"0 to {len(pipeline.stages) - 1}", "run 'uncork tune' again"
-        )
-    return pipeline.stages[stage]
-
-
 def _map_at(pipeline: Pipeline, stage: int) -> Node:
-    node = _stage(pipeline, stage)
+    node = pipeline.stages[stage]
     if node.kind != "map" or stage == 0:
         raise EditRefused(
             f"stage {stage} is a {node.kind}", "a map", "choose a stage of kind 'map'"
@@ -118,7 +153,7 @@ def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
     return below
 
 
-def _split_map(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _split_map(node: Node, stage: int) -> tuple[int, Dataset]:
     cut = split(node.functions[0])
     if cut is None:
         raise EditRefused(
@@ -126,7 +161,7 @@ def _split_map(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
             "deterministic ops before the first random one",
             "leave the map whole",
         )
-    return onto(second_half(node, cut, first_half(node, cut)), pipeline.stages[stage + 1 :])
+    return stage, second_half(node, cut, first_half(node, cut))
 
 
 def first_half(node: Node, cut: Split) -> Dataset:
@@ -141,14 +176,13 @@ def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
     return make(node.dataset, [below], kind_of(node.dataset), _map_func=rest)
 
 
-def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _cache(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     if node.in_memory:
         raise EditRefused(f"stage {stage} is a cache already", "a stage without one", "keep it")
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
     changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
-    return onto(changed, chain[stage + 1 :])
+    return stage, _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
 
 
 def _kept_apart(
@@ -167,7 +201,7 @@ def _kept_apart(
     return below
 
 
-def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     maps, predicate = filtered_first(pipeline, stage)
     if not maps:
         raise EditRefused(
@@ -178,10 +212,10 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     chain = pipeline.stages
     below = chain[maps[-1]].inputs[0].dataset
     dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
-    return onto(dropped, [*chain[maps[-1] : stage], *chain[stage + 1 :]])
+    return stage, onto(dropped, chain[maps[-1] : stage])
 
 
-def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     if node.kind != "shuffle":
         raise EditRefused(f"stage {stage} is a {node.kind}", "a shuffle", "choose one")
     chain, maps = pipeline.stages, maps_below(pipeline, stage)
@@ -194,10 +228,10 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     # A repeat directly above is fused with the shuffle, and draws otherwise alone: it comes along.
     repeated = [above for above in chain[stage + 1 : stage + 2] if above.kind == "repeat"]
     order = [node, *repeated, *(chain[i] for i in maps)]
-    return onto(chain[maps[0] - 1].dataset, [*order, *chain[stage + 1 + len(repeated) :]])
+    return stage + len(repeated), onto(chain[maps[0] - 1].dataset, order)
 
 
-def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     place = batch_above(pipeline, stage)
     batch = pipeline.stages[place]
     function = vectorized(node, batch)
@@ -212,12 +246,11 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     fields: dict[str, Any] = {"_map_func": function}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
-        fields["_num_parallel_calls"] = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    mapped = make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
-    return onto(mapped, pipeline.stages[place + 1 :])
+        fields[_CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    return place, make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
 
 
-def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _parallel(node: Node, stage: int) -> tuple[int, Dataset]:
     if node.kind != "map" or node.parallelism != 1:
         raise EditRefused(
             f"the map at stage {stage} is parallel already", "a serial map", "keep it"
@@ -234,5 +267,31 @@ def _parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
             "split it first",
         )
     below = node.inputs[0].dataset
-    changed = parallel_map(below, node.dataset._map_func, node.dataset)
-    return onto(changed, pipeline.stages[stage + 1 :])
+    return stage, parallel_map(below, node.dataset._map_func, node.dataset)
+
+
+def told_ahead(node: Node) -> int | None:
+    """Elements that a stage was told to prepare before they are asked for; None for no number.
+
+    Example:
+        >>> told_ahead(read(tf.data.Dataset.range(4).prefetch(400)).root)
+        400
+    """
+    if node.kind == "prefetch":
+        told = int(np.asarray(node.dataset._buffer_size))
+    else:
+        told = (node.parallelism or 1) if node.kind == "map" else 1
+    return told if told > 1 else None
+
+
+def _less_ahead(node: Node, stage: int) -> tuple[int, Dataset]:
+    told, cores = told_ahead(node), math.ceil(cpus())
+    if told is None or (node.kind == "map" and told <= cores):
+        raise EditRefused(
+            f"stage {stage}, a {node.kind}, was not told to prepare more than is of use",
+            "a prefetch with a number, or a map with more calls at once than there are cores",
+            "leave it as it is",
+        )
+    name, number = ("_buffer_size", AUTOTUNE) if node.kind == "prefetch" else (_CALLS, cores)
+    below, fields = node.inputs[0].dataset, {name: tf.constant(number, tf.int64)}
+    return stage, make(node.dataset, [below], kind_of(node.dataset), **fields)

@@ -36,7 +36,7 @@ _BEFORE_BATCH: Final = "leave the map before the batch"
 
 def ordered_by_default(pipeline: Pipeline) -> bool:
     """False when the options of the whole pipeline let faster elements overtake."""
-    return pipeline.dataset.options().deterministic is not False
+    return pipeline.outermost.dataset.options().deterministic is not False
 
 
 def repeats_itself(node: Node, *, ordered: bool = True) -> bool:

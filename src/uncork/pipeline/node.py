@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -62,4 +64,17 @@ class Node:
     @property
     def in_memory(self) -> bool:
         """A cache without a file."""
-        return self.kind == "cache" and not bytes(np.asarray(self.dataset._filename).item())
+        return self.kind == "cache" and not self._file
+
+    @property
+    def in_complete_files(self) -> bool:
+        """A cache that is only read: TensorFlow writes its index last."""
+        return self.kind == "cache" and bool(self._file) and self._index.exists()
+
+    @property
+    def _index(self) -> Path:
+        return Path(os.fsdecode(self._file + b".index"))
+
+    @property
+    def _file(self) -> bytes:
+        return bytes(np.asarray(self.dataset._filename).item())

@@ -33,27 +33,27 @@ ERRORS_LIMIT: Final = 5
 SAMPLED_ELEMENTS: Final = 16
 
 
-def serial_twin(node: Node, below: Dataset | None) -> Dataset:
+def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
     """A node as it costs least to time: one call at a time, nothing ahead, small shuffle buffer.
 
-    A user's in-memory cache is used as it is, so that it is filled once and then shared. A copy of
-    a shuffle is made, so the user's own is not moved on by an epoch.
+    A user's in-memory cache is used as it is, so that it is filled once and then shared; one in
+    files is only read. A copy of a shuffle is made, so the user's own is not moved on by an epoch.
     """
     dataset = node.dataset
-    if below is None or kind_of(dataset).op is None or node.in_memory:
+    if not below or kind_of(dataset).op is None or node.in_memory:
         return dataset
-    if node.kind in ("prefetch", "cache", "snapshot"):
+    if node.kind in ("prefetch", "cache", "snapshot") and not node.in_complete_files:
         # Prefetch is no work of its own; a cache in files must not be written by measuring.
-        return below
+        return below[0]
     if node.kind == "shuffle":
         size = tf.minimum(dataset._buffer_size, SHUFFLE_BUFFER)
-        return make(dataset, [below], kind_of(dataset), _buffer_size=size)
+        return make(dataset, below, kind_of(dataset), _buffer_size=size)
     if node.kind == "map" and hasattr(dataset, "_num_parallel_calls"):
-        return serial_map(below, dataset._map_func, dataset)
+        return serial_map(below[0], dataset._map_func, dataset)
     if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
         one = tf.constant(1, tf.int64)
-        return make(dataset, [below], kind_of(dataset), _num_parallel_calls=one)
-    return rebuild(dataset, [below])
+        return make(dataset, below, kind_of(dataset), _num_parallel_calls=one)
+    return rebuild(dataset, below)
 
 
 def serially(dataset: Dataset) -> Dataset:

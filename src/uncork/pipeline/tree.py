@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.ops import gen_dataset_ops
 
 from uncork.core.errors import WrongUse
 from uncork.pipeline.graphs import graph_of
@@ -21,9 +24,11 @@ class Pipeline:
 
     Attributes:
         root: The node that the training loop reads from.
+        within: Of a branch, the pipeline that joins it with others.
     """
 
     root: Node
+    within: Pipeline | None = None
 
     @property
     def dataset(self) -> Dataset:
@@ -44,6 +49,28 @@ class Pipeline:
         return tuple(reversed(chain))
 
     @cached_property
+    def branches(self) -> tuple[Pipeline, ...]:
+        """The pipelines that the first stage joins; none where it is a source or unknown."""
+        joint = self.stages[0]
+        return () if joint.kind == "opaque" else tuple(Pipeline(i, self) for i in joint.inputs)
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """Every stage, those of a branch before the one that joins it. Edits count them so."""
+        joined = (place for branch in self.branches for place in branch.places)
+        return (*joined, *(Place(self, i) for i in range(len(self.stages))))
+
+    def joined_above(self) -> tuple[Node, ...]:
+        """Of a branch, the stages from the one that joins it up to the last of the whole."""
+        outer = self.within
+        return () if outer is None else (*outer.stages, *outer.joined_above())
+
+    @property
+    def outermost(self) -> Pipeline:
+        """What a branch, or a branch of a branch, is part of; itself where it is none."""
+        return self if self.within is None else self.within.outermost
+
+    @cached_property
     def digest(self) -> str:
         """Equal for pipelines that do the same work on data of the same spec; seeds aside."""
         return structure_digest(self.root)
@@ -52,6 +79,23 @@ class Pipeline:
     def cardinality(self) -> int:
         """Elements in one pass; negative when infinite (-1) or unknown (-2)."""
         return int(self.dataset.cardinality())
+
+
+class Place(NamedTuple):
+    """Where a stage stands.
+
+    Attributes:
+        pipeline: The branch whose main chain it is part of, or the whole pipeline.
+        position: In ``pipeline.stages``.
+    """
+
+    pipeline: Pipeline
+    position: int
+
+    @property
+    def node(self) -> Node:
+        """What stands there."""
+        return self.pipeline.stages[self.position]
 
 
 def read(dataset: Dataset) -> Pipeline:
@@ -85,6 +129,8 @@ def _node(dataset: Dataset) -> Node:
     kind = kind_of(dataset).name
     if kind == "flat_map" and _is_generator(dataset):
         return Node("from_generator", dataset, ())
+    if kind == "opaque" and _is_counter(dataset):
+        return Node("range", dataset, ())
     return Node(kind, dataset, tuple(_node(i) for i in inputs_of(dataset)))
 
 
@@ -94,4 +140,14 @@ def _is_generator(dataset: Dataset) -> bool:
     return any(node.op == "GeneratorDataset" for node in nodes)
 
 
-__all__ = ["Node", "Pipeline", "read"]
+def _is_counter(dataset: Dataset) -> bool:
+    # Dataset.enumerate makes a range, and hands it over as nothing but its variant tensor.
+    if type(dataset) is not dataset_ops._VariantDataset:
+        return False
+    graph = graph_pb2.GraphDef.FromString(
+        gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor).numpy()
+    )
+    return {node.op for node in graph.node} <= {"Const", "RangeDataset", "_Retval"}
+
+
+__all__ = ["Node", "Pipeline", "Place", "read"]

@@ -31,7 +31,12 @@ _CHANCE: Final = 4.0
 
 
 def prove_elements(
-    original: ElementDigests, edited: ElementDigests, kind: Guarantee, *, whole: bool
+    original: ElementDigests,
+    edited: ElementDigests,
+    kind: Guarantee,
+    *,
+    whole: bool,
+    least: int = LEAST,
 ) -> Proof:
     """Compare passes one by one.
 
@@ -40,17 +45,19 @@ def prove_elements(
         edited: Of the rewritten twin.
         kind: What is being proved; the comparison is the same.
         whole: Passes must have been complete: what a cache holds shows only after its first.
+        least: Elements of each pass that must have been compared where it need not be complete.
     """
     for number, (ours, theirs) in enumerate(zip(original.epochs, edited.epochs, strict=True), 1):
-        failure = _difference(ours, theirs, whole=whole)
+        failure = _difference(ours, theirs, math.inf if whole else least)
         if failure:
             return Proof(kind=kind, passed=False, detail=f"epoch {number}: {failure}")
     extent = "all" if original.complete else "the first"
+    passes = f" of {len(original.epochs)} epochs" if len(original.epochs) > 1 else ""
     return Proof(
         kind=kind,
         passed=True,
-        detail=f"{extent} {original.elements} batches of {len(original.epochs)} epochs are equal, "
-        "same order, draws seeded alike",
+        detail=f"{extent} {original.elements} batches{passes} are equal, same order, draws seeded "
+        "alike",
     )
 
 
@@ -94,7 +101,7 @@ def _repeated(passes: Sequence[Sequence[str]]) -> float:
     return common / max(1, sum(min(a.total(), b.total()) for a, b in pairwise(counted)))
 
 
-def _difference(ours: EpochDigests, theirs: EpochDigests, *, whole: bool) -> str:
+def _difference(ours: EpochDigests, theirs: EpochDigests, least: float) -> str:
     """What tells two passes apart; empty when nothing does."""
     if ours.error != theirs.error:
         return f"the original ends with {_ending(ours)}, the rewrite with {_ending(theirs)}"
@@ -108,7 +115,7 @@ def _difference(ours: EpochDigests, theirs: EpochDigests, *, whole: bool) -> str
     shorter, longer = (ours, theirs) if lengths[0] < lengths[1] else (theirs, ours)
     if _ended(shorter) and len(longer.digests) > len(shorter.digests):
         return f"one ends after {min(lengths)} elements, the other goes on"
-    if whole or min(lengths) < LEAST:
+    if min(lengths) < least:
         return f"only {min(lengths)} elements could be compared in the time given"
     return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Group
@@ -11,7 +10,7 @@ from rich.text import Text
 from uncork.core.explanation import Explanation
 from uncork.report.figures import duration, rate
 from uncork.report.stage_table import stage_table
-from uncork.report.stages import StageRow, rows_of
+from uncork.report.stages import rows_of
 from uncork.report.text import at_least, drawn
 
 _NO_LINES: Final = (
@@ -31,15 +30,7 @@ def explanation_text(
         f"gives {rate(explanation.elements_per_s)} alone, "
         f"{duration(explanation.cpu_s_per_element)} of CPU each, on {explanation.cpus:g} cores"
     )
-    indents, rows = zip(*_rows(explanation, 0), strict=True)
-    table = stage_table(rows, style.width, per="element", indents=indents)
+    rows = rows_of(explanation.stages, 1.0, explanation.cpus, name_slowest=True)
+    table = stage_table(rows, style.width, per="element")
     unknown = [] if any(row.at for row in rows) else [Text(_NO_LINES, style="dim")]
     return drawn([Group(Text(alone, style="bold"), table), *unknown], style)
-
-
-def _rows(explanation: Explanation, depth: int) -> Iterator[tuple[int, StageRow]]:
-    for branch in explanation.branches:
-        yield from _rows(branch, depth + 1)
-    whole = depth == 0  # the slowest of a branch need not hold up the whole
-    for row in rows_of(explanation.stages, 1.0, explanation.cpus, name_slowest=whole):
-        yield depth, row

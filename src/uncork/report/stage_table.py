@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -19,24 +18,21 @@ def costliest(rows: Sequence[StageRow], most: int) -> tuple[StageRow, ...]:
     return tuple(row for row in rows if row.index in kept)
 
 
-def stage_table(
-    rows: Sequence[StageRow], width: int, *, per: str = "step", indents: Sequence[int] = ()
-) -> Table:
-    """What each stage costs, one row for each.
+def stage_table(rows: Sequence[StageRow], width: int, *, per: str = "step") -> Table:
+    """What each stage costs, one row for each; branches are indented.
 
     Args:
         rows: Source first.
         width: Of the terminal.
         per: What CPU time is counted for.
-        indents: Of each row, where a tree is drawn.
     """
     full = width >= FULL_WIDTH
     grid = table("stage", "alone", f"cpu/{per}", "share", *(["element"] if full else []), "", "")
-    for row, indent in zip(rows, indents or itertools.repeat(0), strict=False):
+    for row in rows:
         figures = [rate(row.samples_per_s), duration(row.cpu_s_per_step), percent(row.share)]
         runs = " ".join(filter(None, (row.runs, *row.traits)))
         grid.add_row(
-            "  " * indent + line(f"{row.kind} {row.name}", width - (76 if full else 68)),
+            "  " * row.depth + line(f"{row.kind} {row.name}", width - (76 if full else 68)),
             *map(right, [*figures, size(row.bytes_per_element)] if full else figures),
             tail(row.at or "", 18),
             "← bottleneck" if row.bottleneck else line(runs, 16),

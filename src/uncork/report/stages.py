@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from uncork.core.branches import depths
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import Record
@@ -15,6 +16,7 @@ class StageRow(Record, frozen=True, kw_only=True):
     """One stage of the input pipeline.
 
     Attributes:
+        depth: How many joins of branches lie above it.
         samples_per_s: What this stage could supply if the others cost nothing; None if unknown.
         cpu_s_per_step: None if unknown.
         share: Of the pipeline's CPU time.
@@ -24,6 +26,7 @@ class StageRow(Record, frozen=True, kw_only=True):
     """
 
     index: int
+    depth: int
     kind: str
     name: str
     at: str | None
@@ -61,6 +64,7 @@ def rows_of(
     return tuple(
         StageRow(
             index=stage.index,
+            depth=depth,
             kind=stage.kind,
             name=stage.name,
             at=stage.at,
@@ -72,7 +76,9 @@ def rows_of(
             traits=_traits(stage),
             bottleneck=slowest is not None and number == slowest[1],
         )
-        for number, (stage, rate) in enumerate(zip(stages, rates, strict=True))
+        for number, (stage, depth, rate) in enumerate(
+            zip(stages, depths(stages), rates, strict=True)
+        )
     )
 
 

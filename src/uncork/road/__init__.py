@@ -7,6 +7,7 @@ from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.jit_compile import CompileStep
+from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
@@ -24,6 +25,7 @@ ROAD: tuple[Optimization, ...] = (
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
     ParallelizeMap(),  # only where the random part itself is the brake
+    PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it
     PrefetchBatches(),  # it can only hide what is left
     StopAutotune(),  # last of the input: it must not choose for stages that are still to change
     # host: shows once the input keeps up

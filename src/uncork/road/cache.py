@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain
+from uncork.core.branches import made_from
+from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, SplitMap
 from uncork.core.machine import Machine
@@ -74,7 +75,7 @@ def after(costs: StepCosts, stage: Stage) -> StepCosts:
     """Costs of a later epoch with the cache in place."""
     if stage.prefix is not None:
         return costs.split_and_cached(stage.index)
-    return costs.without(cached_stages(costs.stages, stage.index))
+    return costs.without(made_from(stage))
 
 
 def _bytes(stage: Stage) -> int:

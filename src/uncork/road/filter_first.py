@@ -9,9 +9,9 @@ make each element by itself alone: then it drops the same elements before them a
 
 from __future__ import annotations
 
-import itertools
 from typing import Final, final
 
+from uncork.core.branches import neighbours
 from uncork.core.costmodel import costs_of, gain, passing
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import FilterFirst
@@ -46,7 +46,7 @@ class FilterBeforeMaps(Optimization):
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        pairs = itertools.pairwise(diagnosis.stages)
+        pairs = neighbours(diagnosis.stages)
         shares = {s: passing(below, s) for below, s in pairs if s.may_precede}
         if not shares:
             return Skipped(reason="no filter follows maps that do no work for it")

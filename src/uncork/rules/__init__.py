@@ -12,6 +12,7 @@ from uncork.core.machine import Machine
 from uncork.core.record import replace
 from uncork.rules import (
     array_copies,
+    autotune_memory,
     cache,
     eager,
     environment,
@@ -41,6 +42,7 @@ RULES = (
     per_element_work.find,
     shuffle_of_decoded.find,
     no_prefetch.find,
+    autotune_memory.find,
     python_loader.find,
     array_copies.find,
     small_steps.find,

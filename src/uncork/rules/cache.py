@@ -1,11 +1,15 @@
-"""The same elements made again every epoch: ``cache_missing`` and ``cache_misplaced``."""
+"""The same elements made, or read from files, again in every epoch.
+
+``cache_missing``, ``cache_misplaced``; ``storage_bound`` where a cache in files is what costs time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import StepCosts, cached_stages, costs_of, gain, worth_vectorizing
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.branches import made_from
+from uncork.core.costmodel import StepCosts, costs_of, gain, worth_vectorizing
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
@@ -37,25 +41,47 @@ def cached(costs: StepCosts, stage: Stage) -> StepCosts:
     """What a step costs in later epochs with a cache after this stage, or after its prefix."""
     if stage.prefix is not None:
         return costs.split_and_cached(stage.index)
-    return costs.without(cached_stages(costs.stages, stage.index))
+    return costs.without(made_from(stage))
+
+
+def _on_the_way(one: Stage, other: Stage) -> bool:
+    """One of the two is made from the other."""
+    below, above = sorted((one, other), key=lambda stage: stage.index)
+    return above.first <= below.index
 
 
 def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
-    point = stage.cache_point
-    assert point is not None
-    part = "the deterministic part of " if stage.prefix else ""
-    there = next((s for s in diagnosis.stages if s.kind == "cache"), None)
-    but = f"in spite of the cache at {there.at}, " if there else ""
+    there = next((s for s in diagnosis.stages if s.kind == "cache" and _on_the_way(s, stage)), None)
+    cause, evidence, remedy = _told(stage, there)
     return Finding(
-        cause="cache_misplaced" if there else "cache_missing",
+        cause=cause,
         share=input_share(diagnosis),
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
         at=there.at if there else stage.at,
-        evidence=(
-            f"{but}{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "
-            f"{ms(point.saved_cpu_s_per_step)} of CPU a step; "
-            f"they take {point.memory_bytes / 1e9:.2f} GB"
-        ),
-        remedy="cache() after the deterministic part, before the random one and before shuffle",
+        evidence=evidence,
+        remedy=remedy,
+    )
+
+
+def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
+    """What is wrong, how that is seen, and what to do."""
+    point = stage.cache_point
+    assert point is not None
+    taken = f"they take {point.memory_bytes / 1e9:.2f} GB"
+    read_s = there.cpu_s_per_step or 0.0 if there and there.in_files else 0.0
+    if read_s > point.saved_cpu_s_per_step / 2:
+        return (
+            "storage_bound",
+            f"the same {point.elements:,} elements are read from the files of this cache in every "
+            f"epoch, one after the other: {ms(read_s)} of CPU a step; in memory {taken}",
+            "cache() without a file name, or a second one behind it where making them takes long",
+        )
+    part = "the deterministic part of " if stage.prefix else ""
+    but = f"in spite of the cache at {there.at}, " if there else ""
+    return (
+        "cache_misplaced" if there else "cache_missing",
+        f"{but}{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "
+        f"{ms(point.saved_cpu_s_per_step)} of CPU a step; {taken}",
+        "cache() after the deterministic part, before the random one and before shuffle",
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
+from uncork.core.branches import neighbours
 from uncork.core.costmodel import StepCosts, costs_of, gain, passing
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -21,7 +21,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 
 def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
-    for below, stage in itertools.pairwise(diagnosis.stages):
+    for below, stage in neighbours(diagnosis.stages):
         kept = passing(below, stage)
         if kept is not None:
             yield from _finding(

@@ -1,0 +1,62 @@
+"""How the stages of a pipeline hang together.
+
+Stages are listed as their elements come about: what a stage is made from stands before it, and the
+branches that it joins one after the other. So all below a stage is one run of neighbours, and its
+lowest index, which every stage keeps, says the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uncork.core.stage import Stage
+
+
+def made_from(stage: Stage) -> range:
+    """Indices of a stage and of all that it is made from: what a cache of it spares.
+
+    Example:
+        >>> made_from(Stage(index=4, first=2, kind="map"))
+        range(2, 5)
+    """
+    return range(stage.first, stage.index + 1)
+
+
+def inputs_of(stages: Sequence[Stage], index: int) -> tuple[int, ...]:
+    """Indices of the stages that one reads from, in the order of its inputs.
+
+    Example:
+        >>> images, labels = (Stage(index=i, first=i, kind="range") for i in (0, 1))
+        >>> inputs_of([images, labels, Stage(index=2, kind="zip")], 2)
+        (0, 1)
+    """
+    found: list[int] = []
+    last = index - 1
+    while last >= stages[index].first:
+        found.append(last)
+        last = stages[last].first - 1
+    return tuple(reversed(found))
+
+
+def neighbours(stages: Sequence[Stage]) -> Iterator[tuple[Stage, Stage]]:
+    """Each stage that reads from a single one, with that one before it."""
+    for position, stage in enumerate(stages):
+        inputs = inputs_of(stages, position)
+        if len(inputs) == 1:
+            yield stages[inputs[0]], stage
+
+
+def depths(stages: Sequence[Stage]) -> list[int]:
+    """How many joins lie above each stage.
+
+    Example:
+        >>> images, labels = (Stage(index=i, first=i, kind="range") for i in (0, 1))
+        >>> depths([images, labels, Stage(index=2, kind="zip"), Stage(index=3, kind="batch")])
+        [1, 1, 0, 0]
+    """
+    found = [0] * len(stages)
+    for position in reversed(range(len(stages))):
+        inputs = inputs_of(stages, position)
+        for below in inputs:
+            found[below] = found[position] + (len(inputs) > 1)
+    return found

@@ -1,0 +1,144 @@
+"""What stages keep, or could keep: where a cache pays, and what a shuffle holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.edit import SplitMap
+from uncork.core.errors import EditRefused
+from uncork.core.stage import Buffer, CachePoint
+from uncork.pipeline.edits import apply
+from uncork.pipeline.legality import MOVABLE, cache_place, maps_below
+from uncork.pipeline.measured import Measured
+from uncork.pipeline.node import Node
+from uncork.pipeline.probes import count
+from uncork.pipeline.tree import Pipeline
+
+# A cache that spares less than this part of the pipeline's work is not worth its memory.
+_WORTH: Final = 0.02
+
+
+def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> CachePoint | None:
+    """What a cache after a stage would hold and spare; None where it is not legal or not worth it.
+
+    Args:
+        stages: Of the whole pipeline, their costs known.
+        index: Of the stage. Of a map that draws after deterministic work, that work is cached.
+        budget_s: Seconds for counting the elements.
+    """
+    stage = stages[index]
+    pipeline, position = stage.place
+    if stage.node.kind in MOVABLE or stage.node.in_memory:
+        return None  # gives what the stage below gives; that one has the point
+    if not _read_to_its_end(stages, index):
+        return None  # so never complete
+    halved = stage.cut is not None and stage.prefix_cpu_s is not None
+    size = stage.prefix_bytes if halved else stage.bytes
+    try:
+        changed = _split(pipeline, index - stages[stage.lowest].first) if halved else pipeline
+        place = cache_place(changed, position)
+    except EditRefused:
+        return None
+    top = stages[stage.lowest + place.above]
+    elements = _length(changed.stages[place.above])
+    if elements is None:
+        elements = count(top.dataset, budget_s=budget_s) or 0
+    kept = {*range(top.first, top.index + 1), *(stage.lowest + i for i in place.sunk)}
+    # Reading from the new cache costs what reading from an old one below did.
+    spared = [stages[i] for i in kept if not stages[i].node.in_memory]
+    saved = sum(s.cpu_s_per_step for s in spared if not halved or s is not stage)
+    if halved:
+        saved += (stage.prefix_cpu_s or 0.0) * (stage.per_step or 0.0)
+    if not size or not elements or saved <= _WORTH * sum(s.cpu_s_per_step for s in stages):
+        return None
+    return CachePoint(
+        elements=elements,
+        memory_bytes=elements * size,
+        saved_cpu_s_per_step=saved,
+        below=tuple(changed.stages[i].kind for i in place.raised),
+    )
+
+
+def buffer(stages: Sequence[Measured], index: int) -> Buffer | None:
+    """What a shuffle holds, and what it would hold below the maps; None where it must stay."""
+    stage = stages[index]
+    pipeline, position = stage.place
+    maps = maps_below(pipeline, position) if stage.node.kind == "shuffle" else ()
+    if any(above.node.kind == "repeat" for above in islice(_above(stages, index), 1)):
+        return None  # fused with it, the buffer is filled for the next pass while this one drains
+    held = stages[stage.lowest + maps[0] - 1].bytes if maps else None
+    given = _given(stages, index)
+    if held is None or not given:
+        return None
+    elements = int(np.asarray(stage.node.dataset._buffer_size))
+    there = _length(stage.node.inputs[0])
+    return Buffer(
+        elements=elements if there is None else min(elements, there),
+        of=given,
+        maps=tuple(stage.lowest + i for i in maps),
+        bytes_per_element=held,
+    )
+
+
+def _split(pipeline: Pipeline, stage: int) -> Pipeline:
+    """A pipeline or branch with a map cut in two; a branch is still one."""
+    cut = apply(pipeline, SplitMap(stage=stage, expects=pipeline.digest))
+    return Pipeline(cut.root, pipeline.within)
+
+
+def _read_to_its_end(stages: Sequence[Measured], index: int) -> bool:
+    """Every pass over the whole takes all that a stage gives, as far as that is known."""
+    stage = stages[index]
+    length, taken = _length(stage.node), math.inf
+    for above in _above(stages, index):
+        most = _most_taken(above, index)
+        if most == math.inf:
+            continue
+        if not (length and stage.per_step and above.per_step):
+            return False
+        taken = min(taken, most * stage.per_step / above.per_step)
+    return length is None or taken >= length
+
+
+def _most_taken(above: Measured, index: int) -> float:
+    """How many elements a stage gives before it ends a pass by itself; 0 where that is unknown."""
+    if above.node.kind == "take":
+        return _length(above.node) or 0.0
+    if above.node.kind in ("take_while", "choose"):
+        return 0.0
+    if above.node.kind != "zip":
+        return math.inf
+    others = [b.node for b in above.below if not b.first <= index <= b.index]
+    endless = [int(node.dataset.cardinality()) == tf.data.INFINITE_CARDINALITY for node in others]
+    lengths = [math.inf if e else _length(n) or 0.0 for n, e in zip(others, endless, strict=True)]
+    return min(lengths, default=math.inf)
+
+
+def _above(stages: Sequence[Measured], index: int) -> Iterator[Measured]:
+    """All that is made from a stage, the next one first."""
+    return (stage for stage in stages[index + 1 :] if stage.first <= index)
+
+
+def _given(stages: Sequence[Measured], index: int) -> int | None:
+    """Elements that a stage gives in one pass; a ``take`` above may end it early."""
+    least = _length(stages[index].node)
+    for above in _above(stages, index):
+        if above.node.kind == "repeat":
+            break  # a pass ends there, and the next one begins
+        taken = _length(above.node) if above.node.kind == "take" else None
+        per_step, each = stages[index].per_step, above.per_step
+        if taken is not None and per_step and each:
+            wanted = math.ceil(taken * per_step / each)
+            least = wanted if least is None else min(least, wanted)
+    return least
+
+
+def _length(node: Node) -> int | None:
+    elements = int(node.dataset.cardinality())
+    return elements if elements >= 0 else None

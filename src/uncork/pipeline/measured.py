@@ -1,0 +1,105 @@
+"""One stage of a pipeline while its figures come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from uncork.pipeline.functions import Split
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.probes import Probe
+from uncork.pipeline.tree import Node, Place
+
+
+@dataclass
+class AtOnce:
+    """A map's function on whole batches, and the batches it takes: the difference is its cost."""
+
+    size: int
+    taken: Probe
+    made: Probe
+
+    def medians(self) -> tuple[float, float] | None:
+        """CPU and elapsed seconds for each element; None when nothing was pulled."""
+        taken, made = self.taken.medians(), self.made.medians()
+        if taken is None or made is None:
+            return None
+        cpu_s, wall_s = (max(0.0, b - a) / self.size for a, b in zip(taken, made, strict=True))
+        return cpu_s, wall_s
+
+
+@dataclass
+class Measured:
+    """A stage, how it is timed, and what was found.
+
+    Attributes:
+        index: In the list of all stages.
+        first: Lowest index of what it is made from.
+        place: Where it stands.
+        below: What it reads from.
+        dataset: Its serial twin.
+        probe: Of the twin, and so of all that it is made from.
+        cut: Of a map that draws after deterministic work.
+        prefix_probe: Of that work.
+        at_once: Of a map that could take whole batches.
+        calls: Of a serial map: one call at a time, and one for each core.
+        inputs: Elements taken of each input for one of its own; None where that is not known.
+        per_step: Of its elements, how many one training step consumes.
+        bytes: Of an element.
+        prefix_bytes: Of what the deterministic work gives.
+        cpu_s: CPU seconds of an element, those of its inputs taken off.
+        wall_s: Elapsed seconds likewise.
+        prefix_cpu_s: CPU seconds of the deterministic work.
+    """
+
+    index: int
+    first: int
+    place: Place
+    below: tuple[Measured, ...]
+    dataset: Dataset
+    probe: Probe
+    cut: Split | None = None
+    prefix_probe: Probe | None = None
+    at_once: AtOnce | None = None
+    calls: tuple[Probe, Probe] | None = None
+    inputs: tuple[float | None, ...] = ()
+    per_step: float | None = None
+    bytes: int | None = None
+    prefix_bytes: int | None = None
+    cpu_s: float | None = None
+    wall_s: float | None = None
+    prefix_cpu_s: float | None = None
+
+    @property
+    def node(self) -> Node:
+        """What stands there in the user's pipeline."""
+        return self.place.node
+
+    @property
+    def lowest(self) -> int:
+        """Index of the first stage of the chain that it is part of."""
+        return self.index - self.place.position
+
+    @property
+    def spares(self) -> bool:
+        """A cache that is full after the first epoch; one of endless data is never read again."""
+        endless = int(self.node.dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+        return self.node.kind == "cache" and not endless
+
+    @property
+    def full(self) -> bool:
+        """A cache that was filled, so that nothing below it runs when it is read."""
+        return self.spares and (self.node.in_memory or self.node.in_complete_files)
+
+    @property
+    def cpu_s_per_step(self) -> float:
+        """CPU seconds that it costs a training step, as far as that is known."""
+        return (self.cpu_s or 0.0) * (self.per_step or 0.0)
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """All that is to be timed."""
+        at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
+        every = (self.probe, self.prefix_probe, *at_once, *(self.calls or ()))
+        return tuple(probe for probe in every if probe is not None)

@@ -1,0 +1,90 @@
+"""How many elements of its inputs a stage takes, and so how many of each a training step does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.measured import Measured
+from uncork.pipeline.node import Node
+from uncork.pipeline.probes import inputs_for_one, serially
+
+_DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
+_VARYING: Final = _DROPPING | {
+    "flat_map", "interleave", "unbatch", "rebatch", "group_by_window", "tfrecord",
+}  # fmt: skip
+# Of what chooses between datasets, so many choices tell how often each is taken.
+_CHOICES: Final = 256
+
+
+def count_ratios(stages: Sequence[Measured], batch_size: int | None, budget_s: float) -> None:
+    """Set ``inputs`` and ``per_step`` of every stage.
+
+    Args:
+        stages: What a stage is made from before it.
+        batch_size: Samples a step, used where a stage's ratio cannot be counted.
+        budget_s: Seconds for counting, of each stage.
+    """
+    for stage in stages:
+        stage.inputs = _inputs(stage, budget_s)
+    stages[-1].per_step = 1.0
+    for stage in reversed(stages):
+        for below, inputs in zip(stage.below, stage.inputs, strict=True):
+            below.per_step = _taken(stage, inputs, batch_size)
+
+
+def static_ratio(node: Node) -> float | None:
+    """Input elements for one output element where the parameters say so."""
+    if node.kind in ("batch", "padded_batch"):
+        return float(np.asarray(node.dataset._batch_size))
+    if node.kind == "shard":
+        return float(np.asarray(node.dataset._num_shards))
+    if node.kind == "window":
+        return float(np.asarray(node.dataset._shift))
+    return None if node.kind in _VARYING else 1.0
+
+
+def _inputs(stage: Measured, budget_s: float) -> tuple[float | None, ...]:
+    if not stage.below:
+        return ()
+    if len(stage.below) > 1:
+        return _shares(stage)
+    ratio = static_ratio(stage.node)
+    if ratio is None and stage.node.kind in _VARYING and kind_of(stage.node.dataset).op:
+        ratio = inputs_for_one(stage.node, stage.below[0].dataset, budget_s=budget_s)
+    return (ratio,)
+
+
+def _taken(stage: Measured, inputs: float | None, batch_size: int | None) -> float | None:
+    if stage.spares:
+        return 0.0
+    if inputs is not None and stage.per_step is not None:
+        return stage.per_step * inputs
+    return float(batch_size) if batch_size and stage.node.kind in _DROPPING else None
+
+
+def _shares(stage: Measured) -> tuple[float | None, ...]:
+    """Of a stage that joins several: how much of each goes into one element."""
+    if stage.node.kind == "zip":
+        return (1.0,) * len(stage.below)
+    if stage.node.kind == "choose":
+        selector, *chosen = stage.below
+        return (1.0, *_chosen(selector.dataset, len(chosen)))
+    lengths = [int(below.node.dataset.cardinality()) for below in stage.below]
+    if stage.node.kind != "concatenate" or min(lengths) < 0 or not sum(lengths):
+        return (None,) * len(lengths)
+    return tuple(length / sum(lengths) for length in lengths)
+
+
+def _chosen(selector: Dataset, among: int) -> tuple[float | None, ...]:
+    choices: list[int] = []
+    with suppress(tf.errors.OpError):
+        choices.extend(int(choice) for choice in serially(selector).take(_CHOICES))
+    if not choices:
+        return (None,) * among
+    return tuple(choices.count(number) / len(choices) for number in range(among))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.branches import depths, inputs_of, neighbours
+from uncork.core.stage import Stage
+
+
+def listed(*firsts: int) -> list[Stage]:
+    return [Stage(index=i, first=first, kind="any") for i, first in enumerate(firsts)]
+
+
+CHAIN = listed(0, 0, 0)
+# (images > map), labels > zip > batch
+ZIP = listed(0, 0, 2, 0, 0)
+# ((a, b > zip) > map), (c, d > zip) > concatenate
+NESTED = listed(0, 1, 0, 0, 4, 5, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("stages", "index", "expected"),
+    [
+        (CHAIN, 0, ()),
+        (CHAIN, 2, (1,)),
+        (ZIP, 2, ()),
+        (ZIP, 3, (1, 2)),
+        (ZIP, 4, (3,)),
+        (NESTED, 2, (0, 1)),
+        (NESTED, 6, (4, 5)),
+        (NESTED, 7, (3, 6)),
+    ],
+)
+def test_a_stage_reads_from_the_tops_of_its_branches(stages, index, expected):
+    assert inputs_of(stages, index) == expected
+
+
+def test_neighbours_are_of_one_branch():
+    pairs = [(below.index, stage.index) for below, stage in neighbours(NESTED)]
+    assert pairs == [(2, 3)]
+    assert [(b.index, s.index) for b, s in neighbours(ZIP)] == [(0, 1), (3, 4)]
+
+
+def test_branches_of_branches_lie_deeper():
+    assert depths(CHAIN) == [0, 0, 0]
+    assert depths(NESTED) == [2, 2, 1, 1, 2, 2, 1, 0]
+
+
+def test_nothing_has_no_branches():
+    assert depths([]) == []
+    assert list(neighbours([])) == []

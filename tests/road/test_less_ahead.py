@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import LessAhead
+from uncork.core.record import replace
+from uncork.core.stage import ENDLESS
+from uncork.road.less_ahead import PrepareLessAhead
+
+from .situations import SITUATIONS, proposal, reason
+
+LESS = PrepareLessAhead()
+
+
+def left_early(*, ahead=400, length=ENDLESS, cpu_s=0.38):
+    found = observed(
+        stage(0, "map", 0.05, name="augment", length=length),
+        stage(1, "prefetch", ahead=ahead, length=length, at="train.py:55"),
+        shares={"input": 0.6, "step": 0.4},
+        workload={"kind": "custom_loop", "steps_per_epoch": 50},
+        consumer_cpu_s=0.06,
+    )
+    return replace(found, measurement=replace(found.measurement, cpu_s_per_step=cpu_s))
+
+
+def test_a_long_buffer_that_is_left_early_is_shortened():
+    found = proposal(LESS, left_early())
+    assert found.edits == (LessAhead(stage=1, expects="51ab"),)
+    assert found.at == "train.py:55"
+    assert found.predicted == pytest.approx(0.095 / 0.05, rel=0.01)
+    assert "400 elements" in found.why
+
+
+def test_without_a_number_there_is_nothing_to_shorten():
+    assert "nothing was told" in reason(LESS, left_early(ahead=None))
+
+
+@pytest.mark.parametrize("changes", [{"length": 50}, {"cpu_s": 0.1}])
+def test_what_is_taken_stays(changes):
+    assert reason(LESS, left_early(**changes)) == "what is prepared ahead is taken"
+
+
+def test_little_waste_is_left_alone():
+    assert "predicted gain" in reason(LESS, left_early(ahead=2))
+
+
+@pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])
+def test_without_tf_data_nothing_is_prepared_by_it(situation):
+    assert "not by tf.data" in reason(LESS, SITUATIONS[situation])
