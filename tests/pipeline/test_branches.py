@@ -122,6 +122,29 @@ def test_branches_over_one_shuffle_still_draw_one_after_the_other():
     proved(Dataset.zip(shuffled, shuffled), cache_at(1), cache_at(5))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_branches_that_must_shuffle_alike_are_not_given_shuffles_of_their_own(again):
+    """Unseeded, a copy would draw another order: pictures beside the labels of others."""
+    shuffled = RANGE(8).map(words).shuffle(8, reshuffle_each_iteration=again)
+    batches = shuffled.batch(2), shuffled.map(lambda x: x + 1).batch(2)
+    pipeline = read(Dataset.zip(*batches))
+    with pytest.raises(EditRefused, match="a shuffle that another branch reads"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    repeated = shuffled.repeat()
+    pipeline = read(Dataset.zip(repeated.map(lambda x: x + 1), repeated))
+    with pytest.raises(EditRefused, match="a shuffle that another branch reads"):
+        apply(pipeline, Cache(stage=4, expects=pipeline.digest))
+
+
+def test_what_branches_share_is_changed_for_all_of_them():
+    numbers = RANGE(8).map(serial, num_parallel_calls=1)
+    shuffled = numbers.shuffle(8, reshuffle_each_iteration=False)
+    pipeline = read(Dataset.zip(shuffled, shuffled.map(lambda x: x + 1)))
+    after = apply(pipeline, ParallelMap(stage=1, expects=pipeline.digest))
+    assert after.places[1].node.dataset is after.places[4].node.dataset
+    assert all(int(a) + 1 == int(b) for a, b in after.dataset)
+
+
 def test_a_long_buffer_in_a_branch_is_shortened_there():
     data = Dataset.zip(RANGE(9), RANGE(9).map(words).prefetch(400)).batch(2)
     after = proved(data, lambda digest: LessAhead(stage=3, expects=digest))
@@ -180,6 +203,27 @@ def test_of_what_is_sampled_each_part_gives_what_is_chosen():
     assert 6 < often < 9.5
 
 
+def test_what_is_shared_is_proposed_once_with_memory_for_each_reader():
+    numbers = RANGE(8).map(heavy)
+    found = stages(Dataset.zip(numbers, numbers.map(lambda x: x + 1)).batch(4))
+    assert [s.kind for s in found] == ["range", "map", "range", "map", "map", "zip", "batch"]
+    assert found[1].cache_point.memory_bytes == 2 * 8 * found[1].bytes_per_element
+    assert found[3].cache_point is None
+
+
+def test_what_gives_the_elements_of_others_costs_nothing_itself():
+    found = stages(RANGE(64).map(heavy).concatenate(RANGE(64).map(heavy)).batch(4))
+    assert found[4].kind == "concatenate"
+    assert found[4].cpu_s_per_element == 0
+
+
+def test_choices_in_long_runs_tell_no_shares():
+    choices = Dataset.from_tensors(0).repeat(1000).concatenate(Dataset.from_tensors(1).repeat(1000))
+    choices = choices.map(lambda x: tf.cast(x, tf.int64))
+    found = stages(Dataset.choose_from_datasets([RANGE(1000), RANGE(1000)], choices))
+    assert {s.elements_per_step for s in found if s.kind == "range"} == {None}
+
+
 def test_a_cache_in_a_branch_spares_what_lies_below_it_there():
     found = stages(Dataset.zip(RANGE(8).map(heavy).cache(), RANGE(8).map(heavy)).batch(4))
     assert [s.elements_per_step for s in found] == [0, 0, 4, 4, 4, 4, 1]
@@ -200,9 +244,12 @@ def test_a_branch_that_is_read_to_its_end_can_be_cached(other, expected):
         (lambda d: Dataset.zip(d, RANGE(8)).take(4), None),
         (lambda d: Dataset.zip(d, RANGE(8)).take(9), 8),
         (lambda d: d.repeat().take(7), None),
+        (lambda d: d.repeat().take(8), None),
         (lambda d: d.repeat().take(20).batch(4), 8),
         (lambda d: d.batch(2).take(3), None),
-        (lambda d: d.batch(2).take(4), 8),
+        (lambda d: d.batch(2).take(4), None),
+        (lambda d: d.batch(2).take(5), 8),
+        (lambda d: d.batch(2).take(-1), 8),
         (lambda d: d.take_while(lambda x: True), None),
         (lambda d: Dataset.zip(d.repeat(), Dataset.counter()), 8),
         (lambda d: Dataset.zip(d.repeat(), RANGE(20)), 8),

@@ -136,6 +136,22 @@ def test_a_cache_is_filled_once_and_shared_by_all_iterators():
     assert len(calls) == 5
 
 
+def test_few_calls_at_once_stay_so():
+    """A plan from a machine with fewer cores; or a twin, whose draws are made in turn."""
+    after = proved(RANGE(9).map(noisy, num_parallel_calls=1).batch(2), less_ahead_at(1))
+    assert after.stages[1].parallelism == 1
+    proved(RANGE(9).map(noisy, num_parallel_calls=256).batch(2), less_ahead_at(1))
+
+
+def test_a_generator_stays_as_it_is():
+    spec = tf.TensorSpec([], tf.int64)
+    numbers = tf.data.Dataset.from_generator(lambda: iter(range(9)), output_signature=spec)
+    after = proved(numbers.map(words, num_parallel_calls=1).batch(2), parallel_at(1))
+    assert after.stages[0].dataset is numbers
+    zipped = tf.data.Dataset.zip(numbers, RANGE(9).map(words, num_parallel_calls=1))
+    proved(zipped, parallel_at(2))
+
+
 def less_ahead_at(stage):
     return lambda digest: LessAhead(stage=stage, expects=digest)
 
@@ -153,7 +169,7 @@ def test_as_many_calls_at_once_as_there_are_cores():
 @pytest.mark.parametrize(
     "data",
     [
-        lambda: RANGE(9).map(words, num_parallel_calls=1),
+        lambda: RANGE(9).map(words),
         lambda: RANGE(9).map(words, num_parallel_calls=tf.data.AUTOTUNE),
         lambda: RANGE(9).prefetch(tf.data.AUTOTUNE),
         lambda: RANGE(9).prefetch(1),
@@ -161,7 +177,7 @@ def test_as_many_calls_at_once_as_there_are_cores():
     ],
 )
 def test_what_prepares_little_is_left_as_it_is(data):
-    with pytest.raises(EditRefused, match="more than is of use"):
+    with pytest.raises(EditRefused, match="how much to prepare"):
         edited(read(data()), less_ahead_at(1))
 
 

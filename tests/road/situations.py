@@ -31,7 +31,7 @@ AUGMENTING = (
         prefix=PREFIX,
         cache_point=POINT,
     ),
-    stage(3, "batch"),
+    stage(3, "batch", length=WORKLOAD.steps_per_epoch),
 )
 WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
 CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}

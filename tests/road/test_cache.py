@@ -114,3 +114,13 @@ def test_a_slow_random_part_is_no_reason_to_cache_a_quick_prefix():
     quick = replace(AUGMENTING[2].prefix, cpu_s_per_element=1e-4)
     drawing = replace(AUGMENTING[2], prefix=quick)
     assert "predicted gain" in reason(CACHE, decoding(drawing))
+
+
+def test_a_loop_that_leaves_its_data_early_never_fills_a_cache():
+    decode = stage(1, "map", 0.09, parallelism=AUTOTUNE, cache_point=POINT, length=-1)
+    looping = {"kind": "custom_loop", "model": None, "steps_per_epoch": POINT.elements}
+    left = observed(stage(0, "range"), decode, shares=WAITING, workload=looping)
+    assert "before a cache would be complete" in reason(CACHE, left)
+    for changes in ({"steps_per_epoch": POINT.elements + 1}, {"steps_per_epoch": None}):
+        longer = replace(left, workload=replace(left.workload, **changes))
+        assert proposal(CACHE, longer)

@@ -32,6 +32,13 @@ def test_a_long_buffer_that_is_left_early_is_shortened():
     assert "400 elements" in found.why
 
 
+def test_all_that_work_in_vain_are_shortened_together():
+    found = left_early()
+    augment = replace(found.stages[0], ahead=256, parallelism=256)
+    found = proposal(LESS, replace(found, stages=(augment, found.stages[1])))
+    assert found.edits == (LessAhead(stage=0, expects="51ab"), LessAhead(stage=1, expects=""))
+
+
 def test_without_a_number_there_is_nothing_to_shorten():
     assert "nothing was told" in reason(LESS, left_early(ahead=None))
 

@@ -73,6 +73,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with one stage run on as many elements at once as there are cores."""
         return self._with(lambda s: _parallel(s) if s.index == stage else s)
 
+    def narrowed(self, stage: int) -> StepCosts:
+        """The same with a map that computes in float32 instead of float64."""
+        return self._with(lambda s: _narrowed(s) if s.index == stage else s)
+
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that no stage accounts for."""
         return replace(self, consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s))
@@ -188,6 +192,19 @@ def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
     return max(0.0, min(most, diagnosis.measurement.cpu_s_per_step - explained))
 
 
+def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
+    """A cache of a stage would be complete after the first pass, as far as that is known.
+
+    A loop of the user's own may leave its data early, in every epoch. A cache that never saw their
+    end begins anew each time.
+    """
+    steps, point = diagnosis.workload.steps_per_epoch, stage.cache_point
+    to_the_end = diagnosis.stages[-1].length == steps
+    if point is None or diagnosis.workload.kind != "custom_loop" or steps is None or to_the_end:
+        return True
+    return steps * (stage.elements_per_step or 0.0) > point.elements
+
+
 def passing(below: Stage, stage: Stage) -> float | None:
     """Share of elements that pass a filter; None where nothing is dropped, or it is not known."""
     if stage.kind != "filter" or not below.elements_per_step or not stage.elements_per_step:
@@ -226,6 +243,12 @@ def _parallel(stage: Stage) -> Stage:
     # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
     left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
     return replace(stage, parallelism=AUTOTUNE, cpu_s_per_element=left)
+
+
+def _narrowed(stage: Stage) -> Stage:
+    if stage.float32_cpu_s_per_element is None or not stage.cpu_s_per_element:
+        return stage
+    return _scaled(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
 
 
 def _vectorized(stage: Stage) -> Stage:

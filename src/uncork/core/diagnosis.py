@@ -62,6 +62,20 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str
 
 
+class Padded(Record, frozen=True, kw_only=True):
+    """Rows of a batch that were filled up with zeros to one length.
+
+    Attributes:
+        longest: That length.
+        mean: Of the rows without their zeros.
+        cut: The step on a batch cut to the mean length over the same as it is.
+    """
+
+    longest: int
+    mean: float
+    cut: Comparison
+
+
 class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     """Everything measured about one training call.
 
@@ -83,6 +97,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
+        padded: Where much of a batch is padding; None where that was not seen, or the step takes
+            no shorter one.
     """
 
     workload: Workload
@@ -99,6 +115,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     memory_available_bytes: int = 0
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
+    padded: Padded | None = None
 
     @property
     def step_s(self) -> float:

@@ -67,6 +67,18 @@ class Vectorized(Record, frozen=True, kw_only=True):
     wall_s_per_element: float
 
 
+class Reading(Record, frozen=True, kw_only=True):
+    """What a map spends on opening and reading files.
+
+    Attributes:
+        files: That it reads for one element.
+        cpu_s_per_element: CPU seconds until all are read.
+    """
+
+    files: int
+    cpu_s_per_element: float
+
+
 class Buffer(Record, frozen=True, kw_only=True):
     """What a shuffle gathers before it gives its first element, anew in every pass.
 
@@ -98,6 +110,7 @@ class Stage(Record, frozen=True, kw_only=True):
         wall_s_per_element: Elapsed seconds of this stage alone, run serially.
         spread_cpu_s_per_element: On a serial map, CPU seconds beyond those: TensorFlow spreads the
             ops of a lone call over its threads, and less so where every core has a call.
+        float32_cpu_s_per_element: On a map that computes in float64, CPU seconds in float32.
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
@@ -109,6 +122,7 @@ class Stage(Record, frozen=True, kw_only=True):
         python_at: The line that brought it in, where that is another one.
         repeated: Set on a ``zip`` whose branches make the same elements.
         in_files: A cache that is read from its files again in each epoch.
+        reading: Set on a map that reads many files for each element.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
@@ -126,6 +140,7 @@ class Stage(Record, frozen=True, kw_only=True):
     cpu_s_per_element: float | None = None
     wall_s_per_element: float | None = None
     spread_cpu_s_per_element: float | None = None
+    float32_cpu_s_per_element: float | None = None
     bytes_per_element: int | None = None
     ratio: float | None = None
     elements_per_step: float | None = None
@@ -137,6 +152,7 @@ class Stage(Record, frozen=True, kw_only=True):
     python_at: str | None = None
     repeated: Repeated | None = None
     in_files: bool = False
+    reading: Reading | None = None
     frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None

@@ -27,6 +27,7 @@ from uncork.pipeline import Pipeline
 from uncork.step import (
     Feed,
     FitRunner,
+    Padding,
     Recording,
     Snapshot,
     StepSettings,
@@ -34,6 +35,7 @@ from uncork.step import (
     batch_samples,
     build,
     loader_stages,
+    padding_of,
     random_state,
     set_random_state,
     signature,
@@ -152,6 +154,15 @@ class FitSubject(Subject):
             block = runner.block(3 * resident_s)
         timed = block.wall_s / (block.wall_s + block.warmup_s)
         return outside_ops(resident_s, block, ops.seconds * timed)
+
+    def shortened(self) -> tuple[Padding, VersionRunner] | None:
+        """Inputs, targets and weights alike are cut."""
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
+        padding = padding_of(x)
+        if padding is None or not padding.much:
+            return None
+        feed = self.feed.resident(padding.cut(self._batch))
+        return padding, _PrimedRunner(self._fit_runner((), feed), None)
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""

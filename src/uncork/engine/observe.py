@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.diagnosis import Padded, WorkloadDiagnosis
 from uncork.core.edit import DtypePolicy
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -100,6 +100,9 @@ def observe(
     if in_bfloat16 is None and shares.breakdown["step"] >= _COMPUTING and native_bfloat16():
         journal.write("phase", "measuring the step in bfloat16")
         in_bfloat16 = _in_bfloat16(subject, version, seconds)
+    padded = known.padded if known is not None else None
+    if known is None and shares.breakdown["step"] >= _COMPUTING:
+        padded = _padded(subject, version, seconds, journal)
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(), pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
@@ -116,6 +119,7 @@ def observe(
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
+        padded=padded,
     )
     return judge(found, machine)
 
@@ -136,6 +140,24 @@ def _in_bfloat16(subject: Subject, version: Version, seconds: _Seconds) -> Compa
     with suppress(Exception):
         edited = version.with_step_edits((DtypePolicy(policy="mixed_bfloat16"),))
         return compare_resident(subject, version, edited, seconds.block / 2)
+    return None
+
+
+def _padded(
+    subject: Subject, version: Version, seconds: _Seconds, journal: Journal
+) -> Padded | None:
+    """The step on a batch without most of its padding against the batch as it is."""
+    with suppress(Exception):  # a model, or a step of the user's own, for one length only
+        found = subject.shortened()
+        if found is None:
+            return None
+        journal.write("phase", "measuring the step on a batch without its padding")
+        padding, shorter = found
+        base = subject.resident(version)
+        shorter.prime()
+        base.prime()
+        compared = paired(base, shorter, block_s=seconds.block / 2, pairs=_PAIRS).comparison
+        return Padded(longest=padding.longest, mean=padding.mean, cut=compared)
     return None
 
 

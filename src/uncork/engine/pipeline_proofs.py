@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
 from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, VectorizeMap
 from uncork.core.plan import Proof
@@ -14,9 +15,11 @@ from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
 from uncork.engine.pipelines import repeats
 from uncork.engine.subject import Version
-from uncork.pipeline import ElementDigests, Pipeline, apply, element_digests, seeded
+from uncork.pipeline import ElementDigests, Node, Pipeline, apply, element_digests, seeded
+from uncork.pipeline.probes import count
 from uncork.pipeline.ratios import static_ratio
 from uncork.pipeline.samples import draws, sample_digests
+from uncork.pipeline.tree import Place
 from uncork.proof.elements import LEAST, prove_alive, prove_elements
 
 _SEED = 20261
@@ -26,6 +29,8 @@ _MANY = 1_000_000
 _A_WHILE_S = 10.0
 # Draws after which a frozen augmentation cannot be taken for chance.
 _DRAWS_TO_TELL = 64
+# Stages that give fewer elements than they take: what is read through them is more than it seems.
+_DROPPING = frozenset({"filter", "take_while", "unique", "ignore_errors"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class _Extent:
     whole: bool
 
 
-def _extent(edits: Sequence[Edit], edited: Pipeline) -> _Extent:
+def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     """As little as shows what these edits could do wrong.
 
     What runs ahead of a pass that is left early may have begun to repeat its source, or not, as
@@ -57,8 +62,8 @@ def _extent(edits: Sequence[Edit], edited: Pipeline) -> _Extent:
     endless = edited.cardinality == ENDLESS
     if caches and endless:
         # What a cache holds shows only when it is read again.
-        needed = 2 * _batches_of_caches(edited)
-        return _Extent(1, max(2 * _SOME, needed + 1), max(LEAST, needed), whole=False)
+        needed = 2 * _batches_of_caches(edited, seconds)
+        return _Extent(1, max(2 * _SOME, needed), max(LEAST, needed), whole=False)
     if caches:
         return _Extent(2, _MANY, LEAST, whole=True)
     most = _MANY if stacks else _SOME
@@ -68,16 +73,45 @@ def _extent(edits: Sequence[Edit], edited: Pipeline) -> _Extent:
     return _Extent(2, most, LEAST, whole=False)
 
 
-def _batches_of_caches(pipeline: Pipeline) -> int:
-    """Elements of the whole for which every cache in memory is read once, where that is known."""
-    found = [0]
-    for branch, position in pipeline.places:
-        elements, stages = int(branch.stages[position].dataset.cardinality()), branch.stages
-        if stages[position].in_memory and elements > 0:
-            above = [*stages[position + 1 :], *branch.joined_above()]
-            sizes = (static_ratio(n) for n in above if n.kind in ("batch", "padded_batch"))
-            found.append(math.ceil(elements / math.prod(size or 1.0 for size in sizes)))
-    return max(found)
+def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
+    """Elements of the whole for which every cache in memory is read once.
+
+    More than anybody compares where that cannot be told.
+    """
+    return max((_batches_of(place, seconds) for place in pipeline.places), default=0)
+
+
+def _batches_of(place: Place, seconds: float) -> int:
+    if not place.node.in_memory:
+        return 0
+    elements: float | None = int(place.node.dataset.cardinality())
+    if elements == tf.data.UNKNOWN_CARDINALITY:
+        elements = count(place.node.inputs[0].dataset, budget_s=seconds)
+    branch, position = place
+    above = branch.stages[position + 1 :]
+    while elements is not None:
+        for node in above:
+            ratio = static_ratio(node)
+            if ratio is None and node.kind not in _DROPPING:
+                return _MANY  # one element may become many
+            elements /= ratio or 1.0
+        if branch.within is None:
+            return math.ceil(elements)
+        joint, above = branch.within.stages[0], branch.within.stages[1:]
+        share = _share(joint, branch.root)
+        elements = elements / share if share else None
+        branch = branch.within
+    return _MANY
+
+
+def _share(joint: Node, branch: Node) -> float | None:
+    """Of what a join gives, the part that comes from one of its branches."""
+    if joint.kind == "zip":
+        return 1.0
+    lengths = [int(i.dataset.cardinality()) for i in joint.inputs]
+    if joint.kind != "concatenate" or min(lengths) < 0 or not sum(lengths):
+        return None
+    return int(branch.dataset.cardinality()) / sum(lengths)
 
 
 def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
@@ -110,7 +144,8 @@ class PipelineProver:
             # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
             # its seeds and makes those calls serial: equal draws meet equal elements.
             edited = seeded(edited, _SEED)
-        seconds, extent = budget_s / 3, _extent(candidate.edits, edited)
+        seconds = budget_s / 3
+        extent = _extent(candidate.edits, edited, seconds)
         if extent.most == _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
         proof = prove_elements(

@@ -29,9 +29,12 @@ from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
+from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
+from uncork.step import Padding, padding_of
 
 _RESIDENT: Final = "over and over"
+_SHORTER: Final = "over and over, without padding"
 _AS_IT_IS: Final = "as it is"
 # Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
 _PAUSE: Final = 20
@@ -84,6 +87,8 @@ class StepLoopSubject(Subject):
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None
+        self._shorter_call: StepCall | None = None
+        self._rejected: Exception | None = None
 
     def step(self, call: StepCall) -> Any:
         """In the place of the user's step, on the user's thread."""
@@ -92,13 +97,24 @@ class StepLoopSubject(Subject):
             if not self._between.add(wall_s, busy_s):
                 self.board.resume()
         self._arrays.look(call)
-        again = self._resident_call
-        while next(self.board) == _RESIDENT:
+        while (wanted := next(self.board)) != _AS_IT_IS:
             self._left = None
-            again.original(*again.args, **again.kwargs)
+            self._again(wanted)
         found = call.original(*call.args, **call.kwargs)
         self._left = _clocks()
         return found
+
+    def _again(self, wanted: str) -> None:
+        """The step without the loop around it, on arguments from memory."""
+        if wanted == _RESIDENT or self._shorter_call is None:
+            call = self._resident_call
+            call.original(*call.args, **call.kwargs)
+        elif self._rejected is None:
+            call = self._shorter_call
+            try:
+                call.original(*call.args, **call.kwargs)
+            except Exception as error:  # a step for one length only
+                self._rejected = error
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop as it is."""
@@ -113,6 +129,20 @@ class StepLoopSubject(Subject):
         if self.workload.eager_step:
             return self.runner(version)
         return LoopRunner(self.board, _resident_epoch, None)
+
+    def shortened(self) -> tuple[Padding, VersionRunner] | None:
+        """Every argument with rows of that length is cut."""
+        call = self._resident_call
+        padding = None if self.workload.eager_step else padding_of((call.args, call.kwargs))
+        if padding is None or not padding.much:
+            return None
+        args, kwargs = padding.cut((call.args, call.kwargs))
+        self._shorter_call = StepCall(call.index, call.at, args, kwargs, call.original)
+        return padding, _ShorterRunner(self)
+
+    def refused(self) -> Exception | None:
+        """What the step raised when it was given a shorter batch."""
+        return self._rejected
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
@@ -157,6 +187,25 @@ class StepLoopSubject(Subject):
         if not found.wall_s:
             return 0.0, 0.0
         return statistics.fmean(found.wall_s), statistics.fmean(found.busy_s)
+
+
+class _ShorterRunner(LoopRunner):
+    """The step on a shorter batch, which it may not take."""
+
+    def __init__(self, subject: StepLoopSubject) -> None:
+        super().__init__(subject.board, _shorter_epoch, None)
+        self._subject = subject
+
+    def _run(self, seconds: float, *, whole: bool) -> Block:
+        found = super()._run(seconds, whole=whole)
+        refused = self._subject.refused()
+        if refused is not None:
+            raise refused
+        return found
+
+
+def _shorter_epoch() -> Iterator[str]:
+    return itertools.repeat(_SHORTER)
 
 
 def _as_it_is() -> Iterator[str]:

@@ -13,6 +13,7 @@ from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.measure.interleave import Block
 from uncork.pipeline import Pipeline, apply, supply
+from uncork.step import Padding
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,13 @@ class Subject(ABC):
     def python_s(self, resident_s: float) -> float | None:
         """Seconds of a resident step outside TensorFlow's ops, where :meth:`grouped` gives none."""
         del resident_s
+        return None
+
+    def shortened(self) -> tuple[Padding, VersionRunner] | None:
+        """The resident step on a batch without most of its padding; None where there is little.
+
+        Whether the step takes such a batch shows when it is primed.
+        """
         return None
 
     def supply(self, version: Version) -> Any:

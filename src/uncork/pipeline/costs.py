@@ -12,9 +12,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+import tensorflow as tf
+
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Prefix, Repeated, Stage, Vectorized
+from uncork.core.stage import AUTOTUNE, ENDLESS, Prefix, Reading, Repeated, Stage, Vectorized
 from uncork.measure.machine import cpus
 from uncork.pipeline.edits import first_half, told_ahead
 from uncork.pipeline.filtering import filtered_first
@@ -29,7 +31,8 @@ from uncork.pipeline.legality import (
     parallel_by_default,
 )
 from uncork.pipeline.measured import AtOnce, Measured
-from uncork.pipeline.nodes import MapFunction, parallel_map, serial_map
+from uncork.pipeline.narrowed import narrowed
+from uncork.pipeline.nodes import MapFunction, derived, parallel_map, serial_map
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -40,6 +43,7 @@ from uncork.pipeline.probes import (
     take_turns,
 )
 from uncork.pipeline.ratios import count_ratios, static_ratio
+from uncork.pipeline.reads import files_read, only_reading
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
 from uncork.pipeline.tree import Node, Pipeline
@@ -48,6 +52,8 @@ from uncork.pipeline.vectorize import batched, vectorized
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
+# Joins that give one element of one branch at a time, and do no work of their own.
+_PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
 
 def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> tuple[Stage, ...]:
@@ -75,15 +81,24 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         probes = {id(probe): probe for stage in stages for probe in stage.probes}
         take_turns(list(probes.values()), max(left, budget_s / 4))
         _difference(stages)
-        return tuple(
-            replace(
-                _stage(pipeline, stage),
-                cache_point=cache_point(stages, stage.index, budget_s / 8),
-                buffer=buffer(stages, stage.index),
-                repeated=_repeated(stages, stage),
-            )
-            for stage in stages
-        )
+        return tuple(_explained(pipeline, stages, stage, budget_s / 8) for stage in stages)
+
+
+def _explained(
+    whole: Pipeline, stages: Sequence[Measured], stage: Measured, budget_s: float
+) -> Stage:
+    found = _stage(whole, stage)
+    if any(earlier.node.dataset is stage.node.dataset for earlier in stages[: stage.index]):
+        return found  # several branches read it: whatever is done to it, is done to the first
+    return replace(
+        found,
+        prefix=_prefix(stage),
+        cache_point=cache_point(stages, stage.index, budget_s),
+        buffer=buffer(stages, stage.index),
+        may_precede=tuple(stage.lowest + i for i in filtered_first(*stage.place)[0]),
+        repeated=_repeated(stages, stage),
+        vectorized=_vectorized(stage),
+    )
 
 
 class _Twins:
@@ -144,6 +159,14 @@ def _prepare_map(
     if node.parallelism == 1 and not _in_python(node):
         together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
         stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
+    single = narrowed(node.functions[0])
+    if single is not None:
+        function = derived(dataset._map_func, single)
+        stage.single_probe = Probe(serial_map(below, function, dataset))
+    reading = only_reading(node.functions[0])
+    if reading is not None:
+        function = derived(dataset._map_func, reading, tf.TensorSpec([], tf.int32))
+        stage.reading_probe = Probe(serial_map(below, function, dataset))
     if for_batch is not None:
         batch, function = for_batch
         taken = batched(below, batch)
@@ -179,9 +202,17 @@ def _difference(stages: Sequence[Measured]) -> None:
         if whole is None or under is None:
             continue
         stage.cpu_s, stage.wall_s = (max(0.0, a - b) for a, b in zip(whole, under, strict=True))
-        half = stage.prefix_probe.medians() if stage.prefix_probe else None
-        if half is not None:
-            stage.prefix_cpu_s = min(stage.cpu_s, max(0.0, half[0] - under[0]))
+        if stage.node.kind in _PASSING_ON:
+            stage.cpu_s = stage.wall_s = 0.0  # what it gave while it was timed may be of one branch
+        stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
+        stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
+        stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
+
+
+def _own(probe: Probe | None, most: float, under: float) -> float | None:
+    """CPU seconds of a part, or of another form, of a map that costs so much."""
+    found = probe.medians() if probe else None
+    return None if found is None else min(most, max(0.0, found[0] - under))
 
 
 def _under(stage: Measured) -> tuple[float, float] | None:
@@ -201,13 +232,6 @@ def _under(stage: Measured) -> tuple[float, float] | None:
 def _stage(whole: Pipeline, stage: Measured) -> Stage:
     node = stage.node
     options = whole.dataset.options()
-    prefix = None
-    if stage.cut and stage.prefix_cpu_s is not None and stage.prefix_bytes is not None:
-        prefix = Prefix(
-            ops=stage.cut.ops,
-            bytes_per_element=stage.prefix_bytes,
-            cpu_s_per_element=stage.prefix_cpu_s,
-        )
     return Stage(
         index=stage.index,
         first=stage.first,
@@ -217,6 +241,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         cpu_s_per_element=stage.cpu_s,
         wall_s_per_element=stage.wall_s,
         spread_cpu_s_per_element=_spread(stage),
+        float32_cpu_s_per_element=stage.single_cpu_s,
         bytes_per_element=stage.bytes,
         ratio=static_ratio(node) if stage.below else None,
         elements_per_step=stage.per_step,
@@ -227,11 +252,19 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         python=_in_python(node),
         python_at=next(filter(None, map(python_at, node.functions)), None),
         in_files=node.in_complete_files,
+        reading=_reading(stage),
         frozen=freezes_draws(node),
-        prefix=prefix,
-        may_precede=tuple(stage.lowest + i for i in filtered_first(*stage.place)[0]),
-        vectorized=_vectorized(stage),
         opaque=node.kind == "opaque",
+    )
+
+
+def _prefix(stage: Measured) -> Prefix | None:
+    if not stage.cut or stage.prefix_cpu_s is None or stage.prefix_bytes is None:
+        return None
+    return Prefix(
+        ops=stage.cut.ops,
+        bytes_per_element=stage.prefix_bytes,
+        cpu_s_per_element=stage.prefix_cpu_s,
     )
 
 
@@ -243,6 +276,12 @@ def _spread(stage: Measured) -> float | None:
 
 def _in_python(node: Node) -> bool:
     return node.kind == "from_generator" or any(map(runs_python, node.functions))
+
+
+def _reading(stage: Measured) -> Reading | None:
+    if stage.reading_cpu_s is None:
+        return None
+    return Reading(files=files_read(stage.node.functions[0]), cpu_s_per_element=stage.reading_cpu_s)
 
 
 def _vectorized(stage: Measured) -> Vectorized | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.functions import Split, may_overlap, split
-from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
     barrier,
@@ -86,11 +86,34 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
     branch, position = pipeline.places[edit.stage]
     top, instead = _replaced(edit, branch, position)
     old = branch.stages[top].dataset
+
     # Branches that read the same dataset share its epochs and its cache: they still do.
-    return remade(
-        pipeline.root,
-        lambda node, inputs: instead if node.dataset is old else rebuild(node.dataset, inputs),
-    )
+    def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
+        if node.dataset is old:
+            return instead
+        return rebuild(node.dataset, inputs) if inputs else node.dataset
+
+    changed = remade(pipeline.root, made)
+    _check_still_shared(branch.stages[top], instead, changed)
+    return changed
+
+
+def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
+    """Refuse a copy of what other branches still read and draw from together with this one."""
+    copied = _drawing(old) - _drawing(read(instead).root)
+    if copied & _drawing(read(changed).root):
+        raise EditRefused(
+            "below this stage lies a shuffle that another branch reads, too; a copy of it would"
+            " draw an order of its own",
+            "a stage whose shuffles are its own",
+            "change what the branches share before they part, or leave it as it is",
+        )
+
+
+def _drawing(node: Node) -> set[int]:
+    """Datasets below a node that draw an order, or numbers, for all who read them."""
+    own = {id(node.dataset)} if node.kind in ("shuffle", *COUNTING_SOURCES) else set()
+    return own.union(*map(_drawing, node.inputs))
 
 
 def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dataset]:
@@ -285,13 +308,16 @@ def told_ahead(node: Node) -> int | None:
 
 
 def _less_ahead(node: Node, stage: int) -> tuple[int, Dataset]:
-    told, cores = told_ahead(node), math.ceil(cpus())
-    if told is None or (node.kind == "map" and told <= cores):
+    dataset, fields = node.dataset, {}
+    if node.kind == "prefetch" and told_ahead(node) is not None:
+        fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
+    elif node.kind == "map" and hasattr(dataset, _CALLS) and node.parallelism != AUTOTUNE:
+        # A machine with more cores leaves more calls, up to those that were asked for.
+        fields[_CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
+    else:
         raise EditRefused(
-            f"stage {stage}, a {node.kind}, was not told to prepare more than is of use",
-            "a prefetch with a number, or a map with more calls at once than there are cores",
+            f"stage {stage}, a {node.kind}, was not told how much to prepare ahead",
+            "a prefetch or a parallel map with a number",
             "leave it as it is",
         )
-    name, number = ("_buffer_size", AUTOTUNE) if node.kind == "prefetch" else (_CALLS, cores)
-    below, fields = node.inputs[0].dataset, {name: tf.constant(number, tf.int64)}
-    return stage, make(node.dataset, [below], kind_of(node.dataset), **fields)
+    return stage, make(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)

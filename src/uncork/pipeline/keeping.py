@@ -57,9 +57,11 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
         saved += (stage.prefix_cpu_s or 0.0) * (stage.per_step or 0.0)
     if not size or not elements or saved <= _WORTH * sum(s.cpu_s_per_step for s in stages):
         return None
+    # Each branch that reads it fills one of its own, until the first is complete.
+    readers = sum(other.node.dataset is stage.node.dataset for other in stages)
     return CachePoint(
         elements=elements,
-        memory_bytes=elements * size,
+        memory_bytes=elements * size * readers,
         saved_cpu_s_per_step=saved,
         below=tuple(changed.stages[i].kind for i in place.raised),
     )
@@ -95,21 +97,25 @@ def _split(pipeline: Pipeline, stage: int) -> Pipeline:
 def _read_to_its_end(stages: Sequence[Measured], index: int) -> bool:
     """Every pass over the whole takes all that a stage gives, as far as that is known."""
     stage = stages[index]
-    length, taken = _length(stage.node), math.inf
+    length = _length(stage.node)
     for above in _above(stages, index):
         most = _most_taken(above, index)
         if most == math.inf:
             continue
         if not (length and stage.per_step and above.per_step):
             return False
-        taken = min(taken, most * stage.per_step / above.per_step)
-    return length is None or taken >= length
+        taken = most * stage.per_step / above.per_step
+        # Only who asks for one more meets the end; a zip does.
+        if taken < length or (taken == length and above.node.kind != "zip"):
+            return False
+    return True
 
 
 def _most_taken(above: Measured, index: int) -> float:
     """How many elements a stage gives before it ends a pass by itself; 0 where that is unknown."""
     if above.node.kind == "take":
-        return _length(above.node) or 0.0
+        told = int(np.asarray(above.node.dataset._count))
+        return math.inf if told < 0 else told
     if above.node.kind in ("take_while", "choose"):
         return 0.0
     if above.node.kind != "zip":

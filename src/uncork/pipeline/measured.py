@@ -43,6 +43,8 @@ class Measured:
         cut: Of a map that draws after deterministic work.
         prefix_probe: Of that work.
         at_once: Of a map that could take whole batches.
+        single_probe: Of a map that computes in float64, in float32.
+        reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
@@ -51,6 +53,8 @@ class Measured:
         cpu_s: CPU seconds of an element, those of its inputs taken off.
         wall_s: Elapsed seconds likewise.
         prefix_cpu_s: CPU seconds of the deterministic work.
+        reading_cpu_s: CPU seconds of an element up to where files are read.
+        single_cpu_s: CPU seconds of an element with float32 in place of float64.
     """
 
     index: int
@@ -62,6 +66,8 @@ class Measured:
     cut: Split | None = None
     prefix_probe: Probe | None = None
     at_once: AtOnce | None = None
+    single_probe: Probe | None = None
+    reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
     inputs: tuple[float | None, ...] = ()
     per_step: float | None = None
@@ -70,6 +76,8 @@ class Measured:
     cpu_s: float | None = None
     wall_s: float | None = None
     prefix_cpu_s: float | None = None
+    single_cpu_s: float | None = None
+    reading_cpu_s: float | None = None
 
     @property
     def node(self) -> Node:
@@ -101,5 +109,8 @@ class Measured:
     def probes(self) -> tuple[Probe, ...]:
         """All that is to be timed."""
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
-        every = (self.probe, self.prefix_probe, *at_once, *(self.calls or ()))
+        every = (
+            self.probe, self.prefix_probe, self.single_probe, self.reading_probe,
+            *at_once, *(self.calls or ()),
+        )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

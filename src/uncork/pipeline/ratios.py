@@ -85,6 +85,7 @@ def _chosen(selector: Dataset, among: int) -> tuple[float | None, ...]:
     choices: list[int] = []
     with suppress(tf.errors.OpError):
         choices.extend(int(choice) for choice in serially(selector).take(_CHOICES))
-    if not choices:
+    counts = [choices.count(number) for number in range(among)]
+    if not all(counts):  # too few to tell, or choices that come in long runs
         return (None,) * among
-    return tuple(choices.count(number) / len(choices) for number in range(among))
+    return tuple(count / len(choices) for count in counts)

@@ -60,11 +60,6 @@ class Pipeline:
         joined = (place for branch in self.branches for place in branch.places)
         return (*joined, *(Place(self, i) for i in range(len(self.stages))))
 
-    def joined_above(self) -> tuple[Node, ...]:
-        """Of a branch, the stages from the one that joins it up to the last of the whole."""
-        outer = self.within
-        return () if outer is None else (*outer.stages, *outer.joined_above())
-
     @property
     def outermost(self) -> Pipeline:
         """What a branch, or a branch of a branch, is part of; itself where it is none."""

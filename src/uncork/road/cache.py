@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.costmodel import StepCosts, costs_of, filled, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, SplitMap
 from uncork.core.machine import Machine
@@ -30,6 +30,8 @@ from uncork.road.proposal import (
     not_worth,
 )
 
+_NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
+_NEVER_FULL: Final = "the loop leaves the data before a cache would be complete"
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
        .shuffle(...)       # behind the cache, or the order freezes
@@ -54,12 +56,13 @@ class CacheDeterministic(Optimization):
         if diagnosis.workload.epochs < 2:
             return Skipped(reason="one epoch only: nothing is read twice")
         legal = [s for s in diagnosis.stages if s.cache_point]
-        if not legal:
-            return Skipped(reason="no deterministic, finite part that is not cached already")
+        lasting = [s for s in legal if filled(diagnosis, s)]
+        if not lasting:
+            return Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
         room = policy.memory_share * diagnosis.memory_available_bytes
-        fitting = [s for s in legal if _bytes(s) <= room]
+        fitting = [s for s in lasting if _bytes(s) <= room]
         if not fitting:
-            smallest = min(_bytes(s) for s in legal)
+            smallest = min(_bytes(s) for s in lasting)
             return Skipped(
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )

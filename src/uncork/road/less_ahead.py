@@ -33,7 +33,7 @@ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
 
 @final
 class PrepareLessAhead(Optimization):
-    """Shorten the buffer whose leavings cost most."""
+    """Shorten the buffers whose leavings cost time."""
 
     name = "less_ahead"
     stage = "input"
@@ -42,25 +42,29 @@ class PrepareLessAhead(Optimization):
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
-        """The prefetch or parallel map that makes most in vain."""
+        """Every prefetch and parallel map that works in vain."""
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
         told = [s for s in diagnosis.stages if s.ahead]
         if not told:
             return Skipped(reason="nothing was told how much to prepare ahead")
-        best = max(told, key=lambda s: thrown_away_s(diagnosis, s))
-        wasted_s = thrown_away_s(diagnosis, best)
-        if not wasted_s:
+        wasteful = [s for s in told if thrown_away_s(diagnosis, s)]
+        if not wasteful:
             return Skipped(reason="what is prepared ahead is taken")
         costs = costs_of(diagnosis, machine.cpus)
-        predicted = gain(costs, costs.sparing(wasted_s))
+        predicted = gain(costs, costs.sparing(max(thrown_away_s(diagnosis, s) for s in wasteful)))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
+        # All of them: a short buffer in front of a long one is filled for the long one.
+        most = max(s.ahead or 0 for s in wasteful)
+        expected = (diagnosis.workload.pipeline, *[""] * (len(wasteful) - 1))
         return Proposal(
-            edits=(LessAhead(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=tuple(
+                LessAhead(stage=s.index, expects=e) for s, e in zip(wasteful, expected, strict=True)
+            ),
             predicted=predicted,
-            at=best.at,
-            why=f"of up to {best.ahead:,} elements prepared ahead most are never taken",
+            at=wasteful[-1].at,
+            why=f"of up to {most:,} elements prepared ahead most are never taken",
             source_edit=_SOURCE,
         )

@@ -20,6 +20,7 @@ from uncork.rules import (
     healthy,
     low_precision,
     no_prefetch,
+    padding,
     per_element_work,
     python_loader,
     random_under_cache,
@@ -27,7 +28,9 @@ from uncork.rules import (
     serial_maps,
     shuffle_of_decoded,
     small_steps,
+    storage_bound,
     wasted_work,
+    wide_dtype,
 )
 
 _SEVERITIES = ("correctness", "environment", "speed")
@@ -40,6 +43,8 @@ RULES = (
     random_under_cache.find,
     wasted_work.find,
     per_element_work.find,
+    wide_dtype.find,
+    storage_bound.find,
     shuffle_of_decoded.find,
     no_prefetch.find,
     autotune_memory.find,
@@ -49,6 +54,7 @@ RULES = (
     fit_in_loop.find,
     eager.find,
     retracing.find,
+    padding.find,
 )
 
 

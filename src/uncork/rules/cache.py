@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, gain, worth_vectorizing
+from uncork.core.costmodel import StepCosts, costs_of, filled, gain, worth_vectorizing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -27,7 +27,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     # counts is what a cache wins once whole batches are worked on.
     costs = found.vectorized(worth_vectorizing(found))
     room = MEMORY_SHARE * diagnosis.memory_available_bytes
-    fitting = [s for s in diagnosis.stages if s.cache_point and s.cache_point.memory_bytes < room]
+    legal = [s for s in diagnosis.stages if s.cache_point and filled(diagnosis, s)]
+    fitting = [s for s in legal if s.cache_point and s.cache_point.memory_bytes < room]
     best = min(fitting, key=lambda s: cached(costs, s).step_s(), default=None)
     # What the model leaves unexplained of a step, a cache does not take away.
     if best is None or gain(costs, cached(costs, best)) < WORTH:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.measurement import Comparison
 from uncork.core.stage import Stage
 
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
@@ -41,6 +42,13 @@ def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[flo
     saved = 1 - 1 / upper
     low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
     return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
+
+
+def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float, float] | None:
+    """How far the gain of a cheaper step can be trusted, as far as it was seen to be cheaper."""
+    if step.high is None:
+        return None
+    return diagnosis.with_step_faster(step.low), diagnosis.with_step_faster(step.high)
 
 
 def lost_to_host(

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.core.measurement import Comparison
-from uncork.rules.evidence import WORTH, ms
+from uncork.rules.evidence import WORTH, ms, step_interval
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
@@ -26,7 +25,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         cause="low_precision_unused",
         share=share,
         upper_bound=upper,
-        interval=_interval(diagnosis, lower),
+        interval=step_interval(diagnosis, lower),
         at=diagnosis.workload.at,
         evidence=(
             f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in "
@@ -35,9 +34,3 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         ),
         remedy='keras.config.set_dtype_policy("mixed_bfloat16"), the output layer in float32',
     )
-
-
-def _interval(diagnosis: WorkloadDiagnosis, lower: Comparison) -> tuple[float, float] | None:
-    if lower.high is None:
-        return None
-    return diagnosis.with_step_faster(lower.low), diagnosis.with_step_faster(lower.high)

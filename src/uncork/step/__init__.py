@@ -4,6 +4,7 @@ from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.loaders import loader_stages
+from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import StepSettings, apply, as_written, check
@@ -13,6 +14,7 @@ from uncork.step.snapshot import Snapshot, random_state, set_random_state
 __all__ = [
     "Feed",
     "FitRunner",
+    "Padding",
     "Recording",
     "Replay",
     "Snapshot",
@@ -24,6 +26,7 @@ __all__ = [
     "build",
     "check",
     "loader_stages",
+    "padding_of",
     "random_state",
     "replay",
     "set_random_state",

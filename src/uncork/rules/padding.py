@@ -1,0 +1,38 @@
+"""A step that computes on zeros which only fill rows up to one length: ``padding``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms, step_interval
+
+# Where rows are filled up; the last one in the pipeline is the one that sets their length.
+_FILLING = ("padded_batch", "batch", "to_ragged")
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding, where the step was seen to run faster without most of the padding."""
+    del machine
+    padded = diagnosis.padded
+    if padded is None or padded.cut.verdict != "faster":
+        return
+    upper = diagnosis.with_step_faster(padded.cut.ratio)
+    if upper < WORTH:
+        return
+    filling = [s.at for s in diagnosis.stages if s.kind in _FILLING and s.at]
+    share = diagnosis.breakdown.get("step", 0.0)
+    yield Finding(
+        cause="padding",
+        share=min(share, 1 - 1 / upper),
+        upper_bound=upper,
+        interval=step_interval(diagnosis, padded.cut),
+        at=filling[-1] if filling else diagnosis.workload.at,
+        evidence=(
+            f"rows of {padded.longest:,} numbers are filled up with zeros, from {padded.mean:.0f} "
+            f"on average; on rows of that length the step itself, {ms(share * diagnosis.step_s)}, "
+            f"ran {padded.cut.ratio:.2f}x as fast"
+        ),
+        remedy="batches of like length: bucket_by_sequence_length, each filled up to its longest",
+    )

@@ -1,0 +1,39 @@
+"""Numbers of eight bytes where four would do: ``wide_dtype``.
+
+NumPy divides integers into float64, and every op behind it keeps that width until something narrows
+the result for the model, which computes in float32 at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for each map that was seen to cost much less in single precision."""
+    if input_share(diagnosis) <= 1 - 1 / WORTH:
+        return
+    costs = costs_of(diagnosis, machine.cpus)
+    for stage in diagnosis.stages:
+        narrow = costs.narrowed(stage.index)
+        upper = bound(diagnosis.step_s, narrow.step_s())
+        if min(gain(costs, narrow), upper) < WORTH:
+            continue
+        spared_s = costs.cpu_s() - narrow.cpu_s()
+        yield Finding(
+            cause="wide_dtype",
+            share=min(input_share(diagnosis), 1 - 1 / upper),
+            upper_bound=upper,
+            interval=interval(diagnosis, "input", upper),
+            at=stage.at,
+            evidence=(
+                f"{place(stage)} computes in float64, {ms(stage.cpu_s_per_step)} of CPU a step; "
+                f"the same in float32 took {ms(spared_s)} less"
+            ),
+            remedy='astype("float32") where the numbers come from, or tf.cast first in the map',
+        )

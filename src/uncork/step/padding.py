@@ -1,0 +1,80 @@
+"""How much of a batch of sequences is padding, and the same batch with most of it cut away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+# Shorter rows than this are no sequences that anybody fills up.
+_LEAST: Final = 8
+# Of a row, what is left at most where much of it is padding.
+_MUCH: Final = 0.6
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Rows of numbers that were filled up with zeros to one length.
+
+    Attributes:
+        longest: That length.
+        mean: Of the rows without their zeros.
+        before: The zeros stand before the numbers, as ``keras.utils.pad_sequences`` puts them.
+    """
+
+    longest: int
+    mean: float
+    before: bool
+
+    @property
+    def much(self) -> bool:
+        """More than what batches of like length still have."""
+        return self.mean <= _MUCH * self.longest
+
+    def cut(self, batch: Any) -> Any:
+        """The batch as it would be if all its rows had the mean length.
+
+        Every dense part whose second dimension is the rows' length is cut.
+        """
+        length = max(1, round(self.mean))
+        kept = slice(self.longest - length, None) if self.before else slice(0, length)
+
+        def shorter(leaf: Any) -> Any:
+            dense = isinstance(leaf, (tf.Tensor, np.ndarray)) and len(leaf.shape) > 1
+            return leaf[:, kept] if dense and leaf.shape[1] == self.longest else leaf
+
+        return tf.nest.map_structure(shorter, batch)
+
+
+def padding_of(inputs: Any) -> Padding | None:
+    """The rows of whole numbers with the most padding; None where nothing looks like any.
+
+    Zero is taken for padding where rows end in it, or where they begin with it.
+
+    Args:
+        inputs: What a model is given, one batch; any nest of tensors and arrays.
+
+    Example:
+        >>> padding_of(np.array([[5, 2, 9, 4, 0, 0, 0, 0], [7, 1, 0, 0, 0, 0, 0, 0]])).mean
+        3.0
+    """
+    found = [_padding(leaf) for leaf in tf.nest.flatten(inputs)]
+    padded = [padding for padding in found if padding is not None]
+    return min(padded, key=lambda padding: padding.mean / padding.longest, default=None)
+
+
+def _padding(leaf: Any) -> Padding | None:
+    if not isinstance(leaf, (tf.Tensor, np.ndarray)):
+        return None
+    dtype = tf.as_dtype(leaf.dtype)
+    if len(leaf.shape) != 2 or not dtype.is_integer or leaf.shape[1] < _LEAST:
+        return None
+    used = np.asarray(leaf) != 0
+    longest = used.shape[1]
+    any_used = used.any(1)
+    behind = np.where(any_used, longest - used[:, ::-1].argmax(1), 0)
+    before = np.where(any_used, longest - used.argmax(1), 0)
+    mean = min(behind.mean(), before.mean())
+    return Padding(longest, float(mean), before=bool(before.mean() < behind.mean()))

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.diagnosis import Padded
+from uncork.core.measurement import compare
+from uncork.rules import padding
+
+FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
+ALIKE = compare([100, 101, 99, 100, 100, 101], [100, 99, 101, 101, 100, 100])
+COMPUTING = {"step": 0.9, "input": 0.1}
+
+
+def found(*stages, padded=None, cut=FASTER, shares=None):
+    told = Padded(longest=200, mean=33.4, cut=cut) if padded is None else padded
+    diagnosis = observed(*stages, shares=shares or COMPUTING, padded=told)
+    return list(padding.find(diagnosis, MACHINE))
+
+
+def test_a_step_that_ran_faster_without_its_padding_is_named_where_it_is_filled_up():
+    (finding,) = found(stage(0, "map"), stage(1, "padded_batch"), stage(2, "prefetch"))
+    assert finding.cause == "padding"
+    assert finding.at == "train.py:21"
+    assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
+    assert finding.interval[0] < finding.upper_bound < finding.interval[1]
+    for figure in ("200 numbers", "from 33 on", "3.0"):
+        assert figure in finding.evidence
+
+
+def test_without_a_pipeline_the_call_is_named():
+    (finding,) = found()
+    assert finding.at == "train.py:41"
+
+
+@pytest.mark.parametrize("changes", [{"cut": ALIKE}, {"shares": {"step": 0.1, "input": 0.9}}])
+def test_what_wins_little_is_left_alone(changes):
+    assert found(**changes) == []
+
+
+def test_what_was_not_seen_is_not_named():
+    assert list(padding.find(observed(shares=COMPUTING), MACHINE)) == []

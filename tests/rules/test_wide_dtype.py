@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.rules import wide_dtype
+
+WAITING = {"input": 0.8, "step": 0.2}
+
+
+def found(single_s=0.04, *, cost_s=0.09, shares=None):
+    hear = stage(1, "map", cost_s, name="hear", float32_cpu_s_per_element=single_s)
+    diagnosis = observed(stage(0, "range"), hear, stage(2, "prefetch"), shares=shares or WAITING)
+    return list(wide_dtype.find(diagnosis, MACHINE))
+
+
+def test_what_single_precision_spares_is_named():
+    (finding,) = found()
+    assert finding.cause == "wide_dtype"
+    assert finding.at == "train.py:21"
+    assert finding.upper_bound == pytest.approx(0.1 / 0.04)
+    for figure in ("map(hear)", "90 ms", "50 ms less"):
+        assert figure in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"single_s": None},
+        {"single_s": 0.088},
+        {"single_s": 0.2},
+        {"shares": {"input": 0.05, "step": 0.95}},
+        {"cost_s": 0.0},
+    ],
+)
+def test_what_wins_little_is_left_alone(changes):
+    assert found(**changes) == []

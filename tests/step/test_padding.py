@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import padding_of
+
+
+def rows(*lengths, longest=20, before=False):
+    """Numbers from 1 on, filled up with zeros."""
+    filled = np.zeros((len(lengths), longest), "int32")
+    for row, length in zip(filled, lengths, strict=True):
+        row[longest - length if before else 0 : None if before else length] = range(1, length + 1)
+    return filled
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("kind", [np.asarray, tf.constant])
+def test_rows_filled_up_on_either_side_are_seen(kind, before):
+    found = padding_of(kind(rows(2, 4, 6, before=before)))
+    assert (found.longest, found.mean, found.before) == (20, 4.0, before)
+    assert found.much
+
+
+def test_zeros_in_the_middle_are_numbers_like_others():
+    batch = rows(10, 10)
+    batch[:, 3:6] = 0
+    assert padding_of(batch).mean == 10
+
+
+def test_batches_of_like_length_have_little():
+    assert not padding_of(rows(14, 16, 19, 20)).much
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        rows(2, 3).astype("float32"),
+        rows(2, 3)[:, :5],
+        rows(2, 3)[0],
+        rows(2, 3)[:, :, None],
+        tf.ragged.constant([[1, 2], [3]]),
+        np.array([["a", ""] * 10]),
+        {},
+        None,
+    ],
+)
+def test_what_is_no_sequence_of_numbers_has_none(inputs):
+    assert padding_of(inputs) is None
+
+
+def test_rows_of_nothing_but_zeros_are_empty():
+    assert padding_of(rows(0, 4)).mean == 2
+
+
+def test_everything_as_long_as_the_rows_is_cut():
+    batch = ({"words": rows(2, 4), "size": np.ones((2, 3))}, tf.ones((2, 20, 5)), None, np.ones(2))
+    x, y, none, weights = padding_of(batch[0]).cut(batch)
+    assert x["words"].shape == (2, 3)
+    assert x["size"].shape == (2, 3)
+    assert y.shape == (2, 3, 5)
+    assert none is None
+    assert weights.shape == (2,)
+
+
+def test_what_stands_behind_the_zeros_is_kept():
+    batch = rows(2, 4, before=True)
+    assert padding_of(batch).cut(batch).tolist() == [[0, 1, 2], [2, 3, 4]]
