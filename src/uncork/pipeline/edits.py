@@ -129,19 +129,19 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
     """
     match edit:
         case SplitMap():
-            replaced = _split_map(_map_at(pipeline, stage), stage)
+            replaced = stage, _split_map(_map_at(pipeline, stage))
         case Cache():
-            replaced = _cache(pipeline, pipeline.stages[stage], stage)
+            replaced = stage, _cache(pipeline, pipeline.stages[stage], stage)
         case ParallelMap():
-            replaced = _parallel(_map_at(pipeline, stage), stage)
+            replaced = stage, _parallel(_map_at(pipeline, stage))
         case FilterFirst():
-            replaced = _filter_first(pipeline, pipeline.stages[stage], stage)
+            replaced = stage, _filter_first(pipeline, pipeline.stages[stage], stage)
         case ShuffleFirst():
             replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
         case LessAhead():
-            replaced = _less_ahead(pipeline.stages[stage], stage)
+            replaced = stage, _less_ahead(pipeline.stages[stage])
     return replaced
 
 
@@ -164,7 +164,7 @@ def _map_at(pipeline: Pipeline, stage: int) -> Node:
     node = pipeline.stages[stage]
     if node.kind != "map" or stage == 0:
         raise EditRefused(
-            f"stage {stage} is a {node.kind}", "a map", "choose a stage of kind 'map'"
+            f"the edit is for a map, and finds {node}", "a map there", "run 'uncork tune' again"
         )
     return node
 
@@ -176,15 +176,15 @@ def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
     return below
 
 
-def _split_map(node: Node, stage: int) -> tuple[int, Dataset]:
+def _split_map(node: Node) -> Dataset:
     cut = split(node.functions[0])
     if cut is None:
         raise EditRefused(
-            f"the map at stage {stage} has no deterministic part to cut off",
+            f"{node} has no deterministic part to cut off",
             "deterministic ops before the first random one",
             "leave the map whole",
         )
-    return stage, second_half(node, cut, first_half(node, cut))
+    return second_half(node, cut, first_half(node, cut))
 
 
 def first_half(node: Node, cut: Split) -> Dataset:
@@ -199,13 +199,13 @@ def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
     return make(node.dataset, [below], kind_of(node.dataset), _map_func=rest)
 
 
-def _cache(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
+def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if node.in_memory:
-        raise EditRefused(f"stage {stage} is a cache already", "a stage without one", "keep it")
+        raise EditRefused(f"{node} is a cache already", "a stage without one", "keep it")
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
     changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    return stage, _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
+    return _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
 
 
 def _kept_apart(
@@ -224,27 +224,27 @@ def _kept_apart(
     return below
 
 
-def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
+def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     maps, predicate = filtered_first(pipeline, stage)
     if not maps:
         raise EditRefused(
-            f"stage {stage}, a {node.kind}, must stay where it is",
+            f"{node} must stay where it is",
             "a filter directly above a map that only passes on what the filter goes by",
             "leave it there",
         )
     chain = pipeline.stages
     below = chain[maps[-1]].inputs[0].dataset
     dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
-    return stage, onto(dropped, chain[maps[-1] : stage])
+    return onto(dropped, chain[maps[-1] : stage])
 
 
 def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     if node.kind != "shuffle":
-        raise EditRefused(f"stage {stage} is a {node.kind}", "a shuffle", "choose one")
+        raise EditRefused(f"{node} is no shuffle", "a shuffle", "choose one")
     chain, maps = pipeline.stages, maps_below(pipeline, stage)
     if not maps:
         raise EditRefused(
-            f"below the shuffle at stage {stage} lies no map that could stand above it",
+            f"below {node} lies no map that could stand above it",
             "a map that neither draws random numbers, nor keeps state, nor runs Python",
             "leave the shuffle where it is",
         )
@@ -260,7 +260,7 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
     function = vectorized(node, batch)
     if function is None:
         raise EditRefused(
-            f"the function of the map at stage {stage} cannot take a whole batch",
+            f"the function of {node} cannot take a whole batch",
             "ops that TensorFlow's vectorized_map knows, or strings parsed one by one",
             "leave the map before the batch",
         )
@@ -273,24 +273,19 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
     return place, make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
 
 
-def _parallel(node: Node, stage: int) -> tuple[int, Dataset]:
+def _parallel(node: Node) -> Dataset:
     if node.kind != "map" or node.parallelism != 1:
-        raise EditRefused(
-            f"the map at stage {stage} is parallel already", "a serial map", "keep it"
-        )
+        raise EditRefused(f"{node} is parallel already", "a serial map", "keep it")
     if getattr(node.dataset, "_force_synchronous", False):
-        raise EditRefused(
-            f"the map at stage {stage} was made synchronous on purpose", "a plain map", "keep it"
-        )
+        raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
     if not may_overlap(node.functions[0]):
         raise EditRefused(
-            f"the map at stage {stage} keeps state or runs Python; in parallel its calls would"
-            " come in another order",
+            f"{node} keeps state or runs Python; in parallel its calls would come in another order",
             "a function whose calls do not depend on each other",
             "split it first",
         )
     below = node.inputs[0].dataset
-    return stage, parallel_map(below, node.dataset._map_func, node.dataset)
+    return parallel_map(below, node.dataset._map_func, node.dataset)
 
 
 def told_ahead(node: Node) -> int | None:
@@ -307,7 +302,7 @@ def told_ahead(node: Node) -> int | None:
     return told if told > 1 else None
 
 
-def _less_ahead(node: Node, stage: int) -> tuple[int, Dataset]:
+def _less_ahead(node: Node) -> Dataset:
     dataset, fields = node.dataset, {}
     if node.kind == "prefetch" and told_ahead(node) is not None:
         fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
@@ -316,8 +311,8 @@ def _less_ahead(node: Node, stage: int) -> tuple[int, Dataset]:
         fields[_CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
     else:
         raise EditRefused(
-            f"stage {stage}, a {node.kind}, was not told how much to prepare ahead",
+            f"{node} was not told how much to prepare ahead",
             "a prefetch or a parallel map with a number",
             "leave it as it is",
         )
-    return stage, make(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)
+    return make(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)

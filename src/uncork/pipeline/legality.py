@@ -133,8 +133,7 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
     if not repeats_itself(chain[place.above], ordered=ordered):
         culprit = next(n for n in chain if not repeats_itself(n, ordered=ordered))
         raise EditRefused(
-            f"a cache after stage {stage} ({chain[-1].kind}) would freeze what stage"
-            f" {chain.index(culprit)} ({culprit.kind}) draws anew on every pass",
+            f"a cache after {chain[-1]} would freeze what {culprit} draws anew on every pass",
             "deterministic stages from the source up to the cache",
             "split the random map first, or cache below it",
         )
@@ -156,8 +155,8 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> N
     for i in place.raised:
         if chain[i].kind not in MOVABLE:
             raise EditRefused(
-                f"stage {i} ({chain[i].kind}) lies above a shuffle or repeat, and a map above it"
-                " cannot be moved below both",
+                f"{chain[i]} lies above a shuffle or repeat, and a map above it cannot be moved"
+                " below both",
                 "only maps, prefetch and options between the shuffle and the cache",
                 "cache a stage below the shuffle",
             )
@@ -166,7 +165,7 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> N
             chain[i], ordered=ordered
         ):
             raise EditRefused(
-                f"the map at stage {i} draws random numbers, keeps state or runs Python",
+                f"{chain[i]} draws random numbers, keeps state or runs Python",
                 "a deterministic map that keeps the order",
                 "split it, and cache after its deterministic part",
             )
@@ -195,31 +194,31 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
     """
     chain = pipeline.stages
     if chain[stage].kind != "map" or stage == 0:
-        raise EditRefused(f"stage {stage} is a {chain[stage].kind}", "a map", _BEFORE_BATCH)
-    _check_alone(chain[stage], stage, ordered=ordered_by_default(pipeline))
+        raise EditRefused(f"{chain[stage]} is no map", "a map", _BEFORE_BATCH)
+    _check_alone(chain[stage], ordered=ordered_by_default(pipeline))
     above = range(stage + 1, len(chain))
     place = next((i for i in above if chain[i].kind not in MOVABLE and i not in moved), None)
     if place is None or chain[place].kind != "batch":
-        between = "nothing" if place is None else f"stage {place}, a {chain[place].kind}"
+        between = "nothing" if place is None else str(chain[place])
         raise EditRefused(
-            f"above the map at stage {stage} lies {between}",
+            f"above {chain[stage]} lies {between}",
             "a batch, with nothing but shuffle, repeat, prefetch and options between",
             _BEFORE_BATCH,
         )
     return place
 
 
-def _check_alone(node: Node, stage: int, *, ordered: bool) -> None:
+def _check_alone(node: Node, *, ordered: bool) -> None:
     below = node.inputs[0].dataset.element_spec
     if not (_plain(node.dataset.element_spec) and _plain(below) and _one_shape(below)):
         raise EditRefused(
-            f"the map at stage {stage} takes or gives elements other than tensors of one shape",
+            f"{node} takes or gives elements other than tensors of one shape",
             "tensors that can be stacked",
             _BEFORE_BATCH,
         )
     if not is_order_free(node.functions[0]) or not keeps_order(node, ordered=ordered):
         raise EditRefused(
-            f"the map at stage {stage} draws random numbers, keeps state or runs Python",
+            f"{node} draws random numbers, keeps state or runs Python",
             "a function of its element alone",
             "split it first",
         )

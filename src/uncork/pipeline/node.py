@@ -32,6 +32,11 @@ class Node:
     dataset: Dataset
     inputs: tuple[Node, ...]
 
+    def __str__(self) -> str:
+        """What it is called in messages: ``map(load) at train.py:20``."""
+        name, at = self.name, self.at
+        return f"{self.kind}{f'({name})' if name else ''}{f' at {at}' if at else ''}"
+
     @property
     def at(self) -> str | None:
         """``file.py:line`` that made it, when lines were recorded."""

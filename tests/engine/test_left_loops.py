@@ -1,0 +1,44 @@
+"""Loops that leave their data before its end: real scripts, measured and stopped."""
+
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.record import from_json
+
+from .conftest import Run, Write
+
+SCRIPT = """
+    import itertools, keras, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.01)
+
+    @tf.function
+    def train_step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.random.normal((640, 32)))
+    stream = rows.map(lambda x: x * 2.0).repeat().batch(16).prefetch(400)
+    for epoch in range(100_000):
+        for x in itertools.islice(stream, 7):
+            train_step(x)
+    print("trained to the end")
+    """
+
+
+@pytest.mark.slow
+def test_an_epoch_ends_where_the_loop_is_left(write: Write, uncork: Run, tmp_path):
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", write(SCRIPT))
+    assert done.returncode == 0, done.stderr
+    assert "trained to the end" not in done.stdout
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    assert found.workload.steps_per_epoch == 7
+    prefetch = found.stages[-1]
+    assert (prefetch.kind, prefetch.ahead, prefetch.length) == ("prefetch", 400, -1)
+    assert "cache_missing" not in [f.cause for f in found.findings]  # it would never be complete
