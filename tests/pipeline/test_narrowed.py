@@ -60,6 +60,15 @@ def test_what_does_not_work_in_float64_or_not_by_itself_is_left_alone(function):
     assert narrowed(concrete(function)) is None
 
 
+def test_an_op_that_only_knows_float64_is_left_alone(monkeypatch):
+    def refused(*_):
+        raise ValueError("no such kernel")
+
+    wide = concrete(loud)
+    monkeypatch.setattr("uncork.pipeline.narrowed.trace", refused)
+    assert narrowed(wide) is None
+
+
 def test_a_map_in_float64_is_timed_in_float32():
     def hear(number):
         return loud(tf.cast(tf.range(number, number + 20_000), tf.float64))

@@ -26,7 +26,8 @@ def narrowed(function: ConcreteFunction) -> ConcreteFunction | None:
 
     Returns:
         None where nothing is computed in double precision, where that is inside loops and branches,
-        or where the function draws random numbers, keeps state or runs Python.
+        where an op knows no other, or where the function draws random numbers, keeps state or runs
+        Python.
 
     Example:
         >>> double = tf.function(lambda x: x * 0.5 + 1.0)
@@ -52,7 +53,10 @@ def narrowed(function: ConcreteFunction) -> ConcreteFunction | None:
         wanted = (tensor.dtype for tensor in function.graph.outputs)
         return [tf.cast(m, w) if m.dtype != w else m for m, w in zip(made, wanted, strict=True)]
 
-    return trace("uncork_narrowed", argument_specs(graph), single)
+    try:
+        return trace("uncork_narrowed", argument_specs(graph), single)
+    except (ValueError, TypeError, tf.errors.OpError):  # an op that knows no other precision
+        return None
 
 
 def _works_wide(node: NodeDef) -> bool:
