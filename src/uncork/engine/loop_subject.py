@@ -102,7 +102,8 @@ class LoopSubject(Subject):
             eager_step=call.evidence.eager_step,
             default_rewrites=default_rewrites(self._pipeline),
         )
-        self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
+        samples = float(self.workload.batch_size or 1)
+        self.board = Switchboard(samples, sys.setprofile, call.evidence.steps_seen)
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop, fed by this version's pipeline."""

@@ -138,18 +138,21 @@ class Switchboard(Iterator[Any]):
     Args:
         samples_per_step: Samples of one batch.
         profile: Sets the thread's profile function, None to clear it.
+        taken: Batches that the loop took from its own data before it was recognised.
 
     Attributes:
         steps_before_left: Batches that the loop took before it was left, when that was seen.
     """
 
-    def __init__(self, samples_per_step: float, profile: Callable[[Any], None]) -> None:
+    def __init__(
+        self, samples_per_step: float, profile: Callable[[Any], None], taken: int = 0
+    ) -> None:
         self._samples = samples_per_step
         self._profile = profile
         self._requests: queue.Queue[_Request | BaseException] = queue.Queue()
         self._answers: queue.Queue[Block | BaseException] = queue.Queue()
         self._current: _Request | None = None
-        self._taken = 0
+        self._taken = taken
         self.steps_before_left: int | None = None
 
     def block(
@@ -185,9 +188,13 @@ class Switchboard(Iterator[Any]):
         """User's side: the loop will not come back; wake the engine with this."""
         self._answers.put(error)
 
-    def resume(self) -> None:
-        """User's side: the loop was left, by a ``break`` or an error, and begins anew."""
-        self.steps_before_left, self._taken = self._taken, 0
+    def resume(self, taken: int = 0) -> None:
+        """User's side: the loop was left, by a ``break`` or an error, and begins anew.
+
+        Args:
+            taken: Batches that it took from its own data since.
+        """
+        self.steps_before_left, self._taken = self._taken, taken
         if self._current is not None:
             self._current.left()
 

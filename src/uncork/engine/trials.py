@@ -104,7 +104,11 @@ class Trial(PassThrough):
         brief = brief_of_loop(call, epochs=2 if again else 1)
         meant = self._meant(brief)
         if self._loop is not None:
-            return self._resumed(self._loop) if call.index == self._loop.workload.index else first
+            if call.index != self._loop.workload.index:
+                return first
+            # It was left and entered again: the work on it goes on.
+            self._loop.board.resume(call.evidence.steps_seen)
+            return self._loop.board
         if not meant:
             return first
         subject = self._loop = LoopSubject(call, repeated=again, scratch=self.scratch)
@@ -151,11 +155,6 @@ class Trial(PassThrough):
 
     def _complete(self, found: Result) -> Result:
         return replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
-
-    def _resumed(self, subject: LoopSubject | StepLoopSubject) -> Iterator[Any]:
-        """The loop was left and entered again: the work on it goes on."""
-        subject.board.resume()
-        return subject.board
 
     def _meant(self, brief: Workload) -> bool:
         known = [w.index for w in self.reached]
