@@ -156,10 +156,13 @@ class FitSubject(Subject):
         return outside_ops(resident_s, block, ops.seconds * timed)
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
-        """Inputs, targets and weights alike are cut."""
+        """Inputs, targets and weights alike are cut; none where the model was made for one length.
+
+        Keras does not insist on that length, but whoever wrote it down may.
+        """
         x, _, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
         padding = padding_of(x)
-        if padding is None or not padding.much:
+        if padding is None or not padding.much or padding.longest in _lengths(self.model):
             return None
         feed = self.feed.resident(padding.cut(self._batch))
         return padding, _PrimedRunner(self._fit_runner((), feed), None)
@@ -246,6 +249,12 @@ class FitSubject(Subject):
             distributed=model._distribute_strategy is not None,
             default_rewrites=default_rewrites(pipeline),
         )
+
+
+def _lengths(model: Any) -> set[int | None]:
+    """Lengths of rows that the model's inputs were declared with."""
+    inputs = getattr(model, "inputs", None) or ()
+    return {part.shape[1] for part in inputs if len(part.shape) > 1}
 
 
 def _check(feed: Feed) -> None:
