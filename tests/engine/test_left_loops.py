@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.record import from_json
+from uncork.engine.pipelines import repeats
+from uncork.pipeline import read
 
 from .conftest import Run, Write
 
+Dataset = tf.data.Dataset
+RANGE = Dataset.range
 SCRIPT = """
     import itertools, keras, tensorflow as tf
     keras.utils.set_random_seed(1)
@@ -30,6 +35,20 @@ SCRIPT = """
             train_step(x)
     print("trained to the end")
     """
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (RANGE(8).repeat(2).batch(4), True),
+        (Dataset.zip(RANGE(8).repeat(), Dataset.counter()), True),
+        (Dataset.zip(RANGE(8), Dataset.from_tensors(0).repeat()), False),  # one pass over the range
+        (Dataset.zip(RANGE(8), Dataset.counter()), False),
+        (RANGE(8).batch(4), False),
+    ],
+)
+def test_joined_data_is_read_again_where_no_part_of_it_ends_first(data, expected):
+    assert repeats(read(data)) is expected
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ class LoopSubject(Subject):
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:
     """How many batches a pass over the data takes, or the loop before it is left."""
-    known = [n for n in (_length(pipeline), board.steps_before_left) if n is not None]
+    known = [n for n in (_length(pipeline), board.steps_before_left) if n]
     return min(known, default=None)
 
 

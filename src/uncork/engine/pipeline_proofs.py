@@ -13,11 +13,10 @@ from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, VectorizeMap
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
-from uncork.engine.pipelines import repeats
 from uncork.engine.subject import Version
 from uncork.pipeline import ElementDigests, Node, Pipeline, apply, element_digests, seeded
 from uncork.pipeline.probes import count
-from uncork.pipeline.ratios import static_ratio
+from uncork.pipeline.ratios import DROPPING, static_ratio
 from uncork.pipeline.samples import draws, sample_digests
 from uncork.pipeline.tree import Place
 from uncork.proof.elements import LEAST, prove_alive, prove_elements
@@ -29,8 +28,6 @@ _MANY = 1_000_000
 _A_WHILE_S = 10.0
 # Draws after which a frozen augmentation cannot be taken for chance.
 _DRAWS_TO_TELL = 64
-# Stages that give fewer elements than they take: what is read through them is more than it seems.
-_DROPPING = frozenset({"filter", "take_while", "unique", "ignore_errors"})
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,8 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     if caches:
         return _Extent(2, _MANY, LEAST, whole=True)
     most = _MANY if stacks else _SOME
-    left_early = endless or (repeats(edited) and not 0 <= edited.cardinality <= most)
-    if left_early:
+    repeated = any(place.node.kind == "repeat" for place in edited.places)
+    if endless or (repeated and not 0 <= edited.cardinality <= most):
         return _Extent(1, 2 * most, LEAST, whole=False)
     return _Extent(2, most, LEAST, whole=False)
 
@@ -92,7 +89,7 @@ def _batches_of(place: Place, seconds: float) -> int:
     while elements is not None:
         for node in above:
             ratio = static_ratio(node)
-            if ratio is None and node.kind not in _DROPPING:
+            if ratio is None and node.kind not in DROPPING:
                 return _MANY  # one element may become many
             elements /= ratio or 1.0
         if branch.within is None:
@@ -146,7 +143,7 @@ class PipelineProver:
             edited = seeded(edited, _SEED)
         seconds = budget_s / 3
         extent = _extent(candidate.edits, edited, seconds)
-        if extent.most == _MANY and not extent.whole:
+        if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
         proof = prove_elements(
             self._original_passes(extent, seconds),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from uncork.core.edit import Cache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
+from uncork.core.stage import ENDLESS
 from uncork.measure import available_memory
 from uncork.pipeline import Pipeline, apart, read, redirected
 
@@ -40,8 +41,17 @@ def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
 
 
 def repeats(pipeline: Pipeline | None) -> bool:
-    """The pipeline itself reads its source more than once."""
-    return pipeline is not None and any(place.node.kind == "repeat" for place in pipeline.places)
+    """The pipeline itself reads its source more than once.
+
+    One that is joined of several does where none of them ends after a single pass.
+    """
+    if pipeline is None:
+        return False
+    if any(node.kind == "repeat" for node in pipeline.stages):
+        return True
+    again = [repeats(branch) for branch in pipeline.branches]
+    lasting = (a or b.cardinality == ENDLESS for a, b in zip(again, pipeline.branches, strict=True))
+    return any(again) and all(lasting)
 
 
 def default_rewrites(pipeline: Pipeline | None) -> bool:

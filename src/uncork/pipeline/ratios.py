@@ -14,8 +14,9 @@ from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import inputs_for_one, serially
 
-_DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
-_VARYING: Final = _DROPPING | {
+# They give fewer elements than they take.
+DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
+_VARYING: Final = DROPPING | {
     "flat_map", "interleave", "unbatch", "rebatch", "group_by_window", "tfrecord",
 }  # fmt: skip
 # Of what chooses between datasets, so many choices tell how often each is taken.
@@ -65,7 +66,7 @@ def _taken(stage: Measured, inputs: float | None, batch_size: int | None) -> flo
         return 0.0
     if inputs is not None and stage.per_step is not None:
         return stage.per_step * inputs
-    return float(batch_size) if batch_size and stage.node.kind in _DROPPING else None
+    return float(batch_size) if batch_size and stage.node.kind in DROPPING else None
 
 
 def _shares(stage: Measured) -> tuple[float | None, ...]:

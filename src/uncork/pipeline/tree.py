@@ -139,9 +139,11 @@ def _is_counter(dataset: Dataset) -> bool:
     # Dataset.enumerate makes a range, and hands it over as nothing but its variant tensor.
     if type(dataset) is not dataset_ops._VariantDataset:
         return False
-    graph = graph_pb2.GraphDef.FromString(
-        gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor).numpy()
-    )
+    try:
+        text = gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor).numpy()
+    except tf.errors.OpError:  # some cannot be written down
+        return False
+    graph = graph_pb2.GraphDef.FromString(text)
     return {node.op for node in graph.node} <= {"Const", "RangeDataset", "_Retval"}
 
 

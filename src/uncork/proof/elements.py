@@ -2,7 +2,8 @@
 
 Exact: a twin of the original with all draws seeded, and the same twin rewritten by the very code
 that rewrites the user's pipeline, give the same elements in the same order, errors and ends
-included, in two passes. Seeding both takes chance out of the comparison without touching the work.
+included, in two passes, or in a long one where there is no end. Seeding both takes chance out of
+the comparison without touching the work.
 
 Resampled: the rewrite may hand the draws to other elements. Both twins are then run one call at a
 time, so that equal draws meet equal elements, and must agree.
