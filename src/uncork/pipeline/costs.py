@@ -198,12 +198,13 @@ def _fill_caches(stages: Sequence[Measured], budget_s: float) -> None:
 def _difference(stages: Sequence[Measured]) -> None:
     """From costs of all below to costs of stages; noise may not make a stage cost less than 0."""
     for stage in stages:
+        if stage.node.kind in _PASSING_ON:
+            stage.cpu_s = stage.wall_s = 0.0  # what it gave while it was timed may be of one branch
+            continue
         whole, under = stage.probe.medians(), _under(stage)
         if whole is None or under is None:
             continue
         stage.cpu_s, stage.wall_s = (max(0.0, a - b) for a, b in zip(whole, under, strict=True))
-        if stage.node.kind in _PASSING_ON:
-            stage.cpu_s = stage.wall_s = 0.0  # what it gave while it was timed may be of one branch
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
