@@ -1,6 +1,6 @@
 """How true is what Uncork says? Every workload whose brake is known, judged like a medical test.
 
-    python -m benchmarks.truth [NAME ...] [--no-tune] [--record]
+    python -m benchmarks.truth [NAME ...] [--tune all] [--record]
 
 ``catalog`` finds the scripts, ``processes`` runs them, ``examine`` makes one record of each,
 ``scores`` sums them up, ``page`` writes them down. What was examined already, by the same sources,

@@ -54,10 +54,11 @@ def main() -> int:
     data, kept = options.folder / "data", options.folder / "examined"
     subprocess.run([sys.executable, ROOT / "data.py", data], check=True)
     sources = digest(*(p.read_bytes() for p in sorted(_SOURCES.rglob("*.py"))))
-    files = {w: kept / f"{_key(w, sources, tune=options.tune)}.json" for w in chosen}
+    tune = {w: _is_tuned(w, options.tune) for w in chosen}
+    files = {w: kept / f"{_key(w, sources, tune=tune[w])}.json" for w in chosen}
     todo = [w for w in chosen if not files[w].exists()]
     for number, workload in enumerate(todo, 1):
-        found = _examine(workload, files[workload], data, tune=options.tune)
+        found = _examine(workload, files[workload], data, tune=tune[workload])
         print(f"[{number}/{len(todo)}] {_sentence(found)}", flush=True)
     # Nothing of these is timed, so they may disturb each other.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -93,8 +94,12 @@ def _plan(file: Path) -> Path:
 
 def _key(workload: Workload, sources: str, *, tune: bool) -> str:
     texts = [p.read_bytes() for p in (workload.script, workload.fixed) if p is not None]
-    tuned = tune and workload.cause in CURES
-    return digest(workload.name, sources, str(tuned), *texts)
+    return digest(workload.name, sources, str(tune), *texts)
+
+
+def _is_tuned(workload: Workload, styles: str) -> bool:
+    style = CURES.get(workload.cause)
+    return style is not None and styles != "none" and (styles == "all" or workload.style == style)
 
 
 def _sentence(e: Examined) -> str:
@@ -135,7 +140,12 @@ def _options() -> argparse.Namespace:
         "names", nargs="*", help="workloads, by name, beginning or pattern: input, host/callbacks"
     )
     parser.add_argument("--folder", type=Path, default=Path("truth"), help="data and results")
-    parser.add_argument("--no-tune", dest="tune", action="store_false", help="diagnose only")
+    parser.add_argument(
+        "--tune",
+        choices=("none", "one", "all"),
+        default="one",
+        help="styles to tune of a cause that the road can cure; the rest is diagnosed",
+    )
     parser.add_argument("--gpu", action="store_true", help="also those that need an accelerator")
     parser.add_argument(
         "--record", nargs="?", const="truth", metavar="NAME", help="keep a dated record"

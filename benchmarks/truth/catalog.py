@@ -17,19 +17,20 @@ CAUSES: Final[tuple[str, ...]] = tuple(get_args(Cause))
 MARK: Final = "# brake"
 _FIXED: Final = "_fixed"
 
-# What the road has for a cause so far; a workload of another cause is diagnosed, not tuned.
-CURES: Final[dict[str, tuple[str, ...]]] = {
-    "serial_map": ("parallel_map",),
-    "stateful_serial_map": ("cache", "parallelize_prefix"),
-    "cache_missing": ("cache",),
-    "no_prefetch": ("prefetch",),
-    "per_element_work": ("vectorize",),
-    "shuffle_of_decoded": ("shuffle_first",),
-    "small_steps": ("steps_per_execution",),
-    "wasted_work": ("filter_first",),
-    "storage_bound": ("cache",),
-    "autotune_memory": ("less_ahead",),
-    "low_precision_unused": ("mixed_bfloat16",),
+# Causes that the road has an answer to, and in which style that is tried unless all are to be
+# tuned. A workload of another cause is diagnosed, not tuned.
+CURES: Final[dict[str, str]] = {
+    "serial_map": "fit",
+    "stateful_serial_map": "loop",
+    "cache_missing": "fit",
+    "no_prefetch": "loop",
+    "per_element_work": "fit",
+    "shuffle_of_decoded": "loop",
+    "small_steps": "fit",
+    "wasted_work": "zip_loop",
+    "storage_bound": "file_cache",
+    "autotune_memory": "loop",
+    "low_precision_unused": "fit",
 }
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.truth.catalog import CURES, Workload
+from benchmarks.truth.catalog import Workload
 from benchmarks.truth.processes import Run, run
-from uncork.core.diagnosis import Diagnosis
+from uncork.core.diagnosis import Diagnosis, WorkloadDiagnosis
 from uncork.core.job import Result
 from uncork.core.plan import Plan, Policy, load
 from uncork.core.record import Record, digest, from_json, replace
@@ -159,16 +159,16 @@ class Examined(Record, frozen=True, kw_only=True):
 def examine(
     workload: Workload, data: Path, work: Path, *, tune: bool
 ) -> tuple[Examined, Plan | None]:
-    """Run the script and its fix, diagnose it, tune where there is a cure: all that is timed.
+    """Run the script and its fix, then diagnose or tune it: all that is timed.
 
     Args:
         workload: Which one.
         data: The directory that ``tests/workloads/data.py`` wrote.
         work: Where the processes may leave their files.
-        tune: Whether to tune at all.
+        tune: Whether to tune; a tuning begins with a diagnosis.
 
     Returns:
-        What was found, and an empty plan for :func:`capture`; None where the diagnosis failed.
+        What was found, and an empty plan for :func:`capture`; None where Uncork failed.
     """
     begin = time.perf_counter()
     errors: list[str] = []
@@ -177,10 +177,12 @@ def examine(
     pairs: list[tuple[Run, Run]] = []
     if workload.fixed is not None and not errors:
         errors.extend(_fix(workload, data, work, plain, pairs))
-    diagnosis = _diagnosis(workload, data, work, errors)
-    tuned = None
-    if tune and workload.cause in CURES and diagnosis is not None:
-        tuned = _tuned(workload, data, work, errors)
+    if tune:
+        plan = _tuned(workload, data, work, errors)
+        result = Result(machine=plan.machine, before=plan.before) if plan else None
+    else:
+        plan = None
+        result = _diagnosed(workload, data, work, errors)
     found = Examined(
         name=workload.name,
         layer=workload.layer,
@@ -192,12 +194,12 @@ def examine(
         slow_epoch_s=_epochs(pairs[-1][0]) if pairs else _epochs(plain),
         fixed_epoch_s=_epochs(pairs[-1][1]) if pairs else (),
         plain=_effect(plain),
-        findings=tuple(_named(diagnosis)) if diagnosis else (),
-        tuned=tuned,
+        findings=tuple(_named(result.before)) if result and result.before else (),
+        tuned=_what_tuning_made(plan) if plan else None,
         errors=tuple(errors),
         wall_s=time.perf_counter() - begin,
     )
-    return found, _empty(workload, diagnosis) if diagnosis else None
+    return found, plan_of(result, str(workload.script), Policy()) if result else None
 
 
 def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: Path) -> Examined:
@@ -230,19 +232,15 @@ def _fix(
         )
 
 
-def _diagnosis(workload: Workload, data: Path, work: Path, errors: list[str]) -> Diagnosis | None:
+def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) -> Result | None:
     options = ("--json", "found.json", "--report", "found.html", "--budget", _DIAGNOSE_S, "--quiet")
     done = run([*_UNCORK, "diagnose", *options, workload.script, data], work / "diagnose")
     file = work / "diagnose" / "found.json"
     if done.exit_code != 0 or not file.exists():
         errors.append(f"diagnose: exit code {done.exit_code}: {done.errors}")
         return None
-    return from_json(file.read_bytes(), Diagnosis)
-
-
-def _empty(workload: Workload, diagnosis: Diagnosis) -> Plan:
-    result = Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
-    return plan_of(result, str(workload.script), Policy())
+    diagnosis = from_json(file.read_bytes(), Diagnosis)
+    return Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
 
 
 def _effect(done: Run) -> Effect:
@@ -256,19 +254,22 @@ def _differences(one: Effect | None, other: Effect) -> Iterator[str]:
             yield part.replace("_", " ")
 
 
-def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Tuned | None:
+def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Plan | None:
     options = ("--budget", _TUNE_S, "--plan", "plan.json", "--report", "plan.html", "--quiet")
     done = run([*_UNCORK, "tune", *options, workload.script, data], work / "tune", limit_s=400)
     file = work / "tune" / "plan.json"
     if done.exit_code != 0 or not file.exists():
         errors.append(f"tune: exit code {done.exit_code}: {done.errors}")
         return None
-    plan = load(file.read_bytes())
+    return load(file.read_bytes())
+
+
+def _what_tuning_made(plan: Plan) -> Tuned:
     return Tuned(
         gain=plan.speedup.ratio if plan.kept else 1.0,
         low=plan.speedup.low if plan.kept else 1.0,
         steps=tuple(_tried(plan)),
-        wall_s=done.wall_s,
+        wall_s=plan.tuning_cost_s,
     )
 
 
@@ -285,8 +286,8 @@ def _tried(plan: Plan) -> Iterator[Tried]:
             )
 
 
-def _named(diagnosis: Diagnosis) -> Iterator[Named]:
-    for finding in diagnosis.workloads[0].findings:
+def _named(diagnosis: WorkloadDiagnosis) -> Iterator[Named]:
+    for finding in diagnosis.findings:
         _, _, line = (finding.at or "").rpartition(":")
         number = int(line) if line.isdigit() else None
         yield Named(cause=finding.cause, line=number, gain=finding.upper_bound)

@@ -47,11 +47,13 @@ class Fake:
 class FakeSubject:
     between_calls = False
 
-    def __init__(self, *, whole, alone, many=None, python_s=None, drift=0.0, noise=(1.0,)):
+    def __init__(
+        self, *, whole, alone, many=None, python_s=None, most=None, drift=0.0, noise=(1.0,)
+    ):
         machine = Machine(drift)
         self._runners = [Fake(machine, whole, noise), Fake(machine, alone)]
         self._many = None if many is None else Fake(machine, many)
-        self._python_s = python_s
+        self._python_s, self._most = python_s, most
 
     def runner(self, version):
         return self._runners[0]
@@ -64,6 +66,9 @@ class FakeSubject:
 
     def python_s(self, resident_s):
         return self._python_s
+
+    def most_python_s(self, version, resident_s):
+        return self._most
 
 
 def apart(**times):
@@ -87,6 +92,13 @@ def test_noise_is_unexplained_not_blamed_on_the_input():
     found = apart(whole=0.1, alone=0.1, noise=(1.0, 1.4, 1.3, 0.9))
     assert found.breakdown["input"] == 0.0
     assert found.breakdown["unknown"] > 0.0
+
+
+def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():
+    lucky = apart(whole=0.1, alone=0.1, many=0.08, most=0.004)
+    assert lucky.breakdown["host"] == pytest.approx(0.04)
+    small = apart(whole=0.002, alone=0.002, many=0.0005, most=0.004)
+    assert small.breakdown["host"] == pytest.approx(0.75)
 
 
 def test_where_steps_cannot_be_grouped_python_is_asked_itself():

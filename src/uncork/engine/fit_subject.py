@@ -22,7 +22,7 @@ from uncork.engine.pipelines import default_rewrites, fill_caches, readable, rep
 from uncork.engine.step_proofs import StepProver
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
-from uncork.measure.python_time import op_time, outside_ops
+from uncork.measure.python_time import op_time, outside_ops, watched_python
 from uncork.pipeline import Pipeline
 from uncork.step import (
     Feed,
@@ -48,6 +48,7 @@ _RECORDED_BATCHES: Final = 64
 # would take longer than the time between such steps could be worth.
 _LONG_STEP_S: Final = 0.05
 _GROUP: Final = 16
+_WATCHED_STEPS: Final = 3
 
 
 @dataclass
@@ -148,12 +149,13 @@ class FitSubject(Subject):
         """For an eager model that could not be compiled, the Python between its ops."""
         if not self.workload.eager_step:
             return None
-        runner = self.resident(self.original)
-        runner.prime()
-        with op_time() as ops:
-            block = runner.block(3 * resident_s)
-        timed = block.wall_s / (block.wall_s + block.warmup_s)
-        return outside_ops(resident_s, block, ops.seconds * timed)
+        return outside_ops(resident_s, *self._watched(self.original, resident_s))
+
+    def most_python_s(self, version: Version, resident_s: float) -> float | None:
+        """Of a compiled model, all between two executions; None for an eager one."""
+        if self.workload.eager_step:
+            return None
+        return watched_python(*self._watched(version, resident_s))
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Inputs, targets and weights alike are cut; none where the model was made for one length.
@@ -190,6 +192,15 @@ class FitSubject(Subject):
     def restore(self) -> None:
         """Give weights, optimizer, settings and random states back."""
         self.snapshot.restore()
+
+    def _watched(self, version: Version, resident_s: float) -> tuple[Block, float]:
+        """A few resident steps, and what they spent in ops."""
+        runner = self.resident(version)
+        runner.prime()
+        with op_time() as ops:
+            block = runner.block(_WATCHED_STEPS * resident_s)
+        timed = block.wall_s / (block.wall_s + block.warmup_s)
+        return block, ops.seconds * timed
 
     def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
         """Settings are kept, and with them the compiled function."""

@@ -51,10 +51,8 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
     grouped = subject.grouped(version, first.wall_s / first.steps)
     found = in_turn([*runners, *([grouped] if grouped else [])], block_s=block_s, rounds=rounds)
     whole, alone, *many = ([b.wall_s / b.steps for b in blocks] for blocks in found)
-    if not many:
-        python_s = subject.python_s(statistics.median(alone)) or 0.0
-        many = [[each - python_s for each in alone]]
-    waiting, python = _shares(whole, alone, whole), _shares(alone, many[0], whole)
+    without_python = _without_python(subject, version, alone, *many)
+    waiting, python = _shares(whole, alone, whole), _shares(alone, without_python, whole)
     consumer = 1 / max(1e-9, 1 - waiting.median)
     if subject.between_calls:
         waiting, python = _shares(alone, alone, whole), waiting
@@ -66,6 +64,24 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         intervals={"input": waiting, "host": python},
         tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
     )
+
+
+def _without_python(
+    subject: Subject, version: Version, alone: list[float], many: list[float] | None = None
+) -> list[float]:
+    """Seconds of a resident step less its Python, round by round.
+
+    Grouped steps tell, but two kinds of blocks differ by noise too, and on a long step that is more
+    than its Python: no round may say more than what watched steps spend there.
+    """
+    resident_s = statistics.median(alone)
+    if many is None:
+        python_s = subject.python_s(resident_s) or 0.0
+        return [each - python_s for each in alone]
+    most_s = subject.most_python_s(version, resident_s)
+    if most_s is None:
+        return many
+    return [max(m, a - most_s) for m, a in zip(many, alone, strict=True)]
 
 
 def _shares(slow: list[float], fast: list[float], whole: list[float]) -> Spread:

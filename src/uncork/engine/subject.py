@@ -105,6 +105,15 @@ class Subject(ABC):
         del resident_s
         return None
 
+    def most_python_s(self, version: Version, resident_s: float) -> float | None:
+        """The most that a resident step can spend in Python, where :meth:`grouped` gives a runner.
+
+        Seen in watched steps, which watching slows down. None where grouping saves more than
+        Python.
+        """
+        del version, resident_s
+        return None
+
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """The resident step on a batch without most of its padding; None where there is little.
 

@@ -78,7 +78,24 @@ def outside_ops(resident_s: float, profiled: Block, ops_s: float) -> float | Non
         >>> round(outside_ops(0.12, watched, ops_s=0.2), 3)
         0.005
     """
+    most = watched_python(profiled, ops_s)
+    return None if most is None else min(most, max(0.0, resident_s - ops_s / profiled.steps))
+
+
+def watched_python(profiled: Block, ops_s: float) -> float | None:
+    """Seconds of a watched step outside TensorFlow's ops: more than when nobody watches.
+
+    None where no step was profiled.
+
+    Args:
+        profiled: The watched steps.
+        ops_s: What they spent in ops.
+
+    Example:
+        >>> watched = Block(steps=2, samples=64, wall_s=0.21, cpu_s=0.2, warmup_s=0.0)
+        >>> round(watched_python(watched, ops_s=0.2), 3)
+        0.005
+    """
     if not profiled.steps:
         return None
-    step_s = min(resident_s, profiled.wall_s / profiled.steps)
-    return max(0.0, step_s - ops_s / profiled.steps)
+    return max(0.0, profiled.wall_s - ops_s) / profiled.steps

@@ -51,7 +51,7 @@ item = keras.Input((), dtype="int32")
 embedding = keras.layers.Embedding(5_001, 32)
 taste = keras.layers.GlobalAveragePooling1D()(embedding(history))
 x = keras.layers.Concatenate()([taste, embedding(item)])
-for width in (256, 256):
+for width in (64, 64):
     x = keras.layers.Dense(width, activation="relu")(x)
 model = keras.Model((history, item), keras.layers.Dense(1)(x))
 model.compile(keras.optimizers.SGD(0.02), "mse")
