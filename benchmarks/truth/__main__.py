@@ -17,11 +17,13 @@ from typing import Final
 
 from benchmarks.truth.catalog import CURES, ROOT, Workload, find
 from benchmarks.truth.examine import PENDING, Examined, capture, examine
+from benchmarks.truth.fitted import fitted
 from benchmarks.truth.page import page
 from uncork import __version__
 from uncork.core.plan import dump
 from uncork.core.record import Record, digest, from_json, replace, to_json, write_atomically
 from uncork.measure import probe
+from uncork.measure.devices import native_bfloat16
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"
@@ -47,7 +49,7 @@ class Truth(Record, frozen=True, kw_only=True):
 def main() -> int:
     """Exit code 0 when each chosen workload could be examined."""
     options = _options()
-    chosen = [w for w in find(options.names) if options.gpu or not w.needs_accelerator]
+    chosen = _chosen(options)
     if not chosen:
         print(f"no workload is called {' or '.join(options.names)}; see {ROOT}", file=sys.stderr)
         return 2
@@ -65,6 +67,16 @@ def main() -> int:
         every = list(pool.map(lambda w: _capture(w, files[w], data), chosen))
     _report(every, f"{__version__} ({sources})", options.record)
     return 1 if any(e.errors for e in every) else 0
+
+
+def _chosen(options: argparse.Namespace) -> list[Workload]:
+    named = [w for w in find(options.names) if options.gpu or not w.needs_accelerator]
+    folder, native = options.folder / "scripts", bool(native_bfloat16())
+    found = [(w, fitted(w, folder, native=native)) for w in named]
+    for workload, fits in found:
+        if fits is None:
+            print(f"{workload.name}: left out, this machine has no native bfloat16")
+    return [fits for _, fits in found if fits is not None]
 
 
 def _examine(workload: Workload, file: Path, data: Path, *, tune: bool) -> Examined:

@@ -76,6 +76,7 @@ class StepCall:
         args: Its arguments.
         kwargs: Its arguments by name.
         original: The step itself: ``call.original(*call.args, **call.kwargs)``.
+        step: What is called: a ``tf.function``, a model, an optimizer.
         eager: The step runs op by op: what is called is its last part, the optimizer's update.
         eager_at: Where the user's function begins that computes its gradients.
     """
@@ -85,6 +86,7 @@ class StepCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     original: Callable[..., Any]
+    step: Any = None
     eager: bool = False
     eager_at: str | None = None
 

@@ -81,6 +81,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same without so much CPU time that no stage accounts for."""
         return replace(self, consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s))
 
+    def with_step_sparing(self, wall_s: float, cpu_s: float) -> StepCosts:
+        """The same with a step that takes so much less time on a resident batch."""
+        spared = self.sparing(cpu_s)
+        return replace(spared, consumer_s=max(0.0, self.consumer_s - wall_s))
+
     def vectorized(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
         chosen = set(stages)

@@ -76,6 +76,54 @@ class Padded(Record, frozen=True, kw_only=True):
     cut: Comparison
 
 
+class OneHot(Record, frozen=True, kw_only=True):
+    """Labels written as rows with a single one in them, beside the same as whole numbers.
+
+    Attributes:
+        classes: Length of a row.
+        bytes: Of the labels of one batch.
+        made_s: Elapsed seconds that filling and copying them takes longer, a batch.
+        made_cpu_s: CPU seconds likewise.
+        loss_s: Elapsed seconds that a categorical cross-entropy and its gradient take longer.
+        loss_cpu_s: CPU seconds likewise.
+    """
+
+    classes: int
+    bytes: int
+    made_s: float
+    made_cpu_s: float
+    loss_s: float
+    loss_cpu_s: float
+
+
+class Transfer(Record, frozen=True, kw_only=True):
+    """A batch that must be sent to the device that trains on it.
+
+    Attributes:
+        device: In TensorFlow's words.
+        bytes: Of the batch.
+        needed_bytes: Of the same, were floats that hold whole numbers of a byte sent as bytes.
+        wall_s: Elapsed seconds until it is there.
+        cpu_s: CPU seconds of this process until then.
+    """
+
+    device: str
+    bytes: int
+    needed_bytes: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def needless(self) -> float:
+        """Part of it that could be spared: all but the bytes, or all of what is narrow already."""
+        return 1 - self.needed_bytes / self.bytes if self.too_wide else 1.0
+
+    @property
+    def too_wide(self) -> bool:
+        """Fewer bytes would say the same."""
+        return self.needed_bytes < self.bytes
+
+
 class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     """Everything measured about one training call.
 
@@ -99,6 +147,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
             that was not tried.
         padded: Where much of a batch is padding; None where that was not seen, or the step takes
             no shorter one.
+        one_hot: Where labels are one-hot, and many bytes.
+        transfer: Where the step's variables are not in this host's memory.
     """
 
     workload: Workload
@@ -116,6 +166,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
     padded: Padded | None = None
+    one_hot: OneHot | None = None
+    transfer: Transfer | None = None
 
     @property
     def step_s(self) -> float:

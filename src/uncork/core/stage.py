@@ -79,6 +79,22 @@ class Reading(Record, frozen=True, kw_only=True):
     cpu_s_per_element: float
 
 
+class Copied(Record, frozen=True, kw_only=True):
+    """A statement of a Python loader that fills much more memory than a batch takes.
+
+    Attributes:
+        at: ``file.py:line`` of it.
+        share: Of the loader's time, 0 to 1.
+        made_bytes: That it fills for one batch.
+        used_bytes: Of the batch.
+    """
+
+    at: str | None
+    share: float
+    made_bytes: int
+    used_bytes: int
+
+
 class Buffer(Record, frozen=True, kw_only=True):
     """What a shuffle gathers before it gives its first element, anew in every pass.
 
@@ -110,7 +126,8 @@ class Stage(Record, frozen=True, kw_only=True):
         wall_s_per_element: Elapsed seconds of this stage alone, run serially.
         spread_cpu_s_per_element: On a serial map, CPU seconds beyond those: TensorFlow spreads the
             ops of a lone call over its threads, and less so where every core has a call.
-        float32_cpu_s_per_element: On a map that computes in float64, CPU seconds in float32.
+        float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
+            float64 arrays, CPU seconds in float32.
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
@@ -123,6 +140,7 @@ class Stage(Record, frozen=True, kw_only=True):
         repeated: Set on a ``zip`` whose branches make the same elements.
         in_files: A cache that is read from its files again in each epoch.
         reading: Set on a map that reads many files for each element.
+        copied: Set on a Python loader that copies far more than it hands over.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
@@ -153,6 +171,7 @@ class Stage(Record, frozen=True, kw_only=True):
     repeated: Repeated | None = None
     in_files: bool = False
     reading: Reading | None = None
+    copied: Copied | None = None
     frozen: bool = False
     prefix: Prefix | None = None
     cache_point: CachePoint | None = None

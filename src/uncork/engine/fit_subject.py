@@ -12,6 +12,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.core.diagnosis import OneHot, Transfer
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
@@ -34,11 +35,15 @@ from uncork.step import (
     batch_hooks,
     batch_samples,
     build,
+    device_of,
+    is_categorical,
     loader_stages,
+    one_hot_of,
     padding_of,
     random_state,
     set_random_state,
     signature,
+    transfer_of,
 )
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
@@ -168,6 +173,18 @@ class FitSubject(Subject):
             return None
         feed = self.feed.resident(padding.cut(self._batch))
         return padding, _PrimedRunner(self._fit_runner((), feed), None)
+
+    def one_hot(self) -> OneHot | None:
+        """Of the targets, where the model's loss is a cross-entropy of categories."""
+        _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
+        labels = tf.nest.flatten(y)
+        return one_hot_of(labels, with_loss=True) if is_categorical(self.model) else None
+
+    def transfer(self) -> Transfer | None:
+        """To where the model's weights are; not asked where a strategy sends the batches."""
+        return (
+            None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
+        )
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.diagnosis import Padded, WorkloadDiagnosis
+from uncork.core.diagnosis import OneHot, Padded, Transfer, WorkloadDiagnosis
 from uncork.core.edit import DtypePolicy
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -103,6 +103,7 @@ def observe(
     padded = known.padded if known is not None else None
     if known is None and shares.breakdown["step"] >= _COMPUTING:
         padded = _padded(subject, version, seconds, journal)
+    one_hot, transfer = _handed_over(subject, known)
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(), pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
@@ -120,6 +121,8 @@ def observe(
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
         padded=padded,
+        one_hot=one_hot,
+        transfer=transfer,
     )
     return judge(found, machine)
 
@@ -159,6 +162,17 @@ def _padded(
         compared = paired(base, shorter, block_s=seconds.block / 2, pairs=_PAIRS).comparison
         return Padded(longest=padding.longest, mean=padding.mean, cut=compared)
     return None
+
+
+def _handed_over(
+    subject: Subject, known: WorkloadDiagnosis | None
+) -> tuple[OneHot | None, Transfer | None]:
+    """What the labels of a batch cost, and its way to the device: no edit changes them."""
+    if known is not None:
+        return known.one_hot, known.transfer
+    with suppress(Exception):  # a batch too large to hold twice, a device that is gone
+        return subject.one_hot(), subject.transfer()
+    return None, None
 
 
 def compare_resident(

@@ -6,6 +6,7 @@ the same step over and over on one batch. Nothing of it is edited. The run is th
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import statistics
 import sys
@@ -20,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
+from uncork.core.diagnosis import OneHot, Transfer
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -31,7 +33,14 @@ from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
-from uncork.step import Padding, padding_of
+from uncork.step import (
+    Padding,
+    device_of,
+    is_categorical,
+    one_hot_of,
+    padding_of,
+    transfer_of,
+)
 
 _RESIDENT: Final = "over and over"
 _SHORTER: Final = "over and over, without padding"
@@ -83,6 +92,7 @@ class StepLoopSubject(Subject):
         if self.workload.batch_size is None:
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
+        self._call = call
         self._resident_call = _in_memory(call)
         self._between = Between()
         self._arrays = KeptArrays(call)
@@ -137,8 +147,19 @@ class StepLoopSubject(Subject):
         if padding is None or not padding.much:
             return None
         args, kwargs = padding.cut((call.args, call.kwargs))
-        self._shorter_call = StepCall(call.index, call.at, args, kwargs, call.original)
+        self._shorter_call = dataclasses.replace(call, args=args, kwargs=kwargs)
         return padding, _ShorterRunner(self)
+
+    def one_hot(self) -> OneHot | None:
+        """Of its arguments but the first, which is what the labels are of."""
+        call = self._resident_call
+        labels = arguments_of(call)[1:]
+        return one_hot_of(labels, with_loss=is_categorical(call.step))
+
+    def transfer(self) -> Transfer | None:
+        """Of all that is handed over as arrays, to where the variables of the step are."""
+        arrays = [leaf for leaf in arguments_of(self._call) if isinstance(leaf, np.ndarray)]
+        return transfer_of(arrays, device_of(self._call.step))
 
     def refused(self) -> Exception | None:
         """What the step raised when it was given a shorter batch."""
@@ -228,7 +249,7 @@ def _in_memory(call: StepCall) -> StepCall:
 
     with suppress(TypeError, ValueError):  # what TensorFlow cannot take apart stays as it is
         args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
-        return StepCall(call.index, call.at, args, kwargs, call.original)
+        return dataclasses.replace(call, args=args, kwargs=kwargs)
     return call
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from uncork.core.diagnosis import OneHot, Transfer
 from uncork.core.edit import Guarantee, PipelineEdit, StepEdit
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -119,6 +120,14 @@ class Subject(ABC):
 
         Whether the step takes such a batch shows when it is primed.
         """
+        return None
+
+    def one_hot(self) -> OneHot | None:
+        """What one-hot labels cost; None where there are none, or they are small."""
+        return None
+
+    def transfer(self) -> Transfer | None:
+        """What sending a batch to its device takes; None where that is this host's memory."""
         return None
 
     def supply(self, version: Version) -> Any:

@@ -5,7 +5,7 @@ Correctness and environment findings come first, then the largest upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -20,6 +20,7 @@ from uncork.rules import (
     healthy,
     low_precision,
     no_prefetch,
+    one_hot_labels,
     padding,
     per_element_work,
     python_loader,
@@ -29,10 +30,13 @@ from uncork.rules import (
     shuffle_of_decoded,
     small_steps,
     storage_bound,
+    transfer,
     wasted_work,
     wide_dtype,
 )
 
+# What says why a loader is slow, where it does, stands instead of the finding that it is.
+_WHY_PYTHON = ("array_copies", "wide_dtype", "one_hot_labels")
 _SEVERITIES = ("correctness", "environment", "speed")
 
 # Any order: findings are sorted by what they cost, not by who found them.
@@ -50,6 +54,8 @@ RULES = (
     autotune_memory.find,
     python_loader.find,
     array_copies.find,
+    one_hot_labels.find,
+    transfer.find,
     small_steps.find,
     fit_in_loop.find,
     eager.find,
@@ -60,7 +66,7 @@ RULES = (
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
-    brakes = sorted(_brakes(diagnosis, machine), key=_rank)
+    brakes = sorted(_unexplained(list(_brakes(diagnosis, machine))), key=_rank)
     findings = tuple(brakes) or tuple(low_precision.find(diagnosis, machine))
     return replace(diagnosis, findings=findings or (healthy.finding(diagnosis),))
 
@@ -68,6 +74,19 @@ def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
 def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     for rule in RULES:
         yield from rule(diagnosis, machine)
+
+
+def _unexplained(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Without a slow loader of which another finding explains at least half of the time."""
+    why = max((_saved(f) for f in findings if f.cause in _WHY_PYTHON), default=0.0)
+    for finding in findings:
+        if finding.cause != "python_loader" or why < _saved(finding) / 2:
+            yield finding
+
+
+def _saved(finding: Finding) -> float:
+    """Part of the step that goes away with it at most."""
+    return 1 - 1 / finding.upper_bound
 
 
 def _rank(finding: Finding) -> tuple[int, float]:

@@ -1,24 +1,34 @@
-"""Arrays that are copied into tensors at every step: ``array_copies``."""
+"""Arrays that are copied for nothing at every step: ``array_copies``.
+
+Into tensors, where a loop hands the same arrays over at each call; or whole, where a loader
+computes on all of an array to use a few rows of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, interval, ms
+from uncork.core.stage import Stage
+from uncork.rules.evidence import WORTH, bound, interval, ms, place
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding: what a step is handed unchanged each time need be copied only once."""
-    del machine
+    """One finding for arrays copied into tensors, one for each loader that copies whole arrays."""
     for stage in diagnosis.stages:
-        if stage.kind != "convert":
-            continue
-        copy_s = stage.wall_s_per_element or 0.0
-        upper = bound(diagnosis.step_s, diagnosis.step_s - copy_s)
-        if upper < WORTH:
-            return
+        if stage.kind == "convert":
+            yield from _into_tensors(diagnosis, stage)
+        elif stage.copied is not None:
+            yield from _whole(diagnosis, stage, machine.cpus)
+
+
+def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Finding]:
+    """What a step is handed unchanged each time need be copied only once."""
+    copy_s = stage.wall_s_per_element or 0.0
+    upper = bound(diagnosis.step_s, diagnosis.step_s - copy_s)
+    if upper >= WORTH:
         yield Finding(
             cause="array_copies",
             share=1 - 1 / upper,
@@ -30,4 +40,28 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
                 f"copied into tensors at each call, in {ms(copy_s)} of {ms(diagnosis.step_s)}"
             ),
             remedy="tf.constant(array) once, before the loop",
+        )
+
+
+def _whole(diagnosis: WorkloadDiagnosis, stage: Stage, cpus: float) -> Iterator[Finding]:
+    """What is computed on a whole array could be computed on the rows that a batch takes."""
+    copied = stage.copied
+    assert copied is not None
+    costs = costs_of(diagnosis, cpus)
+    spared = copied.share * (1 - copied.used_bytes / copied.made_bytes)
+    after = costs.spared([stage.index], 1 - spared)
+    upper = min(gain(costs, after), bound(diagnosis.step_s, after.step_s()))
+    if upper >= WORTH:
+        yield Finding(
+            cause="array_copies",
+            share=1 - 1 / upper,
+            upper_bound=upper,
+            interval=interval(diagnosis, "input", upper),
+            at=copied.at,
+            evidence=(
+                f"{place(stage)} fills {copied.made_bytes / 1e6:,.0f} MB for a batch of "
+                f"{copied.used_bytes / 1e6:.3g} MB, in {copied.share:.0%} of its "
+                f"{ms(stage.wall_s_per_element)} a call"
+            ),
+            remedy="pick the rows first, then compute on them",
         )

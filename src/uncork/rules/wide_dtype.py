@@ -15,7 +15,7 @@ from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each map that was seen to cost much less in single precision."""
+    """One finding for each map or loader that was seen to cost much less in single precision."""
     if input_share(diagnosis) <= 1 - 1 / WORTH:
         return
     costs = costs_of(diagnosis, machine.cpus)
@@ -25,6 +25,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         if min(gain(costs, narrow), upper) < WORTH:
             continue
         spared_s = costs.cpu_s() - narrow.cpu_s()
+        verb = "reads and hands over" if stage.python else "computes in"
         yield Finding(
             cause="wide_dtype",
             share=min(input_share(diagnosis), 1 - 1 / upper),
@@ -32,7 +33,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             interval=interval(diagnosis, "input", upper),
             at=stage.at,
             evidence=(
-                f"{place(stage)} computes in float64, {ms(stage.cpu_s_per_step)} of CPU a step; "
+                f"{place(stage)} {verb} float64, {ms(stage.cpu_s_per_step)} of CPU a step; "
                 f"the same in float32 took {ms(spared_s)} less"
             ),
             remedy='astype("float32") where the numbers come from, or tf.cast first in the map',

@@ -4,12 +4,15 @@ from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.loaders import loader_stages
+from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import StepSettings, apply, as_written, check
 from uncork.step.signature import signature
 from uncork.step.snapshot import Snapshot, random_state, set_random_state
+from uncork.step.traced import device_of, is_categorical
+from uncork.step.transfer import transfer_of
 
 __all__ = [
     "Feed",
@@ -25,11 +28,15 @@ __all__ = [
     "batch_samples",
     "build",
     "check",
+    "device_of",
+    "is_categorical",
     "loader_stages",
+    "one_hot_of",
     "padding_of",
     "random_state",
     "replay",
     "set_random_state",
     "signature",
     "spec_text",
+    "transfer_of",
 ]

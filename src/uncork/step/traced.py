@@ -1,0 +1,57 @@
+"""What can be told of a training step from outside: its variables' device, its loss."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import keras
+
+# What TensorFlow's cross-entropy of one-hot labels becomes.
+_CATEGORICAL = "SoftmaxCrossEntropyWithLogits"
+
+
+def device_of(step: Any) -> str:
+    """Where the variables are that a step trains, in TensorFlow's words; ``""`` if not known.
+
+    Args:
+        step: A ``tf.function`` that was called before, or a Keras model.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> weight = tf.Variable(1.0)
+        >>> step = tf.function(lambda: weight.assign_add(1.0))
+        >>> bool(step()), device_of(step)[-5:]
+        (True, 'CPU:0')
+    """
+    with suppress(Exception):  # of a model that was never built, of variables that are gone
+        if isinstance(step, keras.Model):
+            return str(step.trainable_variables[0].value.device)
+        variables = [v for function in _concrete(step) for v in function.variables]
+        return next((str(v.device) for v in variables if v.trainable and v.dtype.is_floating), "")
+    return ""
+
+
+def is_categorical(step: Any) -> bool:
+    """Whether the loss is a cross-entropy of one-hot labels, as far as that is known.
+
+    Args:
+        step: A ``tf.function`` that was called before, or a compiled Keras model.
+    """
+    if isinstance(step, keras.Model):
+        loss = getattr(step, "loss", None)
+        name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
+        return name in ("categorical_crossentropy", "CategoricalCrossentropy")
+    return any(_CATEGORICAL in _ops(function) for function in _concrete(step))
+
+
+def _concrete(step: Any) -> list[Any]:
+    found = getattr(step, "_list_all_concrete_functions", None)
+    return list(found()) if found is not None else []
+
+
+def _ops(function: Any) -> set[str]:
+    """Kinds of ops of its graph, and of the functions that it calls."""
+    proto = function.graph.as_graph_def()
+    bodies = [proto.node, *(inner.node_def for inner in proto.library.function)]
+    return {node.op for body in bodies for node in body}
