@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
+from uncork.core.record import replace
+from uncork.core.stage import Copied
 from uncork.rules import array_copies
 
 
@@ -18,6 +20,23 @@ def test_arrays_copied_at_each_step_are_named():
     assert finding.upper_bound == pytest.approx(2.0)
     assert "80 MB" in finding.evidence
     assert "50 ms of 100 ms" in finding.evidence
+
+
+WHOLE = Copied(at="data.py:46", share=0.9, made_bytes=100_000_000, used_bytes=1_000_000)
+
+
+def test_a_loader_that_copies_whole_arrays_is_named_at_its_statement():
+    (finding,) = found(stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=WHOLE))
+    assert finding.cause == "array_copies"
+    assert finding.at == "data.py:46"
+    assert finding.upper_bound == pytest.approx(0.1 / 0.04)  # then the step itself is all there is
+    for figure in ("100 MB", "1 MB", "90%", "100 ms"):
+        assert figure in finding.evidence
+
+
+def test_a_loader_that_does_so_in_no_time_is_not():
+    quick = replace(WHOLE, share=0.05)
+    assert found(stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=quick)) == []
 
 
 def test_small_ones_are_not():

@@ -7,7 +7,7 @@ from uncork import rules
 from uncork.core.diagnosis import Cause
 from uncork.core.measurement import compare
 from uncork.core.record import replace
-from uncork.core.stage import CachePoint
+from uncork.core.stage import CachePoint, Copied
 from uncork.rules import judge
 
 MANY = observed(
@@ -32,6 +32,15 @@ def test_the_largest_bound_comes_first():
     assert len(found) == 4
     bounds = [finding.upper_bound for finding in found]
     assert bounds == sorted(bounds, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.9, ["array_copies"]), (0.3, ["python_loader", "array_copies"])]
+)
+def test_why_a_loader_is_slow_stands_instead_of_that_it_is(share, expected):
+    copied = Copied(at="data.py:4", share=share, made_bytes=10**8, used_bytes=10**6)
+    loader = stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=copied)
+    assert causes(observed(loader, shares={"input": 0.7, "step": 0.3})) == expected
 
 
 def test_traps_come_before_brakes(monkeypatch):

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from uncork.step import Feed, loader_stages
+from uncork.step.narrowed_loader import narrowed_loader
+
+ROWS = np.arange(400_000, dtype="float64").reshape(-1, 40)
+NARROW = ROWS.astype("float32")
+
+
+class Whole(keras.utils.PyDataset):
+    """Scales the whole table for each batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = NARROW
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        chosen = slice(32 * index, 32 * (index + 1))
+        scaled = self.rows * 2.0
+        return scaled[chosen], NARROW[chosen, 0]
+
+
+class Wide(Whole):
+    def __getitem__(self, index):
+        chosen = slice(2_000 * index, 2_000 * (index + 1))
+        return ROWS[chosen] * 2.0, ROWS[chosen, 0]
+
+
+def test_a_loader_that_copies_a_whole_array_is_seen_at_its_line():
+    (stage,) = loader_stages(Feed(x=Whole()))
+    line = Whole.__getitem__.__code__.co_firstlineno + 2
+    assert stage.at == stage.copied.at
+    assert stage.at.endswith(f"test_loaders.py:{line}")
+    assert stage.copied.share > 0.5
+    assert stage.copied.made_bytes >= NARROW.nbytes
+    assert stage.copied.used_bytes == stage.bytes_per_element == 32 * 41 * 4
+    assert stage.float32_cpu_s_per_element is None
+
+
+def test_a_loader_that_copies_its_batch_only_is_left_alone():
+    (stage,) = loader_stages(Feed(x=Wide()))
+    assert stage.copied is None
+    assert stage.float32_cpu_s_per_element <= stage.cpu_s_per_element
+
+
+def test_a_narrowed_loader_gives_the_same_in_single_precision():
+    dataset = Wide()
+    single = narrowed_loader(dataset)
+    rows, firsts = single(1)
+    assert (rows.dtype, firsts.dtype) == ("float32", "float32")
+    np.testing.assert_allclose(rows, dataset[1][0])
+
+
+def test_the_original_keeps_its_arrays():
+    class Owner(Whole):
+        def __init__(self):
+            super().__init__()
+            self.rows = ROWS
+
+        def __getitem__(self, index):
+            return self.rows[index : index + 2] * offset
+
+    offset = ROWS[:1].repeat(4_000, axis=0)[:2]
+    dataset = Owner()
+    single = narrowed_loader(dataset)
+    assert single(3).dtype == "float32" or offset.nbytes < 1 << 20
+    assert dataset.rows is ROWS
+    assert dataset[3].dtype == "float64"
+    assert globals()["ROWS"].dtype == "float64"
+
+
+def test_what_a_function_closes_over_is_narrowed_for_the_copy_alone():
+    table = ROWS * 3.0
+
+    class Closed(Whole):
+        def __getitem__(self, index):
+            return table[index]
+
+    dataset = Closed()
+    assert narrowed_loader(dataset)(1).dtype == "float32"
+    assert dataset[1].dtype == table.dtype == "float64"
+
+
+@pytest.mark.parametrize("loader", [Whole(), NARROW, [1, 2]])
+def test_where_nothing_is_wide_there_is_no_narrower_one(loader):
+    assert narrowed_loader(loader) is None

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from uncork.step.statements import statements
+
+MB = 1_000_000
+
+
+def burn(n):
+    return sum(i * i for i in range(n))
+
+
+def loads(rows):
+    first = burn(200)
+    table = np.ones((2_000, 1_000))
+    for _row in range(rows):
+        first += burn(2_000)
+        first -= 1
+    return table[:10], first
+
+
+def lines_of(function, call):
+    begin = function.__code__.co_firstlineno
+    return {s.line - begin: s for s in statements(function, call)}
+
+
+def test_each_statement_has_its_time_and_its_memory():
+    found = lines_of(loads, lambda: loads(100))
+    assert list(found) == [1, 2, 3, 6]
+    assert sum(s.share for s in found.values()) == pytest.approx(1.0)
+    assert max(found.values(), key=lambda s: s.share) is found[3]
+    assert 16 * MB <= found[2].made_bytes < 17 * MB
+    assert max(found[1].made_bytes, found[3].made_bytes, found[6].made_bytes) < MB
+
+
+def test_what_is_made_and_thrown_away_counts():
+    def scaled():
+        table = np.ones((1_000, 1_000))
+        return (table - 0.5)[:3]
+
+    found = lines_of(scaled, scaled)
+    assert 8 * MB <= found[2].made_bytes < 9 * MB
+
+
+def test_statements_inside_with_and_try_are_told_apart():
+    lock = threading.Lock()
+
+    def guarded():
+        with lock:
+            try:
+                burn(20_000)
+                few = burn(10)
+            finally:
+                pass
+        return few
+
+    found = lines_of(guarded, guarded)
+    assert {3, 4} <= set(found)
+    assert found[3].share > found[4].share
+
+
+def test_nobody_watches_afterwards():
+    def failing():
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        statements(failing, failing)
+    assert sys.gettrace() is None
+    assert not tracemalloc.is_tracing()
+
+
+def test_a_debugger_is_left_alone():
+    def watch(frame, event, arg):
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        assert statements(loads, lambda: loads(2)) == ()
+        assert sys.gettrace() is watch
+    finally:
+        sys.settrace(before)
+
+
+def test_without_a_source_there_is_nothing_to_tell():
+    names: dict[str, object] = {}
+    exec("def load():\n    return 1", names)
+    load = names["load"]
+    assert statements(load, load) == ()

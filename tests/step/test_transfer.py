@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import device_of, transfer_of
+
+BYTES = np.random.default_rng(5).integers(0, 256, size=(64, 4_000))
+
+
+@pytest.fixture(scope="module")
+def other() -> str:
+    """A second TensorFlow server, behind a socket of this machine, in the place of a device."""
+    server = tf.distribute.Server.create_local_server()
+    tf.config.experimental_connect_to_host(server.target.removeprefix("grpc://"), job_name="other")
+    return "/job:other/task:0/device:CPU:0"
+
+
+def test_what_must_travel_is_timed(other):
+    sent = transfer_of((BYTES.astype("float32"), np.arange(64)), other)
+    assert (sent.device, sent.bytes, sent.needed_bytes) == (other, BYTES.size * 4, BYTES.size)
+    assert sent.wall_s > 0
+    assert sent.needless == 0.75
+
+
+def test_numbers_that_are_no_bytes_need_all_of_theirs(other):
+    for values in (BYTES / 255.0, -1.0 * BYTES, BYTES * 2.0, np.where(BYTES > 9, BYTES, np.nan)):
+        sent = transfer_of(tf.constant(values, tf.float32), other)
+        assert sent.needed_bytes == sent.bytes
+        assert sent.needless == 1.0
+
+
+@pytest.mark.parametrize("device", ["", "/device:CPU:0", "/job:localhost/replica:0/task:0/cpu:0"])
+def test_what_is_here_already_need_not_travel(device):
+    assert transfer_of(BYTES.astype("float32"), device) is None
+
+
+def test_small_tensors_and_words_are_messages(other):
+    assert transfer_of((tf.zeros([100]), tf.constant(["a"] * 100_000), None), other) is None
+
+
+def test_a_model_is_where_its_weights_are(other):
+    with tf.device(other):
+        model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+    assert "job:other" in device_of(model)
+
+
+def test_a_step_is_where_its_variables_are(other):
+    with tf.device(other):
+        weight = tf.Variable(tf.zeros([2]))
+    counter = tf.Variable(0)
+
+    @tf.function
+    def step():
+        counter.assign_add(1)
+        weight.assign_add(tf.ones([2]))
+
+    step()
+    assert "job:other" in device_of(step)
+    assert device_of(len) == device_of(None) == ""
