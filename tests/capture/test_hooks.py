@@ -123,6 +123,19 @@ def test_the_compile_that_set_up_the_step_is_known(model, dataset):
     assert [call.step_at for call in recorder.fits] == [at(compiled)]
 
 
+def test_where_the_dtype_policy_was_set_is_known(model, dataset):
+    recorder = Recorder()
+    try:
+        with listening(recorder):
+            model.fit(dataset, shuffle=False, verbose=0)
+            keras.mixed_precision.set_global_policy("mixed_bfloat16")
+            policy = line(-1)
+            model.fit(dataset, shuffle=False, verbose=0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert [call.policy_at for call in recorder.fits][1] == at(policy)
+
+
 def test_a_compile_before_the_hooks_is_not(model, dataset):
     recorder = Recorder()
     with listening(recorder):

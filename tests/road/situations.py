@@ -5,6 +5,7 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.measurement import compare
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Buffer, CachePoint, Prefix, Vectorized
@@ -94,6 +95,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "steps_per_execution": 8,
             "model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",)),
         },
+    ),
+    "a policy brought along": observed(
+        shares=COMPUTING,
+        in_float32=compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0]),
+        workload={"model": replace(WORKLOAD.model, dtype_policy=("mixed_float16",))},
     ),
     "unknown length": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": None}),
     "unknown batch": observed(*AUGMENTING, shares=WAITING, workload={"batch_size": None}),

@@ -29,6 +29,32 @@ def state(model) -> tuple:
     )
 
 
+FLOAT32 = DtypePolicy(policy="float32")
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_model_of_mixed_precision_computes_in_float32_and_back(policy):
+    keras.utils.set_random_seed(1)
+    model = mlp(keras.layers.Dense(4, dtype=policy))
+    keras.utils.set_random_seed(1)
+    native = mlp(keras.layers.Dense(4))
+    before = state(model)
+    with StepSettings(model, (FLOAT32,)).active():
+        assert dtype_policies(model) == ("float32",)
+        model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+    native.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+    for ours, theirs in zip(weights(model), weights(native), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert state(model)[0] == before[0]
+
+
+@pytest.mark.parametrize("policy", ["float32", "float64", "bfloat16", "float16"])
+def test_weights_that_are_no_float32_are_not_made_so(policy):
+    model = mlp(keras.layers.Dense(4, dtype=policy))
+    with pytest.raises(EditRefused, match=policy):
+        check(model, FLOAT32)
+
+
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
 def test_settings_are_in_force_inside_and_gone_outside(edits):
     model = mlp(keras.layers.BatchNormalization())

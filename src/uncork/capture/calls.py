@@ -15,6 +15,7 @@ class FitCall:
         index: Number of the call site, in order of reaching; the same line keeps its number.
         at: ``file.py:line`` of the user's statement, relative to the working directory when below.
         step_at: The same of the ``compile`` that set up its step; None when that was not seen.
+        policy_at: The same of where the dtype policy of new layers was last set.
         model: The user's model.
         arguments: All arguments of ``fit`` by name, defaults filled in.
         original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
@@ -26,6 +27,7 @@ class FitCall:
     arguments: dict[str, Any]
     original: Callable[..., Any]
     step_at: str | None = None
+    policy_at: str | None = None
 
 
 @dataclass(frozen=True)

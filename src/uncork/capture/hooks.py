@@ -73,6 +73,7 @@ class _Hooks:
         self._sites = Sites()
         self._evidence = Evidence()
         self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._policy_at: str | None = None
         self._loops = Loops(listener, self.stops, self._sites, self._evidence)
         self._steps = Steps(listener, self.stops, self._sites, self._evidence, self._loops)
         self._loops.on_recognised = self._steps.disown
@@ -88,6 +89,7 @@ class _Hooks:
             when_imported(_FUNCTIONS, self._on_functions)
         when_imported("keras.src.backend.tensorflow.trainer", self._on_trainer)
         when_imported("keras.src.trainers.trainer", self._on_compile)
+        when_imported("keras.src.backend.common.global_state", self._on_settings)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
         for module, name, what in _FOREIGN:
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
@@ -182,6 +184,20 @@ class _Hooks:
 
         self.patches.replace(module.Trainer, "compile", make)
 
+    def _on_settings(self, module: Any) -> None:
+        """All names under which Keras sets a dtype policy for new layers end here."""
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def set_global_attribute(name: str, value: Any) -> Any:
+                if name == "dtype_policy":
+                    self._policy_at = user_line(sys._getframe(1))
+                return original(name, value)
+
+            return set_global_attribute
+
+        self.patches.replace(module, "set_global_attribute", make)
+
     def _on_foreign(self, module: Any, *, name: str, what: str) -> None:
         self.patches.replace(
             getattr(module, name), "fit", functools.partial(self._make_refusal, what=what)
@@ -206,6 +222,7 @@ class _Hooks:
                     index=self._sites.index(at),
                     at=at,
                     step_at=self._compiled_at.get(model),
+                    policy_at=self._policy_at,
                     model=model,
                     arguments=dict(arguments),
                     original=functools.partial(original, model),

@@ -145,6 +145,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
+        in_float32: The same in float32, of a model whose layers compute in a lower precision.
         padded: Where much of a batch is padding; None where that was not seen, or the step takes
             no shorter one.
         one_hot: Where labels are one-hot, and many bytes.
@@ -165,6 +166,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     memory_available_bytes: int = 0
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
+    in_float32: Comparison | None = None
     padded: Padded | None = None
     one_hot: OneHot | None = None
     transfer: Transfer | None = None

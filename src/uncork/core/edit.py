@@ -99,7 +99,7 @@ class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     """Compute in another dtype; ``keep`` names layers that stay as they are."""
 
-    policy: Literal["mixed_bfloat16"]
+    policy: Literal["mixed_bfloat16", "float32"]
     keep: tuple[str, ...] = ()
 
 

@@ -40,6 +40,7 @@ class Workload(Record, frozen=True, kw_only=True):
         at: ``file.py:line`` of the call or of the ``for`` statement.
         step_at: The same of what sets up its step: ``compile``, or the function that computes
             gradients eagerly; None where that is not known.
+        policy_at: The same of where the script last set a dtype policy for new layers.
         kind: ``fit`` or ``custom_loop``.
         data: What feeds it.
         model: None in a custom loop, where the model is the user's own business.
@@ -76,4 +77,5 @@ class Workload(Record, frozen=True, kw_only=True):
     default_rewrites: bool = True
     steps_given: bool = False
     step_at: str | None = None
+    policy_at: str | None = None
     called_in_loop: bool = False

@@ -87,6 +87,7 @@ class FitSubject(Subject):
         at: ``file.py:line`` of the call.
         scratch: Directory for files that a trial would otherwise write into the user's.
         step_at: ``file.py:line`` of its ``compile``.
+        policy_at: ``file.py:line`` of where its dtype policy was set.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class FitSubject(Subject):
         scratch: str,
         *,
         step_at: str | None = None,
+        policy_at: str | None = None,
     ) -> None:
         self.model = model
         self.notes = []
@@ -116,7 +118,8 @@ class FitSubject(Subject):
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
-        self.workload = replace(self._describe(arguments, index, at), step_at=step_at)
+        described = self._describe(arguments, index, at)
+        self.workload = replace(described, step_at=step_at, policy_at=policy_at)
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""

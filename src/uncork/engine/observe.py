@@ -20,6 +20,7 @@ from uncork.measure import available_memory, paired
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
+from uncork.step import MIXED
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
@@ -96,12 +97,14 @@ def observe(
         batches_per_s = subject.batches_per_s(version, seconds.supply)
         ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
         stages = _stages(subject, version, seconds)
-    in_bfloat16 = known.in_bfloat16 if known is not None else None
-    if in_bfloat16 is None and shares.breakdown["step"] >= _COMPUTING and native_bfloat16():
-        journal.write("phase", "measuring the step in bfloat16")
-        in_bfloat16 = _in_bfloat16(subject, version, seconds)
+    computing = shares.breakdown["step"] >= _COMPUTING
+    in_bfloat16, in_float32 = (
+        _in_other_precision(subject, version, seconds, journal)
+        if computing and not (known and (known.in_bfloat16 or known.in_float32))
+        else _still_open(version, known)
+    )
     padded = known.padded if known is not None else None
-    if known is None and shares.breakdown["step"] >= _COMPUTING:
+    if known is None and computing:
         padded = _padded(subject, version, seconds, journal)
     one_hot, transfer = _handed_over(subject, known)
     found = WorkloadDiagnosis(
@@ -120,6 +123,7 @@ def observe(
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
+        in_float32=in_float32,
         padded=padded,
         one_hot=one_hot,
         transfer=transfer,
@@ -134,14 +138,40 @@ def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stag
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 
 
-def _in_bfloat16(subject: Subject, version: Version, seconds: _Seconds) -> Comparison | None:
-    """The kernels in lower precision against those as written, both on a resident batch."""
+def _in_other_precision(
+    subject: Subject, version: Version, seconds: _Seconds, journal: Journal
+) -> tuple[Comparison | None, Comparison | None]:
+    """The kernels in bfloat16, or in float32 where they are in a lower precision, against as is."""
     work = subject.workload
-    if work.kind != "fit" or work.eager_step or work.distributed:
-        return None
-    # Layers in another dtype already, or a step of the user's own that needs float32.
-    with suppress(Exception):
-        edited = version.with_step_edits((DtypePolicy(policy="mixed_bfloat16"),))
+    if work.model is None or work.eager_step or work.distributed or _switched(version):
+        return None, None
+    if any(policy in MIXED for policy in work.model.dtype_policy):
+        journal.write("phase", "measuring the step in float32")
+        return None, _in_dtype(subject, version, seconds, DtypePolicy(policy="float32"))
+    if not native_bfloat16():
+        return None, None
+    journal.write("phase", "measuring the step in bfloat16")
+    return _in_dtype(subject, version, seconds, DtypePolicy(policy="mixed_bfloat16")), None
+
+
+def _still_open(
+    version: Version, known: WorkloadDiagnosis | None
+) -> tuple[Comparison | None, Comparison | None]:
+    """What is known of another precision, unless it is the one in use by now."""
+    if known is None or _switched(version):
+        return None, None
+    return known.in_bfloat16, known.in_float32
+
+
+def _switched(version: Version) -> bool:
+    return any(isinstance(edit, DtypePolicy) for edit in version.step)
+
+
+def _in_dtype(
+    subject: Subject, version: Version, seconds: _Seconds, policy: DtypePolicy
+) -> Comparison | None:
+    with suppress(Exception):  # layers in another dtype, or a step that needs its own
+        edited = version.with_step_edits((policy,))
         return compare_resident(subject, version, edited, seconds.block / 2)
     return None
 

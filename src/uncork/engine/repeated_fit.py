@@ -90,7 +90,15 @@ class RepeatedFitSubject(FitSubject):
 
     def __init__(self, call: FitCall, scratch: str) -> None:
         arguments: Mapping[str, Any] = call.arguments
-        super().__init__(call.model, arguments, call.index, call.at, scratch, step_at=call.step_at)
+        super().__init__(
+            call.model,
+            arguments,
+            call.index,
+            call.at,
+            scratch,
+            step_at=call.step_at,
+            policy_at=call.policy_at,
+        )
         self._call = call
         self.workload = replace(self.workload, called_in_loop=True)
 

@@ -94,7 +94,13 @@ class Trial(PassThrough):
                 return None  # let it happen, and come again
         if meant:
             return FitSubject(
-                call.model, call.arguments, call.index, call.at, self.scratch, step_at=call.step_at
+                call.model,
+                call.arguments,
+                call.index,
+                call.at,
+                self.scratch,
+                step_at=call.step_at,
+                policy_at=call.policy_at,
             )
         return None
 

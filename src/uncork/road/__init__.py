@@ -6,6 +6,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.filter_first import FilterBeforeMaps
+from uncork.road.full_precision import FullPrecision
 from uncork.road.jit_compile import CompileStep
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.mixed_bfloat16 import MixedBfloat16
@@ -32,6 +33,7 @@ ROAD: tuple[Optimization, ...] = (
     ChainSteps(),
     # compile before precision: both change the kernels, and XLA is the milder promise
     CompileStep(),
+    FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
 )
 

@@ -19,6 +19,7 @@ from uncork.rules import (
     fit_in_loop,
     healthy,
     low_precision,
+    low_precision_harmful,
     no_prefetch,
     one_hot_labels,
     padding,
@@ -61,6 +62,7 @@ RULES = (
     eager.find,
     retracing.find,
     padding.find,
+    low_precision_harmful.find,
 )
 
 

@@ -8,13 +8,14 @@ from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
-from uncork.step.settings import StepSettings, apply, as_written, check
+from uncork.step.settings import MIXED, StepSettings, apply, as_written, check
 from uncork.step.signature import signature
 from uncork.step.snapshot import Snapshot, random_state, set_random_state
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
 
 __all__ = [
+    "MIXED",
     "Feed",
     "FitRunner",
     "Padding",

@@ -11,7 +11,9 @@ import keras
 from uncork.core.edit import DtypePolicy, JitCompile, StepEdit, StepsPerExecution
 from uncork.core.errors import EditRefused
 
-_SWITCHABLE = ("float32", "mixed_bfloat16")
+# Under these the weights are float32, so a model that is built needs no other ones.
+MIXED = ("mixed_bfloat16", "mixed_float16")
+_SWITCHABLE = ("float32", *MIXED)
 
 
 class StepSettings:
@@ -154,11 +156,17 @@ def check(model: Any, edit: StepEdit) -> None:
             "keep the user's value",
         )
     if isinstance(edit, DtypePolicy):
-        others = sorted({p for p in dtype_policies(model) if p != "float32"})
-        if others:
-            raise EditRefused(
-                f"layers with dtype policy {', '.join(others)}", "float32 throughout", "keep them"
-            )
+        _check_policy(dtype_policies(model), edit)
+
+
+def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
+    others = sorted({policy for policy in policies if policy != "float32"})
+    found = f"layers with dtype policy {', '.join(others or ('float32',))}"
+    if edit.policy == "float32":
+        if not others or any(policy not in MIXED for policy in others):
+            raise EditRefused(found, f"{' or '.join(MIXED)}", "keep them")
+    elif others:
+        raise EditRefused(found, "float32 throughout", "keep them")
 
 
 def dtype_policies(model: Any) -> tuple[str, ...]:

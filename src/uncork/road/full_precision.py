@@ -1,0 +1,54 @@
+"""Compute in float32 where a lower precision is slower.
+
+Legal as ``precision``: weights are float32 under a mixed policy, so only the kernels change, to
+more exact ones. That a loss curve stays where it was is proved all the same. Tried only where the
+diagnosis saw the step gain: on a device without kernels for the policy that a script brought along.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import DtypePolicy
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+
+@final
+class FullPrecision(Optimization):
+    """Switch the built model's dtype policy from a mixed one to ``float32``."""
+
+    name = "full_precision"
+    stage = "precision"
+    guarantee = "precision"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """float32, where the diagnosis saw it win."""
+        forbidden = no_step_edit(diagnosis)
+        if forbidden:
+            return forbidden
+        full, model = diagnosis.in_float32, diagnosis.workload.model
+        if full is None or model is None:
+            return Skipped(reason="the model computes in float32, or was not measured in it")
+        predicted = diagnosis.with_step_faster(full.ratio)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        low = ", ".join(each for each in model.dtype_policy if each != "float32")
+        return Proposal(
+            edits=(DtypePolicy(policy="float32"),),
+            predicted=predicted,
+            at=diagnosis.workload.policy_at or diagnosis.workload.at,
+            why=f"this device has no fast kernels for {low}",
+            source_edit=f"leave out the dtype policy {low}",
+        )

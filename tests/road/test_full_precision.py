@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from records import WORKLOAD, observed
+from uncork.core.edit import DtypePolicy
+from uncork.core.measurement import compare
+from uncork.core.record import replace
+from uncork.road.full_precision import FullPrecision
+
+from .situations import COMPUTING, SITUATIONS, proposal, reason
+
+FULL = FullPrecision()
+MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_float16", "float32"))
+FASTER = compare([100.0, 100.0], [150.0, 150.0])
+
+
+def training(in_float32=FASTER, **workload):
+    work = {"model": MIXED, "policy_at": "train.py:9", **workload}
+    return observed(shares=COMPUTING, in_float32=in_float32, workload=work)
+
+
+def test_what_the_diagnosis_measured_is_predicted():
+    found = proposal(FULL, training())
+    assert found.edits == (DtypePolicy(policy="float32"),)
+    assert 1.3 < found.predicted < 1.5
+    assert found.at == "train.py:9"
+    assert "mixed_float16" in found.source_edit
+
+
+def test_it_promises_precision():
+    assert FULL.guarantee == "precision"
+
+
+def test_what_the_diagnosis_saw_lose_is_not_tried_again():
+    slower = compare([100.0, 100.0], [50.0, 50.0])
+    assert "predicted gain 0.5" in reason(FULL, training(slower))
+
+
+def test_what_was_not_measured_is_left_alone():
+    assert "float32" in reason(FULL, training(None))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(FULL, replace(SITUATIONS[situation], in_float32=FASTER))

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, WORKLOAD, observed
+from uncork.core.measurement import compare
+from uncork.core.record import replace
+from uncork.rules import low_precision_harmful
+
+MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_float16", "float32"))
+TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])
+
+
+def found(model=MIXED, **changes):
+    fields = {"in_float32": TWICE_AS_FAST, **changes}
+    shares = {"step": 0.9, "input": 0.1}
+    work = {"model": model, "policy_at": "train.py:9"}
+    diagnosis = observed(shares=shares, workload=work, **fields)
+    return list(low_precision_harmful.find(diagnosis, MACHINE))
+
+
+def test_a_step_that_ran_faster_in_float32_is_named_where_the_policy_was_set():
+    (finding,) = found()
+    assert finding.cause == "low_precision_harmful"
+    assert finding.at == "train.py:9"
+    assert 1.7 < finding.upper_bound < 1.9
+    assert finding.interval[0] <= finding.upper_bound <= finding.interval[1]
+    for words in ("mixed_float16", "90 ms of a 100 ms step", "2.00x", MACHINE.cpu_model):
+        assert words in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([100.0, 101.0, 99.0], [50.0, 51.0, 49.0]),
+        ([100.0, 90.0, 120.0], [130.0, 95.0, 118.0]),
+        ([100.0, 100.1, 99.9], [106.0, 106.1, 105.9]),
+    ],
+)
+def test_what_float32_does_not_help_is_not_blamed_on_the_policy(ours, theirs):
+    assert found(in_float32=compare(ours, theirs)) == []
+
+
+def test_what_was_not_tried_is_not_claimed():
+    assert found(in_float32=None) == []
+    assert found(model=None) == []
