@@ -6,12 +6,16 @@ import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
+from uncork.core.diagnosis import Transfer
 from uncork.core.errors import PlanRefused
 from uncork.core.plan import dump, load, seal
 from uncork.core.record import replace, to_json
+from uncork.core.stage import Copied
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
+COPIED = Copied(at="/home/acme/scans.py:40", share=0.5, made_bytes=9, used_bytes=1)
+SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1)
 
 
 def secretive():
@@ -19,12 +23,15 @@ def secretive():
     stages = (
         stage(0, "tfrecord", at=f"{NAME}:8"),
         stage(1, "map", 0.01, at="/home/acme/patient_lib.py:40", name="decode_scans"),
+        stage(2, "pydataset", at=f"{NAME}:9", copied=COPIED),
     )
     base = workload_diagnosis()
     model = replace(base.workload.model, name="OncoNet", loss="MarginLoss", optimizer="AcmeAdam")
     workload = replace(
         base.workload,
         at=f"{NAME}:58",
+        step_at="/home/acme/tumour/model.py:7",
+        policy_at="/home/acme/tumour/precision.py:3",
         model=replace(model, optimizer="acme>Adam"),
         element_spec="{'patient_age': float32[batch]}",
         batch_hooks=("TumourBoard",),
@@ -32,6 +39,7 @@ def secretive():
     before = replace(
         base,
         workload=workload,
+        transfer=SENT,
         stages=stages,
         findings=tuple(
             replace(
@@ -71,7 +79,10 @@ def test_places_can_be_told_apart():
     hidden = conceal(secretive())
     assert hidden.script == "file1"
     assert hidden.before.workload.at == "file1:58"
-    assert [s.at for s in hidden.before.stages] == ["file1:8", "file2:40"]
+    lib = hidden.before.stages[1].at
+    assert [s.at for s in hidden.before.stages] == ["file1:8", lib, "file1:9"]
+    assert lib.endswith(":40")
+    assert not lib.startswith("file1:")
     assert hidden.before.stages[1].name == "function1"
 
 

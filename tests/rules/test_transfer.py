@@ -6,9 +6,7 @@ from records import MACHINE, observed, stage
 from uncork.core.diagnosis import Transfer
 from uncork.rules import transfer
 
-FLOATS = Transfer(
-    device="/device:GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0
-)
+FLOATS = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0)
 WIDE = (
     stage(0, "batch", bytes_per_element=10_000_000),
     stage(1, "map", 0.001, bytes_per_element=40_000_000),
@@ -25,14 +23,14 @@ def test_floats_that_hold_bytes_are_named_at_the_map_that_makes_them():
     assert finding.cause == "transfer"
     assert finding.upper_bound == pytest.approx(0.1 / 0.07)
     assert finding.at == "train.py:21"
-    for figure in ("40.0 MB", "/device:GPU:0", "40 ms of 100 ms", "as bytes 10.0 MB"):
+    for figure in ("40.0 MB", "GPU:0", "40 ms of 100 ms", "as bytes 10.0 MB"):
         assert figure in finding.evidence
     assert "Rescaling" in finding.remedy
 
 
 def test_what_is_narrow_already_could_stay_on_the_device():
     narrow = Transfer(
-        device="/device:GPU:0", bytes=10_000_000, needed_bytes=10_000_000, wall_s=0.05, cpu_s=0.0
+        device="GPU:0", bytes=10_000_000, needed_bytes=10_000_000, wall_s=0.05, cpu_s=0.0
     )
     (finding,) = found(stage(0, "loop"), sent=narrow)
     assert finding.upper_bound == pytest.approx(2.0)
@@ -47,5 +45,5 @@ def test_a_step_that_waits_for_its_input_wins_nothing():
 
 @pytest.mark.parametrize("wall_s", [None, 0.001])
 def test_what_takes_no_time_is_left_alone(wall_s):
-    quick = Transfer(device="/device:GPU:0", bytes=4, needed_bytes=4, wall_s=0.001, cpu_s=0.0)
+    quick = Transfer(device="GPU:0", bytes=4, needed_bytes=4, wall_s=0.001, cpu_s=0.0)
     assert found(*WIDE, sent=None if wall_s is None else quick) == []

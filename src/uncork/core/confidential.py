@@ -16,10 +16,8 @@ from uncork.core.workload import ModelSignature, Workload
 
 R = TypeVar("R", bound=Diagnosis | Plan)
 
-# Fields that hold sentences or places; others hold figures and words of our own.
-_TEXT = frozenset({
-    "at", "detail", "evidence", "notes", "python_at", "reason", "remedy", "script", "step_at",
-})  # fmt: skip
+# Fields that hold sentences; others hold places, figures and words of our own.
+_SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "remedy", "script"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -40,8 +38,7 @@ def conceal(record: R) -> R:
         >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'
     """
-    places = [place for key in ("at", "step_at", "python_at") for place in _strings(record, key)]
-    files = [record.script, *(at.rpartition(":")[0] for at in places)]
+    files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
     functions = [s.name for s in _all(record, Stage) if s.name]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
@@ -74,7 +71,7 @@ class Concealer:
     def value(self, value: Any, field: str = "") -> Any:
         """A record, or whatever stands in one of its fields."""
         if isinstance(value, str):
-            return "" if field == "source_edit" else self.text(value) if field in _TEXT else value
+            return "" if field == "source_edit" else self.text(value) if _tells(field) else value
         if isinstance(value, tuple):
             return tuple(self.value(each, field) for each in value)
         if not isinstance(value, msgspec.Struct):
@@ -102,9 +99,16 @@ def _all(value: Any, kind: type) -> Iterator[Any]:
             yield from _all(getattr(value, name), kind)
 
 
-def _strings(record: Any, field: str) -> Iterator[str]:
-    """Every string in fields of this name."""
+def _tells(field: str) -> bool:
+    return field in _SENTENCES or _is_place(field)
+
+
+def _is_place(field: str) -> bool:
+    return field == "at" or field.endswith("_at")
+
+
+def _places(record: Any) -> Iterator[str]:
+    """Every ``file.py:line`` in a record."""
     for each in _all(record, msgspec.Struct):
-        found = getattr(each, field, None)
-        if isinstance(found, str):
-            yield found
+        found = (getattr(each, field) for field in each.__struct_fields__ if _is_place(field))
+        yield from (place for place in found if isinstance(place, str))

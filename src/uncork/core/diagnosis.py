@@ -100,7 +100,7 @@ class Transfer(Record, frozen=True, kw_only=True):
     """A batch that must be sent to the device that trains on it.
 
     Attributes:
-        device: In TensorFlow's words.
+        device: ``GPU:0``, say; ``CPU:0 of another host`` where it is not this process's.
         bytes: Of the batch.
         needed_bytes: Of the same, were floats that hold whole numbers of a byte sent as bytes.
         wall_s: Elapsed seconds until it is there.

@@ -38,7 +38,7 @@ def transfer_of(batch: Any, device: str) -> Transfer | None:
     received, little = _receiver(tensors, device), _receiver(rows, device)
     clocks = [(_clock(received, tensors), _clock(little, rows)) for _ in range(1 + _ROUNDS)]
     return Transfer(
-        device=device,
+        device=_name(device),
         bytes=sum(_bytes(t) for t in tensors),
         needed_bytes=sum(_needed_bytes(t) for t in tensors),
         wall_s=_beyond(clocks[1:], 0),
@@ -89,6 +89,13 @@ def _needed_bytes(tensor: Any) -> int:
         return values.nbytes
     whole = values.min() >= 0 and values.max() <= np.iinfo(np.uint8).max
     return values.size if whole and bool((values == np.floor(values)).all()) else values.nbytes
+
+
+def _name(device: str) -> str:
+    """Without the names of jobs, which are the user's."""
+    found = tf.DeviceSpec.from_string(device)
+    name = f"{found.device_type}:{found.device_index or 0}"
+    return name if found.job in (None, "localhost") else f"{name} of another host"
 
 
 def _is_here(device: str) -> bool:
