@@ -15,6 +15,7 @@ from uncork.core.edit import (
     Cache,
     FilterFirst,
     LessAhead,
+    ParallelInterleave,
     ParallelMap,
     Prefetch,
     ShuffleFirst,
@@ -103,6 +104,7 @@ STEPS = st.one_of(
         lambda d: d.scan(np.int64(3), lambda total, x: (total + 1, x * total)),
         lambda d: d.flat_map(lambda x: tf.data.Dataset.from_tensors(x).repeat(2)),
         lambda d: d.interleave(twice_and_again, cycle_length=2, num_parallel_calls=2),
+        lambda d: d.interleave(twice_and_again, cycle_length=2, block_length=2),
         lambda d: d.group_by_window(remainder, lambda key, window: window.skip(1), window_size=3),
         lambda d: d.concatenate(d.take(2)),
         lambda d: tf.data.Dataset.zip(d, tf.data.Dataset.range(50)).map(lambda x, y: x - y),
@@ -128,7 +130,8 @@ STEPS = st.one_of(
 
 
 STAGE_EDITS = (
-    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap, LessAhead,
+    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap, ParallelInterleave,
+    LessAhead,
 )  # fmt: skip
 
 

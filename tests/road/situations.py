@@ -49,6 +49,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(2, "batch"),
         shares=WAITING,
     ),
+    "files in turn": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "interleave", 0.09, parallelism=1, readers=8),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
     "decoded, then shuffled": observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", 0.16, name="decode", parallelism=AUTOTUNE),

@@ -70,7 +70,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self.without(repeated.again) if repeated else self
 
     def parallel(self, stage: int) -> StepCosts:
-        """The same with one stage run on as many elements at once as there are cores."""
+        """The same with one stage run on as many elements at once as it has readers, or cores."""
         return self._with(lambda s: _parallel(s) if s.index == stage else s)
 
     def narrowed(self, stage: int) -> StepCosts:
@@ -243,11 +243,12 @@ def _free(stage: Stage) -> Stage:
 
 
 def _parallel(stage: Stage) -> Stage:
+    calls = stage.readers or AUTOTUNE
     if stage.cpu_s_per_element is None:
-        return replace(stage, parallelism=AUTOTUNE)
+        return replace(stage, parallelism=calls)
     # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
     left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
-    return replace(stage, parallelism=AUTOTUNE, cpu_s_per_element=left)
+    return replace(stage, parallelism=calls, cpu_s_per_element=left)
 
 
 def _narrowed(stage: Stage) -> Stage:

@@ -67,6 +67,13 @@ class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
     expects: str
 
 
+class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only=True):
+    """Read what a serial interleave opens, its readers in threads of their own, in order."""
+
+    stage: int
+    expects: str
+
+
 class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):
     """Let the prefetch or parallel map at ``stage`` prepare only as much ahead as is of use."""
 
@@ -103,7 +110,16 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
 
 
-StageEdit = SplitMap | Cache | FilterFirst | ShuffleFirst | VectorizeMap | ParallelMap | LessAhead
+StageEdit = (
+    SplitMap
+    | Cache
+    | FilterFirst
+    | ShuffleFirst
+    | VectorizeMap
+    | ParallelMap
+    | ParallelInterleave
+    | LessAhead
+)
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
 Edit = PipelineEdit | StepEdit

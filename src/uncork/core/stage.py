@@ -133,6 +133,7 @@ class Stage(Record, frozen=True, kw_only=True):
         elements_per_step: How many of its elements one training step consumes.
         length: Elements of a pass over it, ``ENDLESS`` (-1) for one without end, None if unknown.
         ahead: Elements that it was told to prepare before they are asked for.
+        readers: On a serial interleave, inputs that are open at once and could each have a thread.
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
@@ -164,6 +165,7 @@ class Stage(Record, frozen=True, kw_only=True):
     elements_per_step: float | None = None
     length: int | None = None
     ahead: int | None = None
+    readers: int | None = None
     parallelism: int | None = None
     random: bool = False
     python: bool = False

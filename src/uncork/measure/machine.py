@@ -46,22 +46,23 @@ def probe(devices: tuple[str, ...] = ()) -> Machine:
 
 def cpus() -> float:
     """Cores this process may keep busy: its affinity, or the cgroup's quota if that is smaller."""
-    return min(_affinity(), _quota())
+    return min(schedulable_cpus(), _quota())
 
 
 def remember_start() -> None:
     """Keep in mind what this process may use now, before a script binds it to less."""
-    _START.append(_affinity())
+    _START.append(schedulable_cpus())
 
 
 def allowed_cpus() -> float:
     """The same as :func:`cpus`, at the time of :func:`remember_start`; now, where nobody did."""
-    return min(_START[-1] if _START else _affinity(), _quota())
+    return min(_START[-1] if _START else schedulable_cpus(), _quota())
 
 
-def _affinity() -> float:
+def schedulable_cpus() -> int:
+    """Processors that this process may run on, whatever part of their time it is given."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return float(there or 1)
+    return there or 1
 
 
 def _quota() -> float:

@@ -18,7 +18,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Prefix, Reading, Repeated, Stage, Vectorized
 from uncork.measure.machine import cpus
-from uncork.pipeline.edits import first_half, told_ahead
+from uncork.pipeline.edits import first_half, readers, told_ahead
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.functions import python_at, runs_python, split
@@ -248,6 +248,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         elements_per_step=stage.per_step,
         length=length if (length := int(node.dataset.cardinality())) >= ENDLESS else None,
         ahead=told_ahead(node),
+        readers=readers(node),
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node, ordered=ordered_by_default(whole)),
         python=_in_python(node),

@@ -14,6 +14,7 @@ from uncork.core.edit import (
     Cache,
     FilterFirst,
     LessAhead,
+    ParallelInterleave,
     ParallelMap,
     PipelineEdit,
     Prefetch,
@@ -24,15 +25,16 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import cpus
+from uncork.measure.machine import cpus, schedulable_cpus
 from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.functions import Split, may_overlap, split
+from uncork.pipeline.functions import Split, is_order_free, may_overlap, split
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
     barrier,
     derived,
     memory_cache,
+    parallel_interleave,
     parallel_map,
     prefetched,
 )
@@ -140,6 +142,8 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
             replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
+        case ParallelInterleave():
+            replaced = stage, _interleave_in_parallel(pipeline.stages[stage])
         case LessAhead():
             replaced = stage, _less_ahead(pipeline.stages[stage])
     return replaced
@@ -286,6 +290,37 @@ def _parallel(node: Node) -> Dataset:
         )
     below = node.inputs[0].dataset
     return parallel_map(below, node.dataset._map_func, node.dataset)
+
+
+def readers(node: Node) -> int | None:
+    """Inputs that a serial interleave has open at once, where each could have a thread of its own.
+
+    None where there is but one, where they are read in parallel already, or where what they do
+    depends on the order in which they do it.
+
+    Example:
+        >>> two = tf.data.Dataset.range(4).interleave(tf.data.Dataset.range, cycle_length=2)
+        >>> readers(read(two).root), readers(read(two.batch(2)).root)
+        (2, None)
+    """
+    if node.kind != "interleave" or node.parallelism != 1 or not is_order_free(node.functions[0]):
+        return None
+    cycle = int(np.asarray(node.dataset._cycle_length))
+    # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
+    # one for another number.
+    cycle = schedulable_cpus() if cycle == AUTOTUNE else cycle
+    return None if cycle == 1 else cycle
+
+
+def _interleave_in_parallel(node: Node) -> Dataset:
+    cycle = readers(node)
+    if cycle is None:
+        raise EditRefused(
+            f"{node} is no interleave whose inputs could be read in parallel",
+            "a serial one of several inputs that draw no random numbers and keep no state",
+            "leave it serial",
+        )
+    return parallel_interleave(node.inputs[0].dataset, node.dataset, cycle)
 
 
 def told_ahead(node: Node) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import cache_op, map_op, prefetch_op
+from tensorflow.python.data.ops import cache_op, interleave_op, map_op, prefetch_op
 
 from uncork.pipeline.graphs import ConcreteFunction
 from uncork.pipeline.kinds import Dataset, kind_of
@@ -80,6 +80,25 @@ def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
         _use_inter_op_parallelism=template._use_inter_op_parallelism,
         _preserve_cardinality=template._preserve_cardinality,
         _name=template._name,
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
+def parallel_interleave(below: Dataset, template: Dataset, cycle: int) -> Dataset:
+    """What a serial interleave does, its open inputs read by threads of their own, in order."""
+    dataset = blank(
+        interleave_op._ParallelInterleaveDataset,
+        _input_dataset=below,
+        _map_func=template._map_func,
+        _structure=template._structure,
+        _cycle_length=tf.constant(cycle, tf.int64),
+        _block_length=template._block_length,
+        _buffer_output_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        _prefetch_input_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        _num_parallel_calls=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        _name=template._name,
+        _uncork_deterministic="true",
         **same_line(template),
     )
     return initialise(dataset, [below], kind_of(dataset))

@@ -10,6 +10,7 @@ from uncork.road.full_precision import FullPrecision
 from uncork.road.jit_compile import CompileStep
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.mixed_bfloat16 import MixedBfloat16
+from uncork.road.parallel_interleave import ParallelizeInterleave
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
@@ -24,6 +25,7 @@ ROAD: tuple[Optimization, ...] = (
     CacheDeterministic(),  # first: work that is not done needs no threads
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
+    ParallelizeInterleave(),  # the readers; what stands above them is fed by them
     VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it

@@ -1,5 +1,7 @@
 """Maps that run one element at a time: ``serial_map`` and ``stateful_serial_map``.
 
+So does an ``interleave`` that was given no number of parallel calls: it reads its files in turn.
+
 TensorFlow runs a bare ``map`` in parallel by itself, but only when its function is stateless: one
 random op, and the whole function, JPEG decoding included, runs on a single thread.
 """
@@ -20,13 +22,15 @@ _REMEDIES: dict[Cause, str] = {
     ),
     "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
 }
+_INTERLEAVE = "interleave(..., num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each serial map that holds the step up."""
     costs = costs_of(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
-        if stage.kind != "map" or stage.parallelism != 1 or stage.python:
+        serial_map = stage.kind == "map" and stage.parallelism == 1 and not stage.python
+        if not serial_map and stage.readers is None:
             continue
         parallel = costs.parallel(stage.index)
         # What the model leaves unexplained of a step is not this map's fault.
@@ -38,9 +42,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 
 def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
-    cause: Cause = "stateful_serial_map" if stage.random else "serial_map"
+    draws = stage.random and stage.kind == "map"
+    cause: Cause = "stateful_serial_map" if draws else "serial_map"
     wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-    why = "draws random numbers, so TensorFlow runs it" if stage.random else "runs"
+    why = "draws random numbers, so TensorFlow runs it" if draws else "runs"
     return Finding(
         cause=cause,
         share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
@@ -51,5 +56,5 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
             f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
             f"{ms(diagnosis.step_s)}, on one thread"
         ),
-        remedy=_REMEDIES[cause],
+        remedy=_INTERLEAVE if stage.readers else _REMEDIES[cause],
     )
