@@ -31,6 +31,7 @@ CURES: Final[dict[str, str]] = {
     "storage_bound": "file_cache",
     "autotune_memory": "loop",
     "low_precision_unused": "fit",
+    "low_precision_harmful": "fit",
 }
 
 

@@ -105,7 +105,7 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "a policy brought along": observed(
         shares=COMPUTING,
         in_float32=compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0]),
-        workload={"model": replace(WORKLOAD.model, dtype_policy=("mixed_float16",))},
+        workload={"model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",))},
     ),
     "unknown length": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": None}),
     "unknown batch": observed(*AUGMENTING, shares=WAITING, workload={"batch_size": None}),

@@ -11,7 +11,7 @@ from uncork.road.full_precision import FullPrecision
 from .situations import COMPUTING, SITUATIONS, proposal, reason
 
 FULL = FullPrecision()
-MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_float16", "float32"))
+MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16", "float32"))
 FASTER = compare([100.0, 100.0], [150.0, 150.0])
 
 
@@ -25,7 +25,7 @@ def test_what_the_diagnosis_measured_is_predicted():
     assert found.edits == (DtypePolicy(policy="float32"),)
     assert 1.3 < found.predicted < 1.5
     assert found.at == "train.py:9"
-    assert "mixed_float16" in found.source_edit
+    assert "mixed_bfloat16" in found.source_edit
 
 
 def test_it_promises_precision():
@@ -35,6 +35,11 @@ def test_it_promises_precision():
 def test_what_the_diagnosis_saw_lose_is_not_tried_again():
     slower = compare([100.0, 100.0], [50.0, 50.0])
     assert "predicted gain 0.5" in reason(FULL, training(slower))
+
+
+def test_a_loss_scale_is_not_left_to_grow():
+    model = replace(MIXED, dtype_policy=("mixed_float16",))
+    assert "double the scale" in reason(FULL, training(model=model))
 
 
 def test_what_was_not_measured_is_left_alone():

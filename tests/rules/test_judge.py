@@ -38,9 +38,16 @@ def test_the_largest_bound_comes_first():
     ("share", "expected"), [(0.9, ["array_copies"]), (0.3, ["python_loader", "array_copies"])]
 )
 def test_why_a_loader_is_slow_stands_instead_of_that_it_is(share, expected):
-    copied = Copied(at="data.py:4", share=share, made_bytes=10**8, used_bytes=10**6)
+    copied = Copied(at="train.py:20", share=share, made_bytes=10**8, used_bytes=10**6)
     loader = stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=copied)
     assert causes(observed(loader, shares={"input": 0.7, "step": 0.3})) == expected
+
+
+def test_another_stage_does_not_explain_a_slow_loader():
+    loader = stage(0, "from_generator", 0.06, parallelism=1, python=True)
+    wide = stage(1, "map", 0.04, parallelism=1, float32_cpu_s_per_element=0.001)
+    found = causes(observed(loader, wide, shares={"input": 0.7, "step": 0.3}))
+    assert {"python_loader", "wide_dtype"} <= set(found)
 
 
 def test_traps_come_before_brakes(monkeypatch):

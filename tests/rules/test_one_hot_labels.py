@@ -38,6 +38,13 @@ def test_a_loader_that_holds_the_step_up_makes_them_faster():
     assert finding.at == "train.py:20"
 
 
+def test_a_function_called_for_each_row_makes_no_labels_of_a_batch():
+    each = stage(0, "map", 0.0002, parallelism=1, python=True, elements_per_step=50.0)
+    (finding,) = found(each, shares={"step": 1.0}, consumer_cpu_s=0.1)
+    assert finding.upper_bound <= 0.1 / 0.08 + 1e-9
+    assert finding.at == "train.py:41"
+
+
 @pytest.mark.parametrize(
     "labels",
     [None, OneHot(classes=9, bytes=9, made_s=0.004, made_cpu_s=0.0, loss_s=0.0, loss_cpu_s=0.0)],

@@ -38,6 +38,19 @@ def test_what_is_narrow_already_could_stay_on_the_device():
     assert "put it there once" in finding.remedy
 
 
+def test_in_fit_it_can_be_sent_ahead():
+    wide = Transfer(device="GPU:0", bytes=4_000, needed_bytes=4_000, wall_s=0.05, cpu_s=0.0)
+    (finding,) = found(*WIDE, sent=wide)
+    assert "prefetch_to_device" in finding.remedy
+    assert finding.at == "train.py:41"
+
+
+def test_a_decoder_is_not_taken_for_a_cast():
+    decode = stage(1, "map", 0.001, bytes_per_element=40_000_000)
+    (finding,) = found(stage(0, "from_tensor_slices", bytes_per_element=60), decode)
+    assert finding.at == "train.py:41"
+
+
 def test_a_step_that_waits_for_its_input_wins_nothing():
     slow = stage(0, "map", 0.2, parallelism=1, bytes_per_element=40_000_000)
     assert found(slow, shares={"input": 0.9, "step": 0.1}) == []

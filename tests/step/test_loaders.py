@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from uncork.step import Feed, loader_stages
-from uncork.step.narrowed_loader import narrowed_loader
+from uncork.step.loader_code import draws_kept, in_float32
 
 ROWS = np.arange(400_000, dtype="float64").reshape(-1, 40)
 NARROW = ROWS.astype("float32")
@@ -50,9 +50,50 @@ def test_a_loader_that_copies_its_batch_only_is_left_alone():
     assert stage.float32_cpu_s_per_element <= stage.cpu_s_per_element
 
 
-def test_a_narrowed_loader_gives_the_same_in_single_precision():
+class Unpacking(Whole):
+    """Makes more than it hands over, from nothing of that size."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = None
+
+    def __getitem__(self, index):
+        decoded = np.zeros((2_000, 400), "float32")
+        return decoded[:32, :9] + index
+
+
+def test_a_loader_that_unpacks_much_copies_nothing():
+    (stage,) = loader_stages(Feed(x=Unpacking()))
+    assert stage.copied is None
+
+
+class Drawing(Whole):
+    def __init__(self):
+        super().__init__()
+        self.draw, self.old = np.random.default_rng(3), np.random.RandomState(3)
+        self.seen = {}
+
+    def __getitem__(self, index):
+        self.seen[index] = ROWS[self.draw.integers(9)]
+        return self.seen[index] + self.old.random()
+
+
+def test_a_loader_draws_what_it_would_have_drawn():
+    dataset, other = Drawing(), Drawing()
+    loader_stages(Feed(x=dataset))
+    np.testing.assert_array_equal(dataset[5], other[5])
+
+
+def test_what_a_loader_remembers_stays_as_it_was():
+    dataset = Drawing()
+    with draws_kept(dataset):
+        assert in_float32(dataset)(7).dtype == "float32"
+    assert dataset.seen == {}
+
+
+def test_a_loader_in_single_precision_gives_the_same_in_single_precision():
     dataset = Wide()
-    single = narrowed_loader(dataset)
+    single = in_float32(dataset)
     rows, firsts = single(1)
     assert (rows.dtype, firsts.dtype) == ("float32", "float32")
     np.testing.assert_allclose(rows, dataset[1][0])
@@ -69,7 +110,7 @@ def test_the_original_keeps_its_arrays():
 
     offset = ROWS[:1].repeat(4_000, axis=0)[:2]
     dataset = Owner()
-    single = narrowed_loader(dataset)
+    single = in_float32(dataset)
     assert single(3).dtype == "float32" or offset.nbytes < 1 << 20
     assert dataset.rows is ROWS
     assert dataset[3].dtype == "float64"
@@ -84,10 +125,10 @@ def test_what_a_function_closes_over_is_narrowed_for_the_copy_alone():
             return table[index]
 
     dataset = Closed()
-    assert narrowed_loader(dataset)(1).dtype == "float32"
+    assert in_float32(dataset)(1).dtype == "float32"
     assert dataset[1].dtype == table.dtype == "float64"
 
 
 @pytest.mark.parametrize("loader", [Whole(), NARROW, [1, 2]])
 def test_where_nothing_is_wide_there_is_no_narrower_one(loader):
-    assert narrowed_loader(loader) is None
+    assert in_float32(loader) is None

@@ -13,16 +13,22 @@ LABELS = EYE[np.arange(4_000) % 7]
 @pytest.mark.parametrize("kind", [np.asarray, tf.constant])
 @pytest.mark.parametrize("shape", [(4_000, 2_000), (40, 100, 2_000)])
 def test_rows_of_a_single_one_are_seen(kind, shape):
-    found = one_hot_of([kind(LABELS.reshape(shape))], with_loss=True)
+    found = one_hot_of([kind(LABELS.reshape(shape))], handed_over=True)
     assert (found.classes, found.bytes) == (2_000, LABELS.nbytes)
     assert found.made_s > 0
     assert found.made_cpu_s > 0
     assert found.loss_s >= 0
 
 
-def test_the_loss_counts_only_where_it_is_one():
-    found = one_hot_of([LABELS], with_loss=False)
-    assert (found.loss_s, found.loss_cpu_s) == (0.0, 0.0)
+def test_labels_that_are_tensors_already_are_not_filled():
+    found = one_hot_of([LABELS], handed_over=False)
+    assert (found.made_s, found.made_cpu_s) == (0.0, 0.0)
+
+
+def test_large_ones_are_timed_in_part():
+    every = one_hot_of([np.tile(LABELS, (4, 1))], handed_over=True)
+    assert every.bytes == 4 * LABELS.nbytes > 64 << 20
+    assert every.made_s > 0
 
 
 def two_of_them():
@@ -44,7 +50,7 @@ def two_of_them():
     ],
 )
 def test_everything_else_is_none(labels):
-    assert one_hot_of([labels], with_loss=False) is None
+    assert one_hot_of([labels], handed_over=False) is None
 
 
 @pytest.mark.parametrize(
@@ -53,6 +59,7 @@ def test_everything_else_is_none(labels):
         ("categorical_crossentropy", True),
         (tf.keras.losses.CategoricalCrossentropy(from_logits=True), True),
         (tf.keras.losses.categorical_crossentropy, True),
+        (tf.keras.losses.CategoricalCrossentropy(label_smoothing=0.1), False),
         ("sparse_categorical_crossentropy", False),
         ("mse", False),
         ({"a": "categorical_crossentropy"}, False),

@@ -33,7 +33,7 @@ def lines_of(function, call):
 def test_each_statement_has_its_time_and_its_memory():
     found = lines_of(loads, lambda: loads(100))
     assert list(found) == [1, 2, 3, 6]
-    assert sum(s.share for s in found.values()) == pytest.approx(1.0)
+    assert 0.9 < sum(s.share for s in found.values()) <= 1.0
     assert max(found.values(), key=lambda s: s.share) is found[3]
     assert 16 * MB <= found[2].made_bytes < 17 * MB
     assert max(found[1].made_bytes, found[3].made_bytes, found[6].made_bytes) < MB

@@ -8,6 +8,8 @@ from typing import Final
 
 from uncork.core.stack import OWN, outwards, owner, place, user_frame
 
+# In place of a line where there is none of the user's.
+UNKNOWN: Final = "unknown"
 # DatasetV2.as_numpy_iterator() iterates over the dataset on behalf of its caller.
 _ON_BEHALF: Final = "tensorflow.python.data.ops.dataset_ops"
 # Here TensorFlow calls the user's Python functions and generators to *make* elements.
@@ -17,9 +19,9 @@ _IMPORT_HOOKS: Final = os.path.join("wrapt", "importer.py")  # noqa: PTH118 - co
 
 
 def user_line(frame: FrameType | None) -> str:
-    """``file.py:line`` of the innermost of the user's frames, ``unknown`` when there is none."""
+    """``file.py:line`` of the innermost of the user's frames, ``UNKNOWN`` when there is none."""
     found = user_frame(frame)
-    return _place(found) if found else "unknown"
+    return _place(found) if found else UNKNOWN
 
 
 def user_function(frame: FrameType | None) -> str | None:

@@ -1,7 +1,7 @@
 """Hooks on TensorFlow and Keras that report training calls to a listener.
 
-Classes are patched, never names in modules: ``from keras import Model`` cannot escape. All of it
-waits for the script's own imports and is gone afterwards.
+Classes are patched, not names in modules that a script imports: ``from keras import Model`` cannot
+escape. All of it waits for the script's own imports and is gone afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from uncork.capture.calls import FitCall, Listener
 from uncork.capture.evidence import Evidence
-from uncork.capture.frames import iterating_line, user_function, user_line
+from uncork.capture.frames import UNKNOWN, iterating_line, user_function, user_line
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
 from uncork.capture.sites import Sites
@@ -190,8 +190,9 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def set_global_attribute(name: str, value: Any) -> Any:
-                if name == "dtype_policy":
-                    self._policy_at = user_line(sys._getframe(1))
+                if name == "dtype_policy":  # Keras sets float32 itself when it is first asked
+                    at = user_line(sys._getframe(1))
+                    self._policy_at = None if value.name == "float32" or at == UNKNOWN else at
                 return original(name, value)
 
             return set_global_attribute

@@ -179,9 +179,10 @@ class FitSubject(Subject):
 
     def one_hot(self) -> OneHot | None:
         """Of the targets, where the model's loss is a cross-entropy of categories."""
+        if not is_categorical(self.model):
+            return None
         _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
-        labels = tf.nest.flatten(y)
-        return one_hot_of(labels, with_loss=True) if is_categorical(self.model) else None
+        return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
 
     def transfer(self) -> Transfer | None:
         """To where the model's weights are; not asked where a strategy sends the batches."""

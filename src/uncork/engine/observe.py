@@ -200,9 +200,12 @@ def _handed_over(
     """What the labels of a batch cost, and its way to the device: no edit changes them."""
     if known is not None:
         return known.one_hot, known.transfer
-    with suppress(Exception):  # a batch too large to hold twice, a device that is gone
-        return subject.one_hot(), subject.transfer()
-    return None, None
+    one_hot = transfer = None
+    with suppress(Exception):  # no memory left for it on the device
+        one_hot = subject.one_hot()
+    with suppress(Exception):  # a device that is gone
+        transfer = subject.transfer()
+    return one_hot, transfer
 
 
 def compare_resident(

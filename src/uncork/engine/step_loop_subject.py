@@ -152,14 +152,23 @@ class StepLoopSubject(Subject):
 
     def one_hot(self) -> OneHot | None:
         """Of its arguments but the first, which is what the labels are of."""
-        call = self._resident_call
+        call = self._call
+        if self.workload.eager_step or not is_categorical(call.step):
+            return None
         labels = arguments_of(call)[1:]
-        return one_hot_of(labels, with_loss=is_categorical(call.step))
+        handed_over = any(isinstance(leaf, np.ndarray) for leaf in labels)
+        return one_hot_of(labels, handed_over=handed_over)
 
     def transfer(self) -> Transfer | None:
-        """Of all that is handed over as arrays, to where the variables of the step are."""
-        arrays = [leaf for leaf in arguments_of(self._call) if isinstance(leaf, np.ndarray)]
-        return transfer_of(arrays, device_of(self._call.step))
+        """Of all that is handed over as arrays, to where the variables of the step are.
+
+        Not asked where a strategy hands its part to each of several devices.
+        """
+        call = self._call
+        if getattr(call.step, "_distribute_strategy", None) is not None:
+            return None
+        arrays = [leaf for leaf in arguments_of(call) if isinstance(leaf, np.ndarray)]
+        return transfer_of(arrays, device_of(call.step))
 
     def refused(self) -> Exception | None:
         """What the step raised when it was given a shorter batch."""

@@ -1,4 +1,4 @@
-"""``precision``: lower precision inside, the same training to the noise.
+"""``precision``: another precision inside, the same training to the noise.
 
 The noise is the user's own: the original trains from one snapshot over the same batches in several
 orders; the spread of its losses is the band. The candidate trains over the same orders. Every run

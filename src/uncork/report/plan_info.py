@@ -43,7 +43,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
     "exact": "same elements, same order, same weights, bit for bit",
     "rounding": "same mathematics, other rounding",
     "resampled": "same distribution, other random draws",
-    "precision": "lower precision inside, same training to the noise",
+    "precision": "another precision inside, same training to the noise",
     "training": "changes the training itself, with your consent",
 }
 

@@ -37,7 +37,7 @@ from uncork.rules import (
 )
 
 # What says why a loader is slow, where it does, stands instead of the finding that it is.
-_WHY_PYTHON = ("array_copies", "wide_dtype", "one_hot_labels")
+_WHY_PYTHON = ("array_copies", "wide_dtype")
 _SEVERITIES = ("correctness", "environment", "speed")
 
 # Any order: findings are sorted by what they cost, not by who found them.
@@ -79,10 +79,10 @@ def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]
 
 
 def _unexplained(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Without a slow loader of which another finding explains at least half of the time."""
-    why = max((_saved(f) for f in findings if f.cause in _WHY_PYTHON), default=0.0)
+    """Without a slow loader of which another finding, at the same line, explains at least half."""
     for finding in findings:
-        if finding.cause != "python_loader" or why < _saved(finding) / 2:
+        why = [_saved(f) for f in findings if f.cause in _WHY_PYTHON and f.at == finding.at]
+        if finding.cause != "python_loader" or max(why, default=0.0) < _saved(finding) / 2:
             yield finding
 
 

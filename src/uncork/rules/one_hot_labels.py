@@ -10,13 +10,16 @@ from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, ms
 
+# Stages whose elements are batches, labels and all.
+_BY_BATCH = ("pydataset", "loop")
+
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where making, copying and walking over the zeros was seen to cost."""
     labels = diagnosis.one_hot
     if labels is None:
         return
-    loader = next((s for s in diagnosis.stages if s.python or s.kind == "loop"), None)
+    loader = next((s for s in diagnosis.stages if s.kind in _BY_BATCH), None)
     upper = _upper(diagnosis, labels, loader, machine.cpus)
     if upper < WORTH:
         return

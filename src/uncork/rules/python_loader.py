@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _REMEDIES: dict[Cause, str] = {
@@ -27,6 +28,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
     if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
         return
+    if _labels_s(diagnosis, slowest) > wall_s / 2:
+        return  # what takes the time is not Python, but zeros
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     yield Finding(
         cause=cause,
@@ -40,3 +43,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         ),
         remedy=_REMEDIES[cause],
     )
+
+
+def _labels_s(diagnosis: WorkloadDiagnosis, loader: Stage) -> float:
+    """Of a call of the loader, what filling one-hot labels takes."""
+    by_batch = loader.kind in ("pydataset", "loop")
+    return diagnosis.one_hot.made_s if diagnosis.one_hot and by_batch else 0.0

@@ -12,8 +12,11 @@ from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, ms
 
-# What a map makes of each byte, at least, where it makes floats of whole numbers.
-_SEVERAL: Final = 3
+# Bytes that a map makes of each one where it makes floats of them; labels may come along.
+_FLOATS: Final = (3.5, 8.5)
+_BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
+_ONCE: Final = "where the device can hold the data: put it there once, and gather in the step"
+_AHEAD: Final = 'send it ahead: dataset.apply(tf.data.experimental.prefetch_to_device("/gpu:0"))'
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,44 +24,42 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     transfer = diagnosis.transfer
     if transfer is None:
         return
-    widening = _widening(diagnosis.stages) if transfer.too_wide else None
-    upper = _upper(diagnosis, transfer, widening, machine.cpus)
+    upper = _upper(diagnosis, transfer, machine.cpus)
     if upper < WORTH:
         return
-    bytes_ = f"{transfer.bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
+    widening = _widening(diagnosis.stages) if transfer.too_wide else None
+    in_a_loop = _is_loop(diagnosis)
+    as_bytes = f"; as bytes {transfer.needed_bytes / 1e6:,.1f} MB" if transfer.too_wide else ""
     yield Finding(
         cause="transfer",
         share=1 - 1 / upper,
         upper_bound=upper,
         at=(widening.at if widening else None) or diagnosis.workload.at,
-        evidence=bytes_
-        + f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}"
-        + (f"; as bytes {transfer.needed_bytes / 1e6:,.1f} MB" if transfer.too_wide else ""),
-        remedy=(
-            "send the bytes, and make floats of them in the model: Rescaling(1 / 255)"
-            if transfer.too_wide
-            else "where the device can hold the data: put it there once, and gather in the step"
+        evidence=(
+            f"{transfer.bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
+            f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}{as_bytes}"
         ),
+        remedy=_BYTES if transfer.too_wide else _ONCE if in_a_loop else _AHEAD,
     )
 
 
-def _upper(
-    diagnosis: WorkloadDiagnosis, transfer: Transfer, widening: Stage | None, cpus: float
-) -> float:
+def _upper(diagnosis: WorkloadDiagnosis, transfer: Transfer, cpus: float) -> float:
     step_s, spared_s = diagnosis.step_s, transfer.needless * transfer.wall_s
-    if any(s.kind == "loop" for s in diagnosis.stages):  # nothing else runs meanwhile
+    if _is_loop(diagnosis):  # nothing else runs meanwhile
         return bound(step_s, step_s - spared_s)
     costs = costs_of(diagnosis, cpus)
     after = costs.with_step_sparing(spared_s, transfer.needless * transfer.cpu_s)
-    if widening is not None:  # its work becomes the device's
-        after = after.without([widening.index])
     return min(gain(costs, after), bound(step_s, after.step_s()))
 
 
+def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:
+    return any(stage.kind == "loop" for stage in diagnosis.stages)
+
+
 def _widening(stages: tuple[Stage, ...]) -> Stage | None:
-    """The last map that makes several bytes of each byte."""
+    """The last map that makes a float of each byte: its output is four or eight times its input."""
     for below, stage in reversed(list(itertools.pairwise(stages))):
         given, made = below.bytes_per_element, stage.bytes_per_element
-        if stage.kind == "map" and given and made and made >= _SEVERAL * given:
+        if stage.kind == "map" and given and made and _FLOATS[0] <= made / given <= _FLOATS[1]:
             return stage
     return None

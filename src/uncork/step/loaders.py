@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,49 +18,56 @@ import tensorflow as tf
 
 from uncork.core.stage import Copied, Stage
 from uncork.step.feed import Feed
-from uncork.step.narrowed_loader import loading_method, narrowed_loader
+from uncork.step.loader_code import draws_kept, in_float32, loading_method, reached_arrays
 from uncork.step.statements import Statement, statements
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6
-# Calls of a loader as it is and in single precision, in turn.
-_PAIRS: Final = 3
+# Calls of a loader as it is and in single precision, in turn; the first ones are not counted.
+_PAIRS: Final = 4
 # Slower loaders are not run again under a watch: Python is slower still then.
-_LONGEST_S: Final = 2.0
+_LONGEST_S: Final = 0.5
 # Of a loader's time, what one statement must take to be the one to look at.
 _MOST: Final = 0.5
-# A statement that fills so many times the memory of a batch does so for more than that batch.
+# A statement that fills so many times the memory of a batch may do so for more than that batch.
 _MANY: Final = 8
+_LEAST_BYTES: Final = 1 << 20
+# Of what it fills, an array that it is a copy of: each op on the array makes another one.
+_OF_COPIES: Final = 0.2
 
 
 def loader_stages(feed: Feed) -> tuple[Stage, ...]:
     """The stage behind a feed that is no tf.data pipeline; empty for plain arrays.
 
     Args:
-        feed: Of the training; a ``PyDataset`` is asked for some of its batches.
+        feed: Of the training; a ``PyDataset`` is asked for some of its batches, and draws what it
+            would have drawn all the same if its generators are NumPy's.
     """
     if feed.kind != "pydataset":
         return ()
-    cost = _cost(feed.x)
-    workers = int(getattr(feed.x, "workers", 1) or 1)
-    watched = _watched(feed.x) if cost.wall_s <= _LONGEST_S else ()
+    with draws_kept(feed.x):
+        return (_stage(feed.x),)
+
+
+def _stage(dataset: Any) -> Stage:
+    cost = _cost(dataset)
+    workers = int(getattr(dataset, "workers", 1) or 1)
+    watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
-    return (
-        Stage(
-            index=0,
-            kind="pydataset",
-            at=_place(feed.x, most.line if most is not None and most.share >= _MOST else None),
-            name=type(feed.x).__name__,
-            cpu_s_per_element=cost.cpu_s,
-            wall_s_per_element=cost.wall_s,
-            float32_cpu_s_per_element=_in_single(feed.x, cost),
-            bytes_per_element=cost.bytes or None,
-            elements_per_step=1.0,
-            parallelism=workers if workers > 1 else 1,
-            random=True,
-            python=True,
-            copied=_copied(feed.x, watched, cost.bytes),
-        ),
+    return Stage(
+        index=0,
+        kind="pydataset",
+        at=_place(dataset, most.line if most is not None and most.share >= _MOST else None),
+        name=type(dataset).__name__,
+        cpu_s_per_element=cost.cpu_s,
+        wall_s_per_element=cost.wall_s,
+        float32_cpu_s_per_element=_in_single(dataset, cost),
+        bytes_per_element=cost.bytes or None,
+        elements_per_step=1.0,
+        parallelism=workers if workers > 1 else 1,
+        random=True,
+        python=True,
+        copied=_copied(dataset, watched, cost.bytes),
     )
 
 
@@ -88,30 +94,45 @@ def _cost(dataset: Any) -> _Cost:
 
 def _watched(dataset: Any) -> tuple[Statement, ...]:
     method = loading_method(dataset)
-    return () if method is None else statements(method, lambda: dataset[0])
+    with suppress(Exception):  # the user's code, which may mind being watched
+        return () if method is None else statements(method, lambda: dataset[0])
+    return ()
 
 
-def _copied(dataset: Any, watched: tuple[Statement, ...], used_bytes: int) -> Copied | None:
-    """The costliest statement that fills much more memory than the batch has."""
-    wasteful = [s for s in watched if used_bytes and s.made_bytes >= _MANY * used_bytes]
+def _copied(dataset: Any, watched: Sequence[Statement], used_bytes: int) -> Copied | None:
+    """The costliest statement that copies an array much larger than the batch.
+
+    It is known by what it fills, and by an array of such a size that the loader reads from: a
+    decoder fills much memory, too, and nobody could pick the rows before.
+    """
+    largest = max((array.nbytes for array in reached_arrays(dataset)), default=0)
+    least = max(_LEAST_BYTES, _MANY * used_bytes)
+    wasteful = [
+        statement
+        for statement in watched
+        if least <= statement.made_bytes <= largest / _OF_COPIES and largest >= least
+    ]
     most = max(wasteful, key=lambda s: s.share, default=None)
-    if most is None:
+    if most is None or not used_bytes:
         return None
     at = _place(dataset, most.line)
     return Copied(at=at, share=most.share, made_bytes=most.made_bytes, used_bytes=used_bytes)
 
 
 def _in_single(dataset: Any, cost: _Cost) -> float | None:
-    """CPU seconds of a batch, had its numbers four bytes; that the step narrows them counts too."""
-    single = narrowed_loader(dataset)
-    if single is None or cost.wall_s > _LONGEST_S:
+    """CPU seconds of a batch, had its numbers four bytes; that the step narrows them counts too.
+
+    Of all pairs the one with the least difference says what is sure.
+    """
+    if cost.wall_s > _LONGEST_S:
+        return None
+    method, single = loading_method(dataset), in_float32(dataset)
+    if method is None or single is None:
         return None
     with suppress(Exception):  # a loader that insists on what it was given
-        clocks = [(_handed_over_s(dataset.__getitem__), _handed_over_s(single))]
-        clocks += [
-            (_handed_over_s(dataset.__getitem__), _handed_over_s(single)) for _ in range(_PAIRS)
-        ]
-        ratio = statistics.median(narrow / wide for wide, narrow in clocks[1:])
+        loaders = method.__get__(dataset), single
+        pairs = [[_handed_over_s(load) for load in loaders] for _ in range(_PAIRS)]
+        ratio = max(narrow / wide for wide, narrow in pairs[1:])
         return cost.cpu_s * min(1.0, ratio)
     return None
 
@@ -126,9 +147,11 @@ def _handed_over_s(load: Callable[[int], Any]) -> float:
 
 
 def _hand_over(batch: Any) -> list[Any]:
-    """What Keras does with each batch, on the loader's thread."""
-    leaves = keras.tree.flatten(batch)
-    return [tf.constant(leaf) for leaf in leaves if isinstance(leaf, np.ndarray)]
+    """Copied into tensors in the host's memory, as Keras does on the loader's thread."""
+    leaves = [leaf for leaf in keras.tree.flatten(batch) if isinstance(leaf, np.ndarray)]
+    with suppress(ValueError, TypeError), tf.device("/device:CPU:0"):
+        return [tf.constant(leaf) for leaf in leaves]
+    return []
 
 
 def _place(dataset: Any, line: int | None) -> str | None:

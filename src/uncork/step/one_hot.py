@@ -15,74 +15,88 @@ from uncork.core.diagnosis import OneHot
 
 # Labels of fewer numbers cost less than anything else in a step.
 _LEAST_BYTES: Final = 1 << 20
+# As many rows are timed; what more of them take is in proportion.
+_TIMED_BYTES: Final = 64 << 20
 _ROUNDS: Final = 5
+_HOST: Final = "/device:CPU:0"
 
 
-def one_hot_of(labels: Sequence[Any], *, with_loss: bool) -> OneHot | None:
-    """What one-hot labels cost beyond the same as whole numbers; None where there are none.
+def one_hot_of(labels: Sequence[Any], *, handed_over: bool) -> OneHot | None:
+    """What one-hot labels of a cross-entropy cost beyond the same as whole numbers.
 
-    Timed here: filling an array of that size once, copying it into a tensor, and the cross-entropy
-    of random predictions with its gradient. How the user's code makes them can only cost more.
+    Timed here: filling an array of that size once and copying it into a tensor, and the loss of
+    random predictions with its gradient.
 
     Args:
         labels: Tensors and arrays that may be such; the largest that is counts.
-        with_loss: The loss is a categorical cross-entropy, as far as that is known.
+        handed_over: They are made as arrays for every step, and copied into a tensor.
+
+    Returns:
+        None where no labels are one-hot, or they are small.
 
     Example:
-        >>> one_hot_of([np.eye(1000, dtype="float32")], with_loss=False).classes
+        >>> one_hot_of([np.eye(1000, dtype="float32")], handed_over=True).classes
         1000
-        >>> one_hot_of([np.ones((1000, 1000), "float32")], with_loss=False)
+        >>> one_hot_of([np.ones((1000, 1000), "float32")], handed_over=True)
     """
-    found = [leaf for leaf in labels if _is_one_hot(leaf)]
-    if not found:
+    found = [np.asarray(leaf) for leaf in labels if _may_be(leaf)]
+    one_hot = max(filter(_is_one_hot, found), key=lambda rows: rows.nbytes, default=None)
+    if one_hot is None:
         return None
-    wide = np.asarray(max(found, key=lambda leaf: int(np.prod(leaf.shape))))
-    made = _difference(lambda: _fill(wide), lambda: _fill(wide.argmax(-1)))
-    loss = _difference(*_losses(wide)) if with_loss else (0.0, 0.0)
+    rows = one_hot.reshape(-1, one_hot.shape[-1])
+    timed = rows[: max(1, _TIMED_BYTES * len(rows) // one_hot.nbytes)]
+    numbers = timed.argmax(-1)
+    made, loss = (0.0, 0.0), _difference(*_losses(timed, numbers))
+    if handed_over:
+        made = _difference(lambda: _fill(timed), lambda: _fill(numbers))
+    scale = len(rows) / len(timed)
     return OneHot(
-        classes=wide.shape[-1],
-        bytes=wide.nbytes,
-        made_s=made[0],
-        made_cpu_s=made[1],
-        loss_s=loss[0],
-        loss_cpu_s=loss[1],
+        classes=rows.shape[-1],
+        bytes=rows.nbytes,
+        made_s=made[0] * scale,
+        made_cpu_s=made[1] * scale,
+        loss_s=loss[0] * scale,
+        loss_cpu_s=loss[1] * scale,
     )
 
 
-def _is_one_hot(leaf: Any) -> bool:
+def _may_be(leaf: Any) -> bool:
     if not isinstance(leaf, (tf.Tensor, np.ndarray)) or len(leaf.shape) < 2:
         return False
-    values = np.asarray(leaf)
-    if values.dtype.kind not in "fiub" or values.nbytes < _LEAST_BYTES:
+    dtype = tf.as_dtype(leaf.dtype)
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
         return False
-    ones = np.count_nonzero(values, axis=-1)
-    return bool((ones == 1).all() and (values.max(-1) == 1).all())
+    return int(np.prod(leaf.shape)) * int(dtype.size) >= _LEAST_BYTES
+
+
+def _is_one_hot(rows: Any) -> bool:
+    ones = np.count_nonzero(rows, axis=-1)
+    return bool((ones == 1).all()) and bool((rows.max(-1) == 1).all())
 
 
 def _fill(labels: Any) -> None:
-    tf.cast(tf.constant(labels.copy()), tf.float32)
+    with tf.device(_HOST):
+        tf.cast(tf.constant(labels.copy()), tf.float32)
 
 
-def _losses(wide: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _losses(wide: Any, numbers: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Loss and gradient with the labels as they are, and with their numbers."""
     logits = tf.random.stateless_normal(wide.shape, seed=(1, 2))
-    dense = tf.cast(tf.constant(wide), tf.float32)
-    sparse = tf.constant(wide.argmax(-1))
+    losses = keras.losses
 
     def step(loss: Callable[..., Any], labels: Any) -> Callable[[], Any]:
         def gradient() -> Any:
             with tf.GradientTape() as tape:
                 tape.watch(logits)
                 value = tf.reduce_mean(loss(labels, logits, from_logits=True))
-            return tape.gradient(value, logits)
+            return tf.reduce_sum(tape.gradient(value, logits))
 
-        compiled: Callable[[], Any] = tf.function(gradient)
-        return compiled
+        compiled = tf.function(gradient)
+        return lambda: compiled().numpy()  # a device may still be at work when the call returns
 
-    losses = keras.losses
     return (
-        step(losses.categorical_crossentropy, dense),
-        step(losses.sparse_categorical_crossentropy, sparse),
+        step(losses.categorical_crossentropy, tf.cast(tf.constant(wide), tf.float32)),
+        step(losses.sparse_categorical_crossentropy, tf.constant(numbers)),
     )
 
 

@@ -55,8 +55,10 @@ def statements(function: FunctionType, call: Callable[[], object]) -> tuple[Stat
     if not first or sys.gettrace() is not None or tracemalloc.is_tracing():
         return ()
     clock = _Seconds(first)
+    begin = time.perf_counter()
     with _traced(function.__code__, clock):
         call()
+    whole_s = time.perf_counter() - begin
     clock.leave()
     tracemalloc.start()
     try:
@@ -66,7 +68,6 @@ def statements(function: FunctionType, call: Callable[[], object]) -> tuple[Stat
         memory.leave()
     finally:
         tracemalloc.stop()
-    whole_s = sum(clock.found.values()) or 1.0
     return tuple(
         Statement(line, clock.found[line] / whole_s, int(memory.found.get(line, 0)))
         for line in sorted(clock.found)

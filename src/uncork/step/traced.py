@@ -33,21 +33,27 @@ def device_of(step: Any) -> str:
 
 
 def is_categorical(step: Any) -> bool:
-    """Whether the loss is a cross-entropy of one-hot labels, as far as that is known.
+    """Whether whole numbers could take the place of one-hot labels, as far as that is known.
+
+    So it is where the loss is a cross-entropy of categories and nothing smooths or mixes them.
 
     Args:
         step: A ``tf.function`` that was called before, or a compiled Keras model.
     """
-    if isinstance(step, keras.Model):
-        loss = getattr(step, "loss", None)
-        name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
-        return name in ("categorical_crossentropy", "CategoricalCrossentropy")
-    return any(_CATEGORICAL in _ops(function) for function in _concrete(step))
+    if not isinstance(step, keras.Model):
+        return any(_CATEGORICAL in _ops(function) for function in _concrete(step))
+    loss = getattr(step, "loss", None)
+    name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
+    plain = not getattr(loss, "label_smoothing", 0) and getattr(loss, "axis", -1) == -1
+    own_step = type(step).train_step is not keras.Model.train_step
+    known = name in ("categorical_crossentropy", "CategoricalCrossentropy")
+    return known and plain and not own_step
 
 
 def _concrete(step: Any) -> list[Any]:
-    found = getattr(step, "_list_all_concrete_functions", None)
-    return list(found()) if found is not None else []
+    """What was traced so far; asking TensorFlow's function itself may trace it anew."""
+    cache = getattr(step, "_function_cache", None)
+    return [] if cache is None else list(cache.values())
 
 
 def _ops(function: Any) -> set[str]:

@@ -15,6 +15,8 @@ from uncork.core.diagnosis import Transfer
 # Smaller tensors cost no more than a message does.
 _LEAST_BYTES: Final = 1 << 16
 _ROUNDS: Final = 5
+# What dividing by 255 in float32 leaves of a whole number, at most.
+_ROUNDED: Final = 1e-3
 _HOST: Final = "/device:CPU:0"
 
 
@@ -83,12 +85,14 @@ def _bytes(leaf: Any) -> int:
 
 
 def _needed_bytes(tensor: Any) -> int:
-    """Of a tensor whose floats are whole numbers of one byte: a byte each."""
+    """Of a tensor whose floats are whole numbers of one byte, or those over 255: a byte each."""
     values = np.asarray(tensor)
-    if values.dtype.kind != "f":
-        return values.nbytes
-    whole = values.min() >= 0 and values.max() <= np.iinfo(np.uint8).max
-    return values.size if whole and bool((values == np.floor(values)).all()) else values.nbytes
+    if values.dtype.kind != "f" or not np.isfinite(values).all() or values.min() < 0:
+        return int(values.nbytes)
+    highest = np.iinfo(np.uint8).max
+    scaled = values * highest if values.max() <= 1 else values
+    whole = scaled.max() <= highest and np.abs(scaled - np.rint(scaled)).max() < _ROUNDED
+    return int(values.size if whole else values.nbytes)
 
 
 def _name(device: str) -> str:
