@@ -25,6 +25,11 @@ def test_in_a_loop_all_of_it_can_be_won():
         assert figure in finding.evidence
 
 
+def test_no_more_than_the_loop_was_seen_to_spend_there():
+    (finding,) = found(stage(0, "loop", 0.01), shares={"input": 0.1, "step": 0.9})
+    assert finding.upper_bound == pytest.approx(0.1 / 0.07)
+
+
 def test_beside_the_training_only_the_loss_is_in_the_way():
     (finding,) = found(shares={"step": 1.0}, consumer_cpu_s=0.1)
     assert 1.1 < finding.upper_bound <= 0.1 / 0.08 + 1e-9

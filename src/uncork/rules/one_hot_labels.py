@@ -8,7 +8,7 @@ from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Finding, OneHot, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.rules.evidence import WORTH, bound, input_share, ms
 
 # Stages whose elements are batches, labels and all.
 _BY_BATCH = ("pydataset", "loop")
@@ -43,7 +43,8 @@ def _upper(
 ) -> float:
     step_s = diagnosis.step_s
     if loader is not None and loader.kind == "loop":  # nothing else runs meanwhile
-        return bound(step_s, step_s - labels.made_s - labels.loss_s)
+        made_s = min(labels.made_s, step_s * input_share(diagnosis))
+        return bound(step_s, step_s - made_s - labels.loss_s)
     costs = costs_of(diagnosis, cpus)
     after = costs.with_step_sparing(labels.loss_s, labels.loss_cpu_s)
     if loader is not None and loader.wall_s_per_element:
