@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DrawFirst,
     FilterFirst,
     LessAhead,
     ParallelInterleave,
@@ -130,8 +131,8 @@ STEPS = st.one_of(
 
 
 STAGE_EDITS = (
-    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, ParallelMap, ParallelInterleave,
-    LessAhead,
+    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, ParallelMap,
+    ParallelInterleave, LessAhead,
 )  # fmt: skip
 
 

@@ -8,7 +8,15 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Buffer, CachePoint, Prefix, Vectorized
+from uncork.core.stage import (
+    AUTOTUNE,
+    ENDLESS,
+    Buffer,
+    CachePoint,
+    Draws,
+    Prefix,
+    Vectorized,
+)
 from uncork.road import Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
@@ -46,6 +54,20 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "lines one by one": observed(
         stage(0, "text_line"),
         stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
+    "flipped in turn": observed(
+        stage(0, "cache"),
+        stage(
+            1,
+            "map",
+            0.09,
+            name="flip",
+            parallelism=1,
+            random=True,
+            draws=Draws(ops=3, cpu_s_per_element=0.0001),
+        ),
         stage(2, "batch"),
         shares=WAITING,
     ),

@@ -111,6 +111,18 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with the deterministic prefix of one map run in parallel, its rest serially."""
         return self._with_split(stage, cached=False)
 
+    def drawn_first(self, stage: int) -> StepCosts:
+        """The same with the draws of one map made serially, and its work in parallel."""
+        stages: list[Stage] = []
+        for each in self.stages:
+            if each.index != stage or each.draws is None or not each.cpu_s_per_element:
+                stages.append(each)
+                continue
+            share = min(1.0, each.draws.cpu_s_per_element / each.cpu_s_per_element)
+            work = _parallel(replace(each, random=False))
+            stages += [_scaled(each, share), _scaled(work, 1.0 - share)]
+        return replace(self, stages=tuple(stages))
+
     def split_and_cached(self, stage: int) -> StepCosts:
         """The same with everything up to the prefix of one map already in memory."""
         return self._with_split(stage, cached=True)

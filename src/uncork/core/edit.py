@@ -67,6 +67,13 @@ class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
     expects: str
 
 
+class DrawFirst(Record, tag="draw_first", frozen=True, kw_only=True):
+    """Draw the random numbers of a serial map in a map of their own; the work then in parallel."""
+
+    stage: int
+    expects: str
+
+
 class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only=True):
     """Read what a serial interleave opens, its readers in threads of their own, in order."""
 
@@ -116,6 +123,7 @@ StageEdit = (
     | FilterFirst
     | ShuffleFirst
     | VectorizeMap
+    | DrawFirst
     | ParallelMap
     | ParallelInterleave
     | LessAhead

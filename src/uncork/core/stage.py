@@ -22,6 +22,18 @@ class Prefix(Record, frozen=True, kw_only=True):
     cpu_s_per_element: float
 
 
+class Draws(Record, frozen=True, kw_only=True):
+    """What of a random map draws; all else repeats itself, given what was drawn.
+
+    Attributes:
+        ops: TensorFlow ops in that rest.
+        cpu_s_per_element: Of the draws alone, with all that they need.
+    """
+
+    ops: int
+    cpu_s_per_element: float
+
+
 class CachePoint(Record, frozen=True, kw_only=True):
     """A place where a cache is legal: everything above repeats itself exactly every epoch.
 
@@ -144,6 +156,7 @@ class Stage(Record, frozen=True, kw_only=True):
         copied: Set on a Python loader that copies far more than it hands over.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
+        draws: Set on a serial random map that does work beside drawing.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
         buffer: Set on a shuffle whose passes end, and whose maps below could stand above it.
         may_precede: On a filter, indices of the maps directly below that do no work for it.
@@ -176,6 +189,7 @@ class Stage(Record, frozen=True, kw_only=True):
     copied: Copied | None = None
     frozen: bool = False
     prefix: Prefix | None = None
+    draws: Draws | None = None
     cache_point: CachePoint | None = None
     buffer: Buffer | None = None
     may_precede: tuple[int, ...] = ()

@@ -16,9 +16,10 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Prefix, Reading, Repeated, Stage, Vectorized
+from uncork.core.stage import AUTOTUNE, ENDLESS, Draws, Prefix, Reading, Repeated, Stage, Vectorized
 from uncork.measure.machine import cpus
-from uncork.pipeline.edits import first_half, readers, told_ahead
+from uncork.pipeline.drawing import drawn_first
+from uncork.pipeline.edits import drawing_half, first_half, readers, told_ahead
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.functions import python_at, runs_python, split
@@ -93,6 +94,7 @@ def _explained(
     return replace(
         found,
         prefix=_prefix(stage),
+        draws=_draws(stage),
         cache_point=cache_point(stages, stage.index, budget_s),
         buffer=buffer(stages, stage.index),
         may_precede=tuple(stage.lowest + i for i in filtered_first(*stage.place)[0]),
@@ -156,6 +158,9 @@ def _prepare_map(
         half = serial_map(below, half._map_func, half)
         stage.prefix_probe = Probe(half)
         stage.prefix_bytes = bytes_of(half)
+    stage.drawn = drawn_first(node.functions[0]) if node.parallelism == 1 else None
+    if stage.drawn is not None:
+        stage.draw_probe = Probe(drawing_half(node, stage.drawn, below))
     if node.parallelism == 1 and not _in_python(node):
         together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
         stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
@@ -206,6 +211,7 @@ def _difference(stages: Sequence[Measured]) -> None:
             continue
         stage.cpu_s, stage.wall_s = (max(0.0, a - b) for a, b in zip(whole, under, strict=True))
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
+        stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
 
@@ -268,6 +274,12 @@ def _prefix(stage: Measured) -> Prefix | None:
         bytes_per_element=stage.prefix_bytes,
         cpu_s_per_element=stage.prefix_cpu_s,
     )
+
+
+def _draws(stage: Measured) -> Draws | None:
+    if stage.drawn is None or stage.draw_cpu_s is None:
+        return None
+    return Draws(ops=stage.drawn.ops, cpu_s_per_element=stage.draw_cpu_s)
 
 
 def _spread(stage: Measured) -> float | None:

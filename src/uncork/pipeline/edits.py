@@ -12,6 +12,7 @@ import tensorflow as tf
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DrawFirst,
     FilterFirst,
     LessAhead,
     ParallelInterleave,
@@ -26,6 +27,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus, schedulable_cpus
+from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.functions import Split, is_order_free, may_overlap, split
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
@@ -142,6 +144,8 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
             replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
+        case DrawFirst():
+            replaced = stage, _draw_first(_map_at(pipeline, stage))
         case ParallelInterleave():
             replaced = stage, _interleave_in_parallel(pipeline.stages[stage])
         case LessAhead():
@@ -201,6 +205,24 @@ def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
     """The rest, run as the whole was: a serial map stays serial, so its draws keep their order."""
     rest = derived(node.dataset._map_func, cut.rest)
     return make(node.dataset, [below], kind_of(node.dataset), _map_func=rest)
+
+
+def _draw_first(node: Node) -> Dataset:
+    cut = drawn_first(node.functions[0]) if node.parallelism == 1 else None
+    if cut is None:
+        raise EditRefused(
+            f"{node} has no work apart from what it draws",
+            "a serial map that draws random numbers, and goes by them",
+            "leave the map whole",
+        )
+    work = derived(node.dataset._map_func, cut.work)
+    return parallel_map(drawing_half(node, cut, node.inputs[0].dataset), work, node.dataset)
+
+
+def drawing_half(node: Node, cut: Drawn, below: Dataset) -> Dataset:
+    """The draws as a map of their own, run as the whole was: in the same order."""
+    draws = derived(node.dataset._map_func, cut.draw, cut.specs)
+    return make(node.dataset, [below], kind_of(node.dataset), _map_func=draws)
 
 
 def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:

@@ -94,6 +94,12 @@ def may_overlap(function: ConcreteFunction) -> bool:
     return _Judge(graph_of(function), resources=True, draws=True).all_repeatable()
 
 
+def stateful_ops(graph: Graph) -> set[str]:
+    """Ops that draw or keep state, here or in a function that they call."""
+    judge = _Judge(graph, resources=True)
+    return {name for name, node in graph.nodes.items() if not judge.repeatable(node)}
+
+
 def runs_python(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, calls into Python."""
     return bool(op_types(function) & PYTHON_OPS)
@@ -272,7 +278,7 @@ def _eligible(graph: Graph) -> set[str]:
         }
         if not crossing:
             return inside
-        inside -= _with_dependents(graph, crossing)
+        inside -= with_dependents(graph, crossing)
 
 
 def _ordered(graph: Graph) -> list[str]:
@@ -289,7 +295,8 @@ def _ordered(graph: Graph) -> list[str]:
     return list(order)
 
 
-def _with_dependents(graph: Graph, names: set[str]) -> set[str]:
+def with_dependents(graph: Graph, names: set[str]) -> set[str]:
+    """Some ops, and all that come after them."""
     found = set(names)
     for name in _ordered(graph):
         if any(op_of(r) in found for r in graph.nodes[name].input):

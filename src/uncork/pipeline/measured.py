@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from uncork.pipeline.drawing import Drawn
 from uncork.pipeline.functions import Split
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.probes import Probe
@@ -42,6 +43,8 @@ class Measured:
         probe: Of the twin, and so of all that it is made from.
         cut: Of a map that draws after deterministic work.
         prefix_probe: Of that work.
+        drawn: Of a serial map that draws, where its draws end.
+        draw_probe: Of its draws.
         at_once: Of a map that could take whole batches.
         single_probe: Of a map that computes in float64, in float32.
         reading_probe: Of a map that reads many files, up to where they are read.
@@ -54,6 +57,7 @@ class Measured:
         wall_s: Elapsed seconds likewise.
         prefix_cpu_s: CPU seconds of the deterministic work.
         reading_cpu_s: CPU seconds of an element up to where files are read.
+        draw_cpu_s: CPU seconds of its draws.
         single_cpu_s: CPU seconds of an element with float32 in place of float64.
     """
 
@@ -65,6 +69,8 @@ class Measured:
     probe: Probe
     cut: Split | None = None
     prefix_probe: Probe | None = None
+    drawn: Drawn | None = None
+    draw_probe: Probe | None = None
     at_once: AtOnce | None = None
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
@@ -76,6 +82,7 @@ class Measured:
     cpu_s: float | None = None
     wall_s: float | None = None
     prefix_cpu_s: float | None = None
+    draw_cpu_s: float | None = None
     single_cpu_s: float | None = None
     reading_cpu_s: float | None = None
 
@@ -110,7 +117,7 @@ class Measured:
         """All that is to be timed."""
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
         every = (
-            self.probe, self.prefix_probe, self.single_probe, self.reading_probe,
+            self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
             *at_once, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

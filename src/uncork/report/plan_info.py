@@ -11,6 +11,7 @@ import msgspec
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DrawFirst,
     DtypePolicy,
     Edit,
     FilterFirst,
@@ -54,6 +55,7 @@ _SAID: Final[dict[type[Edit], str]] = {
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
     VectorizeMap: "call the map at stage {stage} once for a whole batch",
     ParallelMap: "run the map at stage {stage} on several elements at once, order kept",
+    DrawFirst: "draw what the map at stage {stage} goes by, then do its work on several elements",
     ParallelInterleave: "read the inputs of stage {stage} side by side, order kept",
     LessAhead: "leave to TensorFlow how much stage {stage} prepares ahead",
     Prefetch: "prepare batches while the device works on the one before",

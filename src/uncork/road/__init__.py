@@ -5,6 +5,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
+from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.full_precision import FullPrecision
 from uncork.road.jit_compile import CompileStep
@@ -27,6 +28,7 @@ ROAD: tuple[Optimization, ...] = (
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
     VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
+    DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it
     PrefetchBatches(),  # it can only hide what is left

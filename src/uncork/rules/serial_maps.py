@@ -18,7 +18,7 @@ from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
-        "do the deterministic part in a parallel map of its own, the random part in a second one"
+        "draw the random numbers in a small map of their own, do the work in a parallel one"
     ),
     "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
 }

@@ -1,0 +1,61 @@
+"""Draw the random numbers of a serial map first, then do its work in parallel.
+
+Legal as ``exact``: the draws are made by a serial map, one element after the other, from the same
+seeds and so to the same numbers; the work that goes by them neither draws nor keeps state, so it
+gives the same on any thread, and ``deterministic=True`` keeps the order of elements.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import DrawFirst
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = """\
+dataset.map(lambda x: (x, tf.random.uniform([])))                        # what is drawn
+       .map(augmented_as_drawn, num_parallel_calls=tf.data.AUTOTUNE)     # what goes by it"""
+
+
+@final
+class DrawBeforeWork(Optimization):
+    """Cut a serial random map behind its draws, and run the rest on several elements at once."""
+
+    name = "draw_first"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The serial map whose cut is predicted to win most."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        drawing = {s.index: s for s in diagnosis.stages if s.draws is not None}
+        if not drawing:
+            return Skipped(reason="no serial map that does work beside drawing")
+        costs = costs_of(diagnosis, machine.cpus)
+        predicted, best = max((gain(costs, costs.drawn_first(i)), i) for i in drawing)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        stage = drawing[best]
+        assert stage.draws is not None
+        return Proposal(
+            edits=(DrawFirst(stage=best, expects=diagnosis.workload.pipeline),),
+            predicted=predicted,
+            at=stage.at,
+            why=f"{stage.draws.ops} ops of {stage.name or 'the map'} only go by what was drawn",
+            source_edit=_SOURCE,
+        )
