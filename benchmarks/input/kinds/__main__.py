@@ -68,7 +68,7 @@ def _one(kind: str, version: str, options: argparse.Namespace) -> Run:
     begin = time.perf_counter()
     if version == "uncorked":
         naive = module.naive(options.data)
-        dataset = uncork.optimize(naive, epochs=options.epochs, budget=60, quiet=True)
+        dataset = uncork.optimize(naive, epochs=options.epochs, budget=90, quiet=True)
     else:
         dataset = getattr(module, version)(options.data)
     prepared_s = time.perf_counter() - begin
