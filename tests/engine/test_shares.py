@@ -89,7 +89,7 @@ def test_drift_is_taken_for_no_part_of_the_step():
 
 
 def test_noise_is_unexplained_not_blamed_on_the_input():
-    found = apart(whole=0.1, alone=0.1, noise=(1.0, 1.4, 1.3, 0.9))
+    found = apart(whole=0.1, alone=0.1, noise=(0.6, 1.6, 1.8, 1.2))
     assert found.breakdown["input"] == 0.0
     assert found.breakdown["unknown"] > 0.0
 
@@ -99,6 +99,19 @@ def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():
     assert lucky.breakdown["host"] == pytest.approx(0.04)
     small = apart(whole=0.002, alone=0.002, many=0.0005, most=0.004)
     assert small.breakdown["host"] == pytest.approx(0.75)
+
+
+def test_what_looks_large_is_looked_at_again():
+    """Four rounds of this noise prove nothing, twelve do."""
+    noise = (1.3, 0.9, 1.6, 1.05, 1.3, 1.3, 1.25, 1.35, 1.3, 1.2, 1.4, 1.3)
+    found = apart(whole=0.1, alone=0.1, noise=noise)
+    assert found.intervals["input"].n == 12
+    assert found.breakdown["input"] == pytest.approx(0.23, abs=0.01)
+
+
+def test_what_is_clear_is_looked_at_once():
+    found = apart(whole=0.1, alone=0.05, many=0.04)
+    assert found.intervals["input"].n == found.intervals["host"].n == 4
 
 
 def test_where_steps_cannot_be_grouped_python_is_asked_itself():

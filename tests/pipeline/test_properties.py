@@ -24,6 +24,7 @@ from uncork.core.edit import (
     VectorizeMap,
 )
 from uncork.core.errors import EditRefused
+from uncork.core.record import replace
 from uncork.pipeline import apart, apply, read, seeded
 from uncork.pipeline.legality import is_random
 
@@ -145,23 +146,32 @@ def legal_edits(pipeline):
                 yield edit, apply(pipeline, edit)
             except EditRefused:
                 continue
+    for edit in whole_edits(pipeline):
+        yield edit, apply(pipeline, edit)
+
+
+def whole_edits(pipeline):
+    """Edits of no stage in particular."""
     if pipeline.dataset.options().autotune.enabled is not False:
-        edit = AutotuneOff(expects=pipeline.digest)
-        yield edit, apply(pipeline, edit)
+        yield AutotuneOff(expects=pipeline.digest)
     if pipeline.root.kind != "prefetch":
-        edit = Prefetch(expects=pipeline.digest)
-        yield edit, apply(pipeline, edit)
+        yield Prefetch(expects=pipeline.digest)
 
 
 def all_together(pipeline):
-    """One edit of each kind after the other, and what they lead to."""
+    """One edit of each kind after the other, where it is legal first, and what they lead to."""
     edits = []
-    while len(edits) < len(STAGE_EDITS) + 2:
-        new = (e for e, _ in legal_edits(pipeline) if type(e) not in map(type, edits))
-        edit = next(new, None)
-        if edit is None:
+    for kind in STAGE_EDITS:
+        for stage in range(len(pipeline.places)):
+            edit = kind(stage=stage, expects=pipeline.digest)
+            try:
+                pipeline = apply(pipeline, edit)
+            except EditRefused:
+                continue
+            edits.append(edit)
             break
-        pipeline = apply(pipeline, edit)
+    for edit in whole_edits(pipeline):
+        pipeline = apply(pipeline, replace(edit, expects=pipeline.digest))
         edits.append(edit)
     return pipeline, edits
 

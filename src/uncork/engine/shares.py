@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import Final
 
 from uncork.core.measurement import Measurement, Spread, spread
 from uncork.engine.subject import Subject, Version
-from uncork.measure import in_turn, summarize
+from uncork.measure import Block, in_turn, summarize
+
+# Of a step, what is worth a second look, and how many times longer that is than the first.
+_LARGE: Final = 0.09
+_MORE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Shares:
 def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: int) -> Shares:
     """Run a version as it is, on a resident batch, and with its steps grouped, in turn.
 
+    Where a part looks large and could still be noise, it is looked at once more, for longer.
+
     Args:
         subject: What is trained.
         version: Which version of it.
@@ -49,13 +56,16 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         runner.prime()
     first = runners[1].block(block_s / 2)
     grouped = subject.grouped(version, first.wall_s / first.steps)
-    found = in_turn([*runners, *([grouped] if grouped else [])], block_s=block_s, rounds=rounds)
-    whole, alone, *many = ([b.wall_s / b.steps for b in blocks] for blocks in found)
-    without_python = _without_python(subject, version, alone, *many)
-    waiting, python = _shares(whole, alone, whole), _shares(alone, without_python, whole)
+    runners += [grouped] if grouped else []
+    found = in_turn(runners, block_s=block_s, rounds=rounds)
+    waiting, python = _parts(subject, version, found)
+    if _unclear(waiting) or _unclear(python):
+        more = in_turn(runners, block_s=block_s, rounds=_MORE * rounds)
+        found = [[*few, *others] for few, others in zip(found, more, strict=True)]
+        waiting, python = _parts(subject, version, found)
     consumer = 1 / max(1e-9, 1 - waiting.median)
     if subject.between_calls:
-        waiting, python = _shares(alone, alone, whole), waiting
+        waiting, python = spread([0.0] * waiting.n), waiting
     return Shares(
         measured=summarize(found[0]),
         consumer=consumer,
@@ -64,6 +74,17 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         intervals={"input": waiting, "host": python},
         tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
     )
+
+
+def _parts(subject: Subject, version: Version, found: list[list[Block]]) -> tuple[Spread, Spread]:
+    """Shares of a step that are lost to input and to Python."""
+    whole, alone, *many = ([b.wall_s / b.steps for b in blocks] for blocks in found)
+    without_python = _without_python(subject, version, alone, *many)
+    return _shares(whole, alone, whole), _shares(alone, without_python, whole)
+
+
+def _unclear(part: Spread) -> bool:
+    return part.median >= _LARGE and part.low <= 0
 
 
 def _without_python(
