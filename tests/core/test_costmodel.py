@@ -6,7 +6,7 @@ from records import STAGES, measurement, workload_diagnosis
 from uncork.core.branches import made_from
 from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Prefix, Stage
+from uncork.core.stage import AUTOTUNE, Draws, Prefix, Stage
 
 
 def stage(index: int, cost_s: float, kind: str = "map", **fields) -> Stage:
@@ -185,6 +185,35 @@ def test_costs_come_from_the_diagnosis():
     assert found.consumer_s == pytest.approx(32 / 2480)
     assert found.stages == STAGES
     assert found.cpu_s() >= seen.measurement.cpu_s_per_step
+
+
+def test_a_map_cut_behind_its_draws_draws_serially_and_works_in_parallel():
+    draws = Draws(ops=3, cpu_s_per_element=0.01)
+    before = costs(stage(0, 0.04, parallelism=1, random=True, draws=draws))
+    after = before.drawn_first(0)
+    assert [s.parallelism for s in after.stages] == [1, AUTOTUNE]
+    assert [s.random for s in after.stages] == [True, False]
+    assert after.cpu_s() == pytest.approx(before.cpu_s())
+    assert after.step_s() == pytest.approx(max(0.1, 0.41 / 4))
+    assert costs(stage(0, 0.04, parallelism=1)).drawn_first(0).step_s() == pytest.approx(0.4)
+
+
+def test_where_nothing_consumes_what_is_unexplained_is_the_stages():
+    draws = Draws(ops=3, cpu_s_per_element=0.001)
+    map_ = replace(stage(0, 0.004, parallelism=1, draws=draws), elements_per_step=10.0)
+    alone = workload_diagnosis(
+        stages=(map_,),
+        measurement=replace(measurement(320.0), cpu_s_per_step=0.08),
+        consumer_cpu_s=0.0001,
+    )
+    found = costs_of(alone, 2.0)
+    assert found.consumer_cpu_s == 0.0
+    assert found.cpu_s() == pytest.approx(0.08)
+    assert found.stages[0].wall_s_per_element == pytest.approx(0.008)
+    assert found.stages[0].draws.cpu_s_per_element == pytest.approx(0.002)
+    trained = costs_of(replace(alone, consumer_cpu_s=0.03), 2.0)
+    assert trained.stages == alone.stages
+    assert trained.consumer_cpu_s == pytest.approx(0.04)
 
 
 def test_without_a_ceiling_the_step_itself_is_the_consumer():

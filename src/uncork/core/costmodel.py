@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from uncork.core.branches import made_from
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -19,6 +20,9 @@ from uncork.core.record import Record, replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Stage
 
 _ASYNCHRONOUS = ("prefetch",)
+R = TypeVar("R", bound=Record)
+# Of all CPU time, what a consumer takes at most that only drops what it is given.
+_NOTHING = 0.05
 
 
 class StepCosts(Record, frozen=True, kw_only=True):
@@ -172,14 +176,22 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
 
 def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
-    """The costs behind a diagnosis. The consumer's come from its ceiling."""
+    """The costs behind a diagnosis. The consumer's come from its ceiling.
+
+    CPU time that the stages do not explain is taken to be the consumer's. Where there is none to
+    speak of, as of a dataset by itself, it is theirs: together they cost more than one by one.
+    """
     batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
     consumer = diagnosis.ceilings.get("consumer", 0.0)
     input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    all_cpu, own_cpu = diagnosis.measurement.cpu_s_per_step, diagnosis.consumer_cpu_s
+    stages, consumer_cpu = diagnosis.stages, max(0.0, all_cpu - input_cpu)
+    if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
+        stages, consumer_cpu = tuple(_dearer(s, all_cpu / input_cpu) for s in stages), 0.0
     return StepCosts(
         consumer_s=batch / consumer if consumer else diagnosis.step_s,
-        consumer_cpu_s=max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu),
-        stages=diagnosis.stages,
+        consumer_cpu_s=consumer_cpu,
+        stages=stages,
         cpus=cpus,
     )
 
@@ -277,6 +289,18 @@ def _vectorized(stage: Stage) -> Stage:
         cpu_s_per_element=stage.vectorized.cpu_s_per_element,
         wall_s_per_element=stage.vectorized.wall_s_per_element,
     )
+
+
+def _dearer(stage: R, factor: float) -> R:
+    """All seconds of a stage, and of the parts and forms of it that were timed."""
+    changed: dict[str, Any] = {}
+    for field in stage.__struct_fields__:
+        value = getattr(stage, field)
+        if isinstance(value, Record):
+            changed[field] = _dearer(value, factor)
+        elif "_s_per_" in field and value is not None:
+            changed[field] = value * factor
+    return replace(stage, **changed)
 
 
 def _scaled(stage: Stage, share: float) -> Stage:

@@ -107,7 +107,7 @@ def tune(
         raise WrongUse(f"{policy!r} is no policy", "uncork.core.plan.Policy(loosest='exact')")
     machine, journal = this_machine(), _journal(quiet)
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
-        walk = _walked(subject, policy, journal)
+        walk = _walked(subject, policy, journal, reserved_s=_FINAL_BUDGET_S)
         final = _compared(subject, walk) if walk.version is not subject.original else None
     result = Result(
         machine=machine,
@@ -180,7 +180,7 @@ def optimize(
         at = user_line(sys._getframe(1))
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
         policy = Policy(loosest=strict, memory_share=memory, budget_s=budget)
-        walk = _walked(subject, policy, _journal(quiet))
+        walk = _walked(subject, policy, _journal(quiet), reserved_s=0.0)
     if not walk.version.edits:
         return dataset
     # Not the version under trial: its cache files lie in a folder that is gone.
@@ -239,11 +239,11 @@ def _plan(plan: object) -> Plan:
     return loaded
 
 
-def _walked(subject: Subject, policy: Policy, journal: Journal) -> Walk:
+def _walked(subject: Subject, policy: Policy, journal: Journal, *, reserved_s: float) -> Walk:
     machine = this_machine()
     begin = time.monotonic()
     before = observe(subject, machine, journal, budget_s=LOOKING_SHARE * policy.budget_s)
-    walk = Walk(subject, before, machine, policy, journal, started=begin)
+    walk = Walk(subject, before, machine, policy, journal, started=begin, reserved_s=reserved_s)
     walk.run()
     return walk
 
