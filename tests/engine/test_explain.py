@@ -15,7 +15,7 @@ record_source_lines()
 
 
 def busy(x):
-    return tf.reduce_sum(tf.range(300_000 + x))
+    return tf.reduce_sum(tf.range(2_000_000 + x))
 
 
 def test_every_stage_with_its_line_and_the_slowest_marked():
