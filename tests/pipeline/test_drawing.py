@@ -76,16 +76,15 @@ def test_a_map_that_was_split_before_can_be_cut_again():
     assert [node.parallelism for node in pipeline.stages[1:4]] == [-1, 1, -1]
 
 
-def test_tables_and_variables_are_only_read():
+def test_tables_are_only_read():
     names = tf.constant(["a", "b"])
     table = tf.lookup.StaticHashTable(
         tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1], tf.int64), names), "?"
     )
-    scale = tf.Variable(3.0)
 
     def look(x):
         drawn = tf.random.uniform([], 0, 2, tf.int64)
-        return table.lookup(drawn), tf.cast(x + drawn, tf.float32) * scale
+        return table.lookup(drawn), tf.cast(x + drawn, tf.float32)
 
     cut(RANGE(20).map(look), 1)
 
@@ -117,6 +116,10 @@ def counting(x):
     return x + COUNT.assign_add(1) + tf.random.uniform([], 0, 9, tf.int64)
 
 
+def scaled(x):
+    return (x + tf.random.uniform([], 0, 9, tf.int64)) * COUNT
+
+
 def asking_python(x):
     drawn = tf.random.uniform([], 0, 9, tf.int64)
     return tf.numpy_function(lambda v: v + 1, [x + drawn], tf.int64)
@@ -134,6 +137,7 @@ def branching(x):
         lambda: RANGE(5).map(lambda x: x * 3),
         lambda: RANGE(5).map(lambda x: tf.random.uniform([])),
         lambda: RANGE(5).map(counting),
+        lambda: RANGE(5).map(scaled),
         lambda: RANGE(5).map(asking_python),
         lambda: RANGE(5).map(branching),
         lambda: RANGE(5).map(lambda x: x * tf.random.uniform([], 0, 9, tf.int64), 2),

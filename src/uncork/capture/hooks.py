@@ -192,7 +192,8 @@ class _Hooks:
             def set_global_attribute(name: str, value: Any) -> Any:
                 if name == "dtype_policy":  # Keras sets float32 itself when it is first asked
                     at = user_line(sys._getframe(1))
-                    self._policy_at = None if value.name == "float32" or at == UNKNOWN else at
+                    name_of = getattr(value, "name", "float32")
+                    self._policy_at = None if name_of == "float32" or at == UNKNOWN else at
                 return original(name, value)
 
             return set_global_attribute

@@ -18,6 +18,7 @@ from uncork.pipeline.functions import (
     argument_specs,
     is_order_free,
     may_overlap,
+    reads_variables,
     spec_of,
     stateful_ops,
     with_dependents,
@@ -85,10 +86,11 @@ def drawn_first(function: ConcreteFunction) -> Drawn | None:
     """Cut a random function behind its draws.
 
     Returns:
-        None where it draws nothing, keeps other state or runs Python; where all of its work is
-        needed to draw; or where what would be carried cannot be an element of a dataset.
+        None where it draws nothing, keeps other state or runs Python; where it reads a variable,
+        which a callback may set between two batches; where all of its work is needed to draw; or
+        where what would be carried cannot be an element of a dataset.
     """
-    if is_order_free(function) or not may_overlap(function):
+    if is_order_free(function) or not may_overlap(function) or reads_variables(function):
         return None
     graph = graph_of(function)
     inside = _drawing(graph)

@@ -29,7 +29,7 @@ from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus, schedulable_cpus
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.functions import Split, is_order_free, may_overlap, split
+from uncork.pipeline.functions import Split, is_order_free, may_overlap, reads_variables, split
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
@@ -325,7 +325,9 @@ def readers(node: Node) -> int | None:
         >>> readers(read(two).root), readers(read(two.batch(2)).root)
         (2, None)
     """
-    if node.kind != "interleave" or node.parallelism != 1 or not is_order_free(node.functions[0]):
+    if node.kind != "interleave" or node.parallelism != 1:
+        return None
+    if not is_order_free(node.functions[0]) or reads_variables(node.functions[0]):
         return None
     cycle = int(np.asarray(node.dataset._cycle_length))
     # A serial interleave takes "as many as you like" for the processors it may run on, a parallel

@@ -100,6 +100,11 @@ def stateful_ops(graph: Graph) -> set[str]:
     return {name for name, node in graph.nodes.items() if not judge.repeatable(node)}
 
 
+def reads_variables(function: ConcreteFunction) -> bool:
+    """Some op reads a variable: run further ahead, it may see a value set earlier or later."""
+    return "ReadVariableOp" in op_types(function)
+
+
 def runs_python(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, calls into Python."""
     return bool(op_types(function) & PYTHON_OPS)
