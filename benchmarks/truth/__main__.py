@@ -19,6 +19,7 @@ from benchmarks.truth.catalog import CURES, ROOT, Workload, find
 from benchmarks.truth.examine import PENDING, Examined, capture, examine
 from benchmarks.truth.fitted import fitted
 from benchmarks.truth.page import page
+from benchmarks.truth.plain import Plain, train
 from uncork import __version__
 from uncork.core.plan import dump
 from uncork.core.record import Record, digest, from_json, replace, to_json, write_atomically
@@ -28,6 +29,7 @@ from uncork.measure.devices import native_bfloat16
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"
 _RECORDS: Final = _HERE.parent / "records"
+_TENSORFLOW: Final = ("tensorflow", "tensorflow-cpu")
 
 
 class Truth(Record, frozen=True, kw_only=True):
@@ -53,14 +55,15 @@ def main() -> int:
     if not chosen:
         print(f"no workload is called {' or '.join(options.names)}; see {ROOT}", file=sys.stderr)
         return 2
-    data, kept = options.folder / "data", options.folder / "examined"
+    data, kept, plain = (options.folder / name for name in ("data", "examined", "plain"))
     subprocess.run([sys.executable, ROOT / "data.py", data], check=True)
     sources = digest(*(p.read_bytes() for p in sorted(_SOURCES.rglob("*.py"))))
     tune = {w: _is_tuned(w, options.tune) for w in chosen}
     files = {w: kept / f"{_key(w, sources, tune=tune[w])}.json" for w in chosen}
     todo = [w for w in chosen if not files[w].exists()]
     for number, workload in enumerate(todo, 1):
-        found = _examine(workload, files[workload], data, tune=tune[workload])
+        trained = _trained(workload, plain, data)
+        found = _examine(workload, trained, files[workload], data, tune=tune[workload])
         print(f"[{number}/{len(todo)}] {_sentence(found)}", flush=True)
     # Nothing of these is timed, so they may disturb each other.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -79,9 +82,23 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
     return [fits for _, fits in found if fits is not None]
 
 
-def _examine(workload: Workload, file: Path, data: Path, *, tune: bool) -> Examined:
+def _trained(workload: Workload, kept: Path, data: Path) -> Plain:
+    """In plain Python: it depends on the scripts and on the machine, not on Uncork."""
+    machine = probe()
+    versions = (_installed(*_TENSORFLOW), _installed("keras"), machine.cpu_model, str(machine.cpus))
+    file = kept / f"{digest(workload.name, *versions, *_texts(workload))}.json"
+    if file.exists():
+        return from_json(file.read_bytes(), Plain)
     with tempfile.TemporaryDirectory(prefix="uncork-truth-") as work:
-        found, plan = examine(workload, data, Path(work), tune=tune)
+        found = train(workload, data, Path(work))
+    if not found.errors:
+        write_atomically(file, to_json(found))
+    return found
+
+
+def _examine(workload: Workload, plain: Plain, file: Path, data: Path, *, tune: bool) -> Examined:
+    with tempfile.TemporaryDirectory(prefix="uncork-truth-") as work:
+        found, plan = examine(workload, plain, data, Path(work), tune=tune)
     if plan is not None:
         write_atomically(_plan(file), dump(plan))
     write_atomically(file, to_json(found))
@@ -105,8 +122,11 @@ def _plan(file: Path) -> Path:
 
 
 def _key(workload: Workload, sources: str, *, tune: bool) -> str:
-    texts = [p.read_bytes() for p in (workload.script, workload.fixed) if p is not None]
-    return digest(workload.name, sources, str(tune), *texts)
+    return digest(workload.name, sources, str(tune), *_texts(workload))
+
+
+def _texts(workload: Workload) -> list[bytes]:
+    return [p.read_bytes() for p in (workload.script, workload.fixed) if p is not None]
 
 
 def _is_tuned(workload: Workload, styles: str) -> bool:
@@ -125,9 +145,7 @@ def _sentence(e: Examined) -> str:
 
 def _report(found: Sequence[Examined], version: str, name: str | None) -> None:
     date = datetime.date.today().isoformat()
-    machine = replace(
-        probe(), tensorflow=_installed("tensorflow", "tensorflow-cpu"), keras=_installed("keras")
-    )
+    machine = replace(probe(), tensorflow=_installed(*_TENSORFLOW), keras=_installed("keras"))
     text = page(found, date, machine, version)
     print(text)
     if name is not None:

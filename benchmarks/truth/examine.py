@@ -1,4 +1,4 @@
-"""One workload, examined: how slow it is, what Uncork says, what Uncork does about it."""
+"""One workload, examined: what Uncork says of it, and what it does about it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.truth.catalog import Workload
-from benchmarks.truth.processes import Run, run
+from benchmarks.truth.plain import SHOWN_EPOCHS, Effect, Plain, effect, ratio
+from benchmarks.truth.processes import run
 from uncork.core.diagnosis import Diagnosis, WorkloadDiagnosis
 from uncork.core.job import Result
 from uncork.core.plan import Plan, Policy, load
-from uncork.core.record import Record, digest, from_json, replace
+from uncork.core.record import Record, from_json, replace
 from uncork.engine.verbs import plan_of
 
-SHOWN_EPOCHS: Final = 2
 _DIAGNOSE_S: Final = 6
 _TUNE_S: Final = 100
-# A fix that seems to win less is measured once more, in the other order and for longer: in the
-# first epochs tf.data's autotuner is still at work.
-_CLEAR: Final = 1.35
-_LONGER_EPOCHS: Final = 5
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 # Plain runs before a change is put down to us: some scripts print another loss in one run of five.
 _AGAIN: Final = 8
@@ -80,20 +76,6 @@ class Tuned(Record, frozen=True, kw_only=True):
     wall_s: float
 
 
-class Effect(Record, frozen=True, kw_only=True):
-    """What a run did, as far as another one can be held against it.
-
-    Attributes:
-        exit_code: Of the process; None when it was stopped.
-        output: Digest of its lines, times left out.
-        weights: Digest of what it saved.
-    """
-
-    exit_code: int | None
-    output: str
-    weights: str
-
-
 class Examined(Record, frozen=True, kw_only=True):
     """All that is known of one workload.
 
@@ -139,7 +121,7 @@ class Examined(Record, frozen=True, kw_only=True):
         Start and compilation count once, and later epochs as often as there are. A short training
         alone would judge a script of 50 epochs by its first.
         """
-        return _ratio(
+        return ratio(
             self._whole_s(self.slow_s, self.slow_epoch_s),
             self._whole_s(self.fixed_s, self.fixed_epoch_s),
         )
@@ -147,7 +129,7 @@ class Examined(Record, frozen=True, kw_only=True):
     @property
     def fix_steady(self) -> float | None:
         """The same from epoch to epoch, the first one left out; None where not known."""
-        return _ratio(self.slow_epoch_s, self.fixed_epoch_s)
+        return ratio(self.slow_epoch_s, self.fixed_epoch_s)
 
     def _whole_s(self, runs: tuple[float, ...], later: tuple[float, ...]) -> tuple[float, ...]:
         if not (self.slow_epoch_s and self.fixed_epoch_s):
@@ -157,12 +139,13 @@ class Examined(Record, frozen=True, kw_only=True):
 
 
 def examine(
-    workload: Workload, data: Path, work: Path, *, tune: bool
+    workload: Workload, plain: Plain, data: Path, work: Path, *, tune: bool
 ) -> tuple[Examined, Plan | None]:
-    """Run the script and its fix, then diagnose or tune it: all that is timed.
+    """Diagnose or tune the script.
 
     Args:
         workload: Which one.
+        plain: What it and its fix do without Uncork.
         data: The directory that ``tests/workloads/data.py`` wrote.
         work: Where the processes may leave their files.
         tune: Whether to tune; a tuning begins with a diagnosis.
@@ -171,12 +154,7 @@ def examine(
         What was found, and an empty plan for :func:`capture`; None where Uncork failed.
     """
     begin = time.perf_counter()
-    errors: list[str] = []
-    plain = run([sys.executable, workload.script, data, "--epochs", SHOWN_EPOCHS], work / "plain")
-    errors.extend(_wrong("plain", plain))
-    pairs: list[tuple[Run, Run]] = []
-    if workload.fixed is not None and not errors:
-        errors.extend(_fix(workload, data, work, plain, pairs))
+    errors = list(plain.errors)
     if tune:
         plan = _tuned(workload, data, work, errors)
         result = Result(machine=plan.machine, before=plan.before) if plan else None
@@ -189,15 +167,15 @@ def examine(
         cause=workload.cause,
         brakes=workload.brakes,
         epochs=workload.epochs,
-        slow_s=_seconds(pairs[0][0]) if pairs else _seconds(plain),
-        fixed_s=_seconds(pairs[0][1]) if pairs else (),
-        slow_epoch_s=_epochs(pairs[-1][0]) if pairs else _epochs(plain),
-        fixed_epoch_s=_epochs(pairs[-1][1]) if pairs else (),
-        plain=_effect(plain),
+        slow_s=plain.slow_s,
+        fixed_s=plain.fixed_s,
+        slow_epoch_s=plain.slow_epoch_s,
+        fixed_epoch_s=plain.fixed_epoch_s,
+        plain=plain.effect,
         findings=tuple(_named(result.before)) if result and result.before else (),
         tuned=_what_tuning_made(plan) if plan else None,
         errors=tuple(errors),
-        wall_s=time.perf_counter() - begin,
+        wall_s=plain.wall_s + time.perf_counter() - begin,
     )
     return found, plan_of(result, str(workload.script), Policy()) if result else None
 
@@ -206,30 +184,12 @@ def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: P
     """Under an empty plan the script must do what it does in plain Python; nothing is timed."""
     begin = time.perf_counter()
     script = (workload.script, data, "--epochs", SHOWN_EPOCHS)
-    ours = _effect(run([*_UNCORK, "run", "--plan", plan, *script], work / "run"))
+    ours = effect(run([*_UNCORK, "run", "--plan", plan, *script], work / "run"))
     changed: str | None = ", ".join(_differences(found.plain, ours))
     if changed:
-        again = (
-            _effect(run([sys.executable, *script], work / f"again-{n}")) for n in range(_AGAIN)
-        )
-        changed = None if any(effect != found.plain for effect in again) else changed
+        again = (effect(run([sys.executable, *script], work / f"again-{n}")) for n in range(_AGAIN))
+        changed = None if any(other != found.plain for other in again) else changed
     return replace(found, captured=changed, wall_s=found.wall_s + time.perf_counter() - begin)
-
-
-def _fix(
-    workload: Workload, data: Path, work: Path, plain: Run, pairs: list[tuple[Run, Run]]
-) -> Iterator[str]:
-    """A B, and a longer B A where the two are close."""
-    first = run([sys.executable, workload.fixed, data, "--epochs", SHOWN_EPOCHS], work / "fixed")
-    yield from _wrong("fixed", first)
-    pairs.append((plain, first))
-    close = [_ratio(part(plain), part(first)) for part in (_seconds, _epochs)]
-    if any(ratio is not None and ratio < _CLEAR for ratio in close):
-        longer = ("--epochs", _LONGER_EPOCHS)
-        better = run([sys.executable, workload.fixed, data, *longer], work / "longer")
-        pairs.append(
-            (run([sys.executable, workload.script, data, *longer], work / "again"), better)
-        )
 
 
 def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) -> Result | None:
@@ -241,11 +201,6 @@ def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) ->
         return None
     diagnosis = from_json(file.read_bytes(), Diagnosis)
     return Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
-
-
-def _effect(done: Run) -> Effect:
-    output = digest(*(line.encode() for line in done.lines))
-    return Effect(exit_code=done.exit_code, output=output, weights=done.weights)
 
 
 def _differences(one: Effect | None, other: Effect) -> Iterator[str]:
@@ -291,28 +246,3 @@ def _named(diagnosis: WorkloadDiagnosis) -> Iterator[Named]:
         _, _, line = (finding.at or "").rpartition(":")
         number = int(line) if line.isdigit() else None
         yield Named(cause=finding.cause, line=number, gain=finding.upper_bound)
-
-
-def _wrong(what: str, done: Run) -> Iterator[str]:
-    if done.exit_code != 0:
-        yield f"{what}: exit code {done.exit_code}: {done.errors}"
-    elif done.trained_s is None:
-        yield f"{what}: its last line does not say 'trained N samples in S s'"
-    elif not done.weights:
-        yield f"{what}: it saved no weights"
-
-
-def _seconds(done: Run) -> tuple[float, ...]:
-    return () if done.trained_s is None else (done.trained_s,)
-
-
-def _epochs(done: Run) -> tuple[float, ...]:
-    """The later half of them."""
-    return done.epochs_s[len(done.epochs_s) // 2 :]
-
-
-def _ratio(slow: tuple[float, ...], fixed: tuple[float, ...]) -> float | None:
-    """How many times faster; None when one is missing or took no time at all."""
-    if not slow or not fixed or min(*slow, *fixed) <= 0:
-        return None
-    return statistics.geometric_mean(slow) / statistics.geometric_mean(fixed)
