@@ -135,6 +135,22 @@ def test_records_of_files_are_counted(tmp_path):
     assert mapped.cache_point.elements == 20
 
 
+def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
+    def slow(line):
+        row = tf.fill([500, 500], tf.cast(tf.strings.length(line), tf.float32))
+        for _ in range(4):
+            row = row @ row
+        return row[0, 0]
+
+    path = tmp_path / "lines.txt"
+    path.write_text("line\n" * 2_000)
+    lines = tf.data.TextLineDataset(str(path))
+    pipeline = read(lines.map(slow).padded_batch(8))
+    assert count(pipeline.dataset, budget_s=0.05) is None
+    found = measure(pipeline, batch_size=8, budget_s=0.4)
+    assert [s.cache_point.elements for s in found if s.cache_point] == [2_000, 250]
+
+
 def test_python_and_unknown_classes_are_marked():
     data = tf.data.Dataset.from_generator(
         lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int32)

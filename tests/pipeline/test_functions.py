@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.core.edit import SplitMap
 from uncork.pipeline import apply, is_deterministic, read, runs_python, split
-from uncork.pipeline.functions import is_order_free
+from uncork.pipeline.functions import is_order_free, is_stateless
 from uncork.pipeline.graphs import graph_of
 
 from .conftest import load_and_flip
@@ -20,6 +21,10 @@ def function_of(python_function, data=None):
 
 def table():
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
+
+
+def changing_table():
+    return tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
 
 
 def with_assert(x):
@@ -88,12 +93,74 @@ def test_not_deterministic(python_function):
 def test_state_outside_the_graph_is_not_deterministic():
     generator = tf.random.Generator.from_seed(1)
     counter = tf.Variable(0, dtype=tf.int64)
-    lookup = table()
+    filled_anew = changing_table()
     assert not is_deterministic(function_of(lambda x: generator.uniform([])))
     assert not is_deterministic(function_of(counter.assign_add))
-    reading = function_of(lambda x: lookup.lookup(tf.cast(x, tf.int32)))
+    reading = function_of(lambda x: filled_anew.lookup(tf.cast(x, tf.int32)))
     assert not is_deterministic(reading)
     assert is_order_free(reading)
+
+
+def _in_a_branch(lookup, x):
+    return tf.cond(x > 1, lambda: lookup.lookup(x), lambda: x)
+
+
+def _in_a_function(lookup, x):
+    return tf.function(lookup.lookup)(x)
+
+
+def _twice(lookup, x):
+    return lookup.lookup(lookup.lookup(x) + 1)
+
+
+def _in_a_loop(lookup, x):
+    return tf.while_loop(lambda y: y < 0, lambda y: [lookup.lookup(y)], [x])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda lookup, x: lookup.lookup(x), _in_a_branch, _in_a_function, _twice, _in_a_loop],
+)
+def test_a_table_that_never_changes_is_no_state(use):
+    lookup = table()
+    function = function_of(lambda x: use(lookup, tf.cast(x, tf.int32)))
+    assert is_deterministic(function)
+    assert not is_stateless(function)  # for TensorFlow it is: it leaves the map on one thread
+
+
+@pytest.mark.parametrize("use", [_twice, _in_a_branch, _in_a_function])
+def test_a_table_that_may_change_beside_one_that_does_not(use):
+    lookup, filled_anew = table(), changing_table()
+
+    def both(x):
+        known = use(lookup, tf.cast(x, tf.int32))
+        return use(filled_anew, known), known
+
+    function = function_of(both)
+    assert not is_deterministic(function)
+    cut = split(function)
+    held = [id(captured) for captured in cut.prefix.captured_inputs]
+    assert id(lookup.resource_handle) in held
+    assert id(filled_anew.resource_handle) not in held
+    one = tf.constant(1, tf.int64)
+    assert run(cut, one) == [np.asarray(tensor) for tensor in function(one)]
+
+
+def test_a_table_beside_a_variable_is_cut_off():
+    lookup, counter = table(), tf.Variable(0)
+
+    def function(x):
+        return lookup.lookup(tf.cast(x, tf.int32)), counter.assign_add(1)
+
+    cut = split(function_of(function))
+    assert "LookupTableFindV2" in op_types(cut.prefix)
+    assert "LookupTableFindV2" not in op_types(cut.rest)
+
+
+def test_keras_s_lookup_layers_are_deterministic():
+    layer = keras.layers.TextVectorization(output_sequence_length=4)
+    layer.adapt(["a b", "b c"])
+    assert is_deterministic(function_of(lambda x: layer(tf.strings.as_string(x))))
 
 
 def test_python_is_recognised():
@@ -167,7 +234,7 @@ def test_narrowing_is_kept_in_the_prefix():
 
 
 def test_both_halves_get_the_captured_tensors():
-    lookup = table()
+    lookup = changing_table()
     weights = tf.constant(np.arange(6.0))
 
     def function(x):

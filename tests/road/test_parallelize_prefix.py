@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import SplitMap
+from uncork.core.edit import ParallelMap, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE
@@ -44,6 +44,18 @@ def test_a_custom_loop_s_input_is_split_too():
 def test_a_parallel_map_is_left_alone(parallelism):
     diagnosis = with_stages(replace(DRAWING, parallelism=parallelism))
     assert "no serial map" in reason(SPLIT, diagnosis)
+
+
+def test_a_serial_map_that_draws_nothing_runs_in_parallel_as_a_whole():
+    looking_up = replace(DRAWING, random=False, prefix=None)
+    found = proposal(SPLIT, with_stages(looking_up))
+    assert found.edits == (ParallelMap(stage=2, expects="51ab"),)
+    assert found.predicted == pytest.approx(0.09 / 0.025, rel=0.1)
+
+
+def test_python_stays_where_it_is():
+    calling = replace(DRAWING, random=False, prefix=None, python=True)
+    assert "no serial map" in reason(SPLIT, with_stages(calling))
 
 
 def test_a_map_that_draws_from_the_first_op_is_left_alone():

@@ -27,7 +27,7 @@ def test_repeated_work_is_named_with_what_a_cache_would_take():
     assert finding.cause == "cache_missing"
     assert finding.at == "train.py:21"
     assert finding.upper_bound > 1.5
-    for figure in ("9,984", "90 ms", "1.00 GB", "map(decode)"):
+    for figure in ("9,984", "90 ms", "1 GB", "map(decode)"):
         assert figure in finding.evidence
 
 
@@ -46,7 +46,7 @@ def test_a_cache_in_files_that_costs_most_is_storage():
     (finding,) = found(stage(0, "range"), filed, scaled)
     assert finding.cause == "storage_bound"
     assert finding.at == filed.at
-    for figure in ("9,984", "80 ms", "1.00 GB"):
+    for figure in ("9,984", "80 ms", "1 GB"):
         assert figure in finding.evidence
 
 

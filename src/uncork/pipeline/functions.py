@@ -73,12 +73,17 @@ CHEAP: Final = frozenset({
 NO_WORK: Final = frozenset({"Placeholder", "Const", "Identity", "NoOp", "Reshape", "ExpandDims"})
 
 
-def is_deterministic(function: ConcreteFunction) -> bool:
-    """Same input, same output, always: no random draw, no state, no Python, no table.
-
-    A lookup table counts as state because it may be filled anew between two epochs.
-    """
+def is_stateless(function: ConcreteFunction) -> bool:
+    """No random draw, no state, no Python, no table: what TensorFlow runs in parallel unasked."""
     return _Judge(graph_of(function)).all_repeatable()
+
+
+def is_deterministic(function: ConcreteFunction) -> bool:
+    """Same input, same output, always.
+
+    A lookup table counts as state if it may be filled anew between two epochs; a static one cannot.
+    """
+    return _Judge(graph_of(function), tables=True).all_repeatable()
 
 
 def is_order_free(function: ConcreteFunction) -> bool:
@@ -127,38 +132,65 @@ def op_types(function: ConcreteFunction) -> frozenset[str]:
 
 
 class _Judge:
-    """Decides op by op whether a graph repeats itself, and looks into called functions."""
+    """Decides op by op whether a graph repeats itself, and looks into called functions.
 
-    def __init__(self, graph: Graph, *, resources: bool = False, draws: bool = False) -> None:
+    Args:
+        graph: Of a function.
+        tables: Lookups in tables that never change repeat themselves.
+        resources: Any table and any variable may be read.
+        draws: Random numbers may be drawn.
+    """
+
+    def __init__(
+        self, graph: Graph, *, tables: bool = False, resources: bool = False, draws: bool = False
+    ) -> None:
         self._graph = graph
         self._resources = resources
+        self._tables = graph.unchanging if tables else frozenset()
         self._harmless = REPEATABLE_STATEFUL | CALLS
-        if resources:
-            self._harmless |= READS
         if draws:
             self._harmless |= DRAWS
-        self._bodies: dict[str, bool] = {}
+        self._bodies: dict[tuple[str, bool], bool] = {}
 
     def all_repeatable(self) -> bool:
         return all(self.repeatable(node) for node in self._graph.nodes.values())
 
     def repeatable(self, node: NodeDef) -> bool:
+        return self._repeats(node, resources=self._resources or self._reads_tables(node))
+
+    def _repeats(self, node: NodeDef, *, resources: bool) -> bool:
         definition = op_def(node)
         if definition is None:
-            return node.op in self._graph.library and self._body(node.op)
-        if node.op in PYTHON_OPS | WRITES or (not self._resources and _holds_resource(node)):
+            return node.op in self._graph.library and self._body(node.op, resources)
+        if node.op in PYTHON_OPS | WRITES or (not resources and _holds_resource(node)):
             return False
         if "Dataset" in node.op and not _repeatable_dataset(node):
             return False
-        stateful = definition.is_stateful and node.op not in self._harmless
-        return not stateful and all(self._body(name) for name in called(node))
+        harmless = node.op in self._harmless or (resources and node.op in READS)
+        stateful = definition.is_stateful and not harmless
+        return not stateful and all(self._body(name, resources) for name in called(node))
 
-    def _body(self, name: str) -> bool:
-        if name not in self._bodies:
-            self._bodies[name] = True  # a recursive call adds nothing of its own
+    def _body(self, name: str, resources: bool) -> bool:
+        key = (name, resources)
+        if key not in self._bodies:
+            self._bodies[key] = True  # a recursive call adds nothing of its own
             body = self._graph.library.get(name)
-            self._bodies[name] = body is not None and all(map(self.repeatable, body.node_def))
-        return self._bodies[name]
+            self._bodies[key] = body is not None and all(
+                self._repeats(node, resources=resources) for node in body.node_def
+            )
+        return self._bodies[key]
+
+    def _reads_tables(self, node: NodeDef) -> bool:
+        """Every resource that the op, or a function that it calls, takes never changes."""
+        if not self._tables:
+            return False
+        given = [op_of(r) for r in node.input if not is_control(r)] or [node.name]
+        handles = {name for name in given if _gives_handle(self._graph.nodes[name])}
+        return bool(handles) and handles <= self._tables
+
+
+def _gives_handle(node: NodeDef) -> bool:
+    return op_def(node) is None or tf.resource in output_types(node)
 
 
 def _repeatable_dataset(node: NodeDef) -> bool:
@@ -268,7 +300,7 @@ def split(function: ConcreteFunction) -> Split | None:
 
 def _eligible(graph: Graph) -> set[str]:
     """Ops that repeat themselves and depend only on such ops; variants do not cross the cut."""
-    judge = _Judge(graph)
+    judge = _Judge(graph, tables=True)
     inside: set[str] = set()
     for name in _ordered(graph):
         node = graph.nodes[name]

@@ -17,6 +17,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
 from uncork.pipeline.inline import inlined
+from uncork.pipeline.tables import never_changes
 
 ConcreteFunction = Any
 GraphDef = Any
@@ -60,6 +61,11 @@ class Graph:
     outputs: tuple[str, ...]
     effects: tuple[str, ...]
     proto: GraphDef
+
+    @cached_property
+    def unchanging(self) -> frozenset[str]:
+        """Those of the captures that stand for a lookup table that never changes."""
+        return frozenset(name for name, outer in self.captures.items() if never_changes(outer))
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[tf.TensorShape, ...]]:

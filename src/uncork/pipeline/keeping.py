@@ -18,10 +18,15 @@ from uncork.pipeline.legality import MOVABLE, cache_place, maps_below
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import count
+from uncork.pipeline.ratios import static_ratio
 from uncork.pipeline.tree import Pipeline
 
 # A cache that spares less than this part of the pipeline's work is not worth its memory.
 _WORTH: Final = 0.02
+# What they give can be told from how much they take.
+_AS_MANY: Final = frozenset({
+    "map", "batch", "padded_batch", "shuffle", "prefetch", "options", "restructure",
+})  # fmt: skip
 
 
 def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> CachePoint | None:
@@ -48,7 +53,7 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
     top = stages[stage.lowest + place.above]
     elements = _length(changed.stages[place.above])
     if elements is None:
-        elements = count(top.dataset, budget_s=budget_s) or 0
+        elements = _counted(top, budget_s)
     kept = {*range(top.first, top.index + 1), *(stage.lowest + i for i in place.sunk)}
     # Reading from the new cache costs what reading from an old one below did.
     spared = [stages[i] for i in kept if not stages[i].node.in_memory]
@@ -92,6 +97,18 @@ def _split(pipeline: Pipeline, stage: int) -> Pipeline:
     """A pipeline or branch with a map cut in two; a branch is still one."""
     cut = apply(pipeline, SplitMap(stage=stage, expects=pipeline.digest))
     return Pipeline(cut.root, pipeline.within)
+
+
+def _counted(stage: Measured, budget_s: float) -> int:
+    """Elements of one pass; 0 when counting takes too long.
+
+    Counted where they begin to be as many as they are: lines are read sooner than they are parsed.
+    """
+    ratio = 1.0
+    while stage.node.kind in _AS_MANY and len(stage.below) == 1:
+        ratio *= static_ratio(stage.node) or 1.0
+        (stage,) = stage.below
+    return math.ceil((count(stage.dataset, budget_s=budget_s) or 0) / ratio)
 
 
 def _read_to_its_end(stages: Sequence[Measured], index: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.functions import is_deterministic, is_order_free
+from uncork.pipeline.functions import is_deterministic, is_order_free, is_stateless
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 
@@ -75,7 +75,7 @@ def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     turn them off. An explicit ``num_parallel_calls=1`` is kept.
     """
     plain = type(node.dataset).__name__ == "_MapDataset"
-    if not plain or not is_deterministic(node.functions[0]):
+    if not plain or not is_stateless(node.functions[0]):
         return False
     wanted = options.experimental_optimization
     switches = (options.autotune.enabled, wanted.apply_default_optimizations)

@@ -117,6 +117,6 @@ def _proposal(
         edits=edits,
         predicted=predicted,
         at=stage.at,
-        why=f"{what} is made once and kept in {_bytes(stage) / 1e9:.2f} GB of memory",
+        why=f"{what} is made once and kept in {_bytes(stage) / 1e9:.3g} GB of memory",
         source_edit=_SOURCE,
     )

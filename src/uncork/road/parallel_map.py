@@ -2,8 +2,8 @@
 
 Legal as ``resampled`` only: elements keep their order (``deterministic=True``), but which element
 gets which random draw now depends on which thread comes first. The distribution is the same; the
-sequence is not reproducible. So the exact split is tried before, and this only where the random
-part itself is the brake.
+sequence is not reproducible. So what is exact is tried before, by ``parallelize_prefix`` and
+``draw_first``, and this only where the random part itself is the brake.
 """
 
 from __future__ import annotations

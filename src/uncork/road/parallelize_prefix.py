@@ -1,7 +1,9 @@
 """Un-serialise a map: its deterministic part in parallel, its random part as before.
 
 TensorFlow parallelises a bare ``map`` only when the function is stateless (``map_parallelization``
-in tf.data's default graph rewrites); one ``tf.image.random_*`` keeps all of it on one thread.
+in tf.data's default graph rewrites); one ``tf.image.random_*`` keeps all of it on one thread. So
+does a lookup in a table, or a ``num_parallel_calls=1`` that was copied from somewhere: such a map
+is deterministic as a whole, and nothing of it stays serial.
 
 Legal because ops that neither are stateful nor depend on a stateful op give the same values on any
 thread, ``deterministic=True`` keeps the order of elements, and the random rest stays serial: it
@@ -12,9 +14,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import SplitMap
+from uncork.core.edit import ParallelMap, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
@@ -30,11 +32,12 @@ from uncork.road.proposal import (
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE)  # read, decode, resize
        .map(random_part)                                              # flips, crops, noise"""
+_WHOLE: Final = "dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)"
 
 
 @final
 class ParallelizePrefix(Optimization):
-    """Run the deterministic prefix of a serial random map in parallel."""
+    """Run the deterministic part of a serial map, or all of it, in parallel."""
 
     name = "parallelize_prefix"
     stage = "input"
@@ -43,27 +46,48 @@ class ParallelizePrefix(Optimization):
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
-        """The serial map whose split is predicted to win most."""
+        """The serial map whose deterministic part, or whole, is predicted to win most."""
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        candidates = [s for s in diagnosis.stages if s.parallelism == 1 and s.prefix]
+        candidates = [s for s in diagnosis.stages if s.parallelism == 1 and _is_exact(s)]
         if not candidates:
             return Skipped(reason="no serial map with a deterministic part")
         costs = costs_of(diagnosis, machine.cpus)
-        best = max(candidates, key=lambda s: gain(costs, costs.split(s.index)))
-        predicted = gain(costs, costs.split(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        return _proposal(diagnosis, best, predicted)
+        gains = {s.index: gain(costs, _parallel(costs, s)) for s in candidates}
+        best = max(candidates, key=lambda s: gains[s.index])
+        if gains[best.index] < WORTH_TRYING:
+            return not_worth(gains[best.index])
+        return _proposal(diagnosis, best, gains[best.index])
+
+
+def _is_exact(stage: Stage) -> bool:
+    """Python is never run ahead of its turn; it may also not be safe on several threads."""
+    return stage.prefix is not None or _is_whole(stage)
+
+
+def _is_whole(stage: Stage) -> bool:
+    return stage.kind == "map" and not (stage.random or stage.python or stage.prefix)
+
+
+def _parallel(costs: StepCosts, stage: Stage) -> StepCosts:
+    return costs.parallel(stage.index) if _is_whole(stage) else costs.split(stage.index)
 
 
 def _proposal(diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float) -> Proposal:
-    assert stage.prefix is not None
+    name, expects = stage.name or "the map", diagnosis.workload.pipeline
+    if stage.prefix is None:
+        return Proposal(
+            edits=(ParallelMap(stage=stage.index, expects=expects),),
+            predicted=predicted,
+            at=stage.at,
+            why=f"{name}, which is deterministic, runs on several elements at once",
+            source_edit=_WHOLE,
+        )
     return Proposal(
-        edits=(SplitMap(stage=stage.index, expects=diagnosis.workload.pipeline),),
+        edits=(SplitMap(stage=stage.index, expects=expects),),
         predicted=predicted,
         at=stage.at,
-        why=f"{stage.prefix.ops} deterministic ops of {stage.name or 'the map'} run in parallel",
+        why=f"{stage.prefix.ops} deterministic ops of {name} run in parallel",
         source_edit=_SOURCE,
     )

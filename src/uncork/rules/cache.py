@@ -69,7 +69,7 @@ def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
     """What is wrong, how that is seen, and what to do."""
     point = stage.cache_point
     assert point is not None
-    taken = f"they take {point.memory_bytes / 1e9:.2f} GB"
+    taken = f"they take {point.memory_bytes / 1e9:.3g} GB"
     read_s = there.cpu_s_per_step or 0.0 if there and there.in_files else 0.0
     if read_s > point.saved_cpu_s_per_step / 2:
         return (
