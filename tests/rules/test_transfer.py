@@ -4,6 +4,7 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.diagnosis import Transfer
+from uncork.core.record import replace
 from uncork.rules import transfer
 
 FLOATS = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0)
@@ -26,6 +27,12 @@ def test_floats_that_hold_bytes_are_named_at_the_map_that_makes_them():
     for figure in ("40.0 MB", "GPU:0", "40 ms of 100 ms", "as bytes 10.0 MB"):
         assert figure in finding.evidence
     assert "Rescaling" in finding.remedy
+
+
+def test_the_map_that_makes_them_is_spared_too():
+    costly = replace(WIDE[1], cpu_s_per_element=0.15, wall_s_per_element=0.15)
+    (finding,) = found(WIDE[0], costly, stage(2, "prefetch"), shares={"input": 0.6, "step": 0.4})
+    assert finding.upper_bound > 2  # less than 1.05x without it: the step waits for this map
 
 
 def test_what_is_narrow_already_could_stay_on_the_device():

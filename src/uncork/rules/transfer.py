@@ -24,10 +24,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     transfer = diagnosis.transfer
     if transfer is None:
         return
-    upper = _upper(diagnosis, transfer, machine.cpus)
+    widening = _widening(diagnosis.stages) if transfer.too_wide else None
+    upper = _upper(diagnosis, transfer, widening, machine.cpus)
     if upper < WORTH:
         return
-    widening = _widening(diagnosis.stages) if transfer.too_wide else None
     in_a_loop = _is_loop(diagnosis)
     as_bytes = f"; as bytes {transfer.needed_bytes / 1e6:,.1f} MB" if transfer.too_wide else ""
     yield Finding(
@@ -43,12 +43,17 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def _upper(diagnosis: WorkloadDiagnosis, transfer: Transfer, cpus: float) -> float:
+def _upper(
+    diagnosis: WorkloadDiagnosis, transfer: Transfer, widening: Stage | None, cpus: float
+) -> float:
+    """The gain of sending less, and of making no floats here: the device has them made at once."""
     step_s, spared_s = diagnosis.step_s, transfer.needless * transfer.wall_s
     if _is_loop(diagnosis):  # nothing else runs meanwhile
         return bound(step_s, step_s - spared_s)
     costs = costs_of(diagnosis, cpus)
     after = costs.with_step_sparing(spared_s, transfer.needless * transfer.cpu_s)
+    if widening is not None:
+        after = after.without([widening.index])
     return min(gain(costs, after), bound(step_s, after.step_s()))
 
 
