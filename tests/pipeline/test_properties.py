@@ -183,14 +183,14 @@ def serially_drawn(pipeline, *edits):
     return seeded(pipeline, 9) if resampled else pipeline
 
 
-def passes(dataset):
-    """Two passes; one where it ends with an error.
+def passes(dataset, most=2):
+    """So many passes; one where it ends with an error, or is left before its end.
 
-    What a pass after a failed one gives is left to timing: the thread of TensorFlow's own prefetch
+    What a pass after such a one gives is left to timing: the thread of TensorFlow's own prefetch
     goes on behind an error, and may complete a cache.
     """
-    first, second = epochs(dataset)
-    return (first,) if first.error else (first, second)
+    first, *others = epochs(dataset)[:most]
+    return (first, *others) if first.complete else (first,)
 
 
 def nodes(node):
@@ -202,6 +202,17 @@ def draws_ahead(pipeline):
     every = nodes(pipeline.root)
     ahead = any(n.kind == "map" and n.parallelism != 1 and is_random(n) for n in every)
     return ahead and any(n.kind in STOPPING for n in every)
+
+
+def repeats_ahead(pipeline):
+    """What runs ahead of a stage that stops it may have begun to shuffle anew, or not, by then.
+
+    The next pass draws accordingly: it is left to timing in TensorFlow, without any edit.
+    """
+    every = nodes(pipeline.root)
+    anew = any(n.kind == "shuffle" and is_random(n) for n in every)
+    again = any(n.kind == "repeat" for n in every)
+    return anew and again and any(n.kind in STOPPING for n in every)
 
 
 STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
@@ -230,12 +241,13 @@ def test_every_legal_edit_is_exact(steps, size, kinds, highest):
         data = step(data)
     original = read(data)
     assume(not draws_ahead(original))
-    expected = passes(seeded(original, 9).dataset)
-    assert passes(apart(seeded(original, 9)).dataset) == expected
+    most = 1 if repeats_ahead(original) else 2
+    expected = passes(seeded(original, 9).dataset, most)
+    assert passes(apart(seeded(original, 9)).dataset, most) == expected
     for edit, preview in legal_edits(original):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
-        assert passes(changed.dataset) == expected, edit
+        assert passes(changed.dataset, most) == expected, edit
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)
-    assert passes(serially_drawn(together, *edits).dataset) == expected, edits
+    assert passes(serially_drawn(together, *edits).dataset, most) == expected, edits

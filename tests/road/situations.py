@@ -109,6 +109,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         shares=WAITING,
         workload={"data": "pydataset", "pipeline": ""},
     ),
+    "pure pydataset": observed(
+        stage(0, "pydataset", 0.09, parallelism=1, python=True, threads_wall_s_per_element=0.03),
+        shares=WAITING,
+        workload={"data": "pydataset", "pipeline": "", "loader": "c0de"},
+    ),
     "generator": observed(shares=WAITING, workload={"data": "generator", "pipeline": ""}),
     "eager": observed(*AUGMENTING, shares=CHATTY, workload={"eager_step": True}),
     "distributed": observed(*AUGMENTING, shares=CHATTY, workload={"distributed": True}),

@@ -77,6 +77,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with one stage run on as many elements at once as it has readers, or cores."""
         return self._with(lambda s: _parallel(s) if s.index == stage else s)
 
+    def in_threads(self, stage: int) -> StepCosts:
+        """The same with the batches of a Python loader made by several threads."""
+        return self._with(lambda s: _in_threads(s) if s.index == stage else s)
+
     def narrowed(self, stage: int) -> StepCosts:
         """The same with a map that computes in float32 instead of float64."""
         return self._with(lambda s: _narrowed(s) if s.index == stage else s)
@@ -273,6 +277,15 @@ def _parallel(stage: Stage) -> Stage:
     # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
     left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
     return replace(stage, parallelism=calls, cpu_s_per_element=left)
+
+
+def _in_threads(stage: Stage) -> Stage:
+    together, alone = stage.threads_wall_s_per_element, stage.wall_s_per_element
+    return (
+        stage
+        if together is None or alone is None
+        else replace(stage, wall_s_per_element=min(alone, together))
+    )
 
 
 def _narrowed(stage: Stage) -> Stage:

@@ -117,6 +117,13 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
 
 
+class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
+    """Let ``workers`` threads make the batches of a ``PyDataset``; they come in their order."""
+
+    workers: int
+    expects: str
+
+
 StageEdit = (
     SplitMap
     | Cache
@@ -130,4 +137,4 @@ StageEdit = (
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
-Edit = PipelineEdit | StepEdit
+Edit = PipelineEdit | LoaderWorkers | StepEdit

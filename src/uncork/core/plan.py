@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import Edit, Guarantee, LoaderWorkers, PipelineEdit, StepEdit, loosest
 from uncork.core.errors import PlanRefused
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
@@ -151,6 +151,11 @@ class Plan(Record, frozen=True, kw_only=True):
     def pipeline_edits(self) -> tuple[PipelineEdit, ...]:
         """Edits of the input pipeline."""
         return tuple(e for e in self.edits if isinstance(e, PipelineEdit))
+
+    @property
+    def loader_edits(self) -> tuple[LoaderWorkers, ...]:
+        """Edits of a loader in Python."""
+        return tuple(e for e in self.edits if isinstance(e, LoaderWorkers))
 
     @property
     def step_edits(self) -> tuple[StepEdit, ...]:

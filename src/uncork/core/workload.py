@@ -50,6 +50,8 @@ class Workload(Record, frozen=True, kw_only=True):
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         epochs: As the user asked.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
+        loader: Digest of the code of a ``PyDataset`` and of the settings that it reads.
+        loader_workers: Threads or processes that make its batches; 1 where it has none.
         eager_step: The step runs op by op from Python.
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
         jit_compile: XLA is on already.
@@ -69,6 +71,8 @@ class Workload(Record, frozen=True, kw_only=True):
     steps_per_epoch: int | None
     epochs: int
     pipeline: str = ""
+    loader: str = ""
+    loader_workers: int = 1
     eager_step: bool = False
     batch_hooks: tuple[str, ...] = ()
     jit_compile: bool = False

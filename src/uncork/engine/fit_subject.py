@@ -19,6 +19,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.loader_proofs import prove_batches
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.step_proofs import StepProver
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -36,14 +37,18 @@ from uncork.step import (
     batch_samples,
     build,
     device_of,
+    in_workers,
     is_categorical,
+    loader_digest,
     loader_stages,
     one_hot_of,
     padding_of,
     random_state,
     set_random_state,
     signature,
+    stop_workers,
     transfer_of,
+    workers_of,
 )
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
@@ -118,15 +123,13 @@ class FitSubject(Subject):
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
+        self._reading: list[Any] = []  # epoch iterators whose loader may have threads
         described = self._describe(arguments, index, at)
         self.workload = replace(described, step_at=step_at, policy_at=policy_at)
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
-        feed = self.feed
-        if version.pipeline is not None:
-            feed = feed.with_dataset(version.pipeline.dataset)
-        return _PrimedRunner(self._fit_runner(version.step, feed), version.pipeline)
+        return _PrimedRunner(self._fit_runner(version.step, self._feed(version)), version.pipeline)
 
     def resident(self, version: Version) -> VersionRunner:
         """A version's step on the first batch, over and over."""
@@ -192,14 +195,13 @@ class FitSubject(Subject):
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
-        feed = self.feed
-        if version.pipeline is not None:
-            feed = feed.with_dataset(version.pipeline.dataset)
-        return feed.batches_dataset(self.model)
+        epochs = self._feed(version).epochs(self.model)
+        self._reading.append(epochs)
+        return Feed.batches_of(epochs)
 
-    def loader_stages(self) -> tuple[Stage, ...]:
+    def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """The user's ``PyDataset``, timed on a few of its batches."""
-        return loader_stages(self.feed)
+        return loader_stages(self._feed(version))
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
@@ -210,9 +212,24 @@ class FitSubject(Subject):
             self._prover = StepProver(self._with(()), self.snapshot, recording)
         return self._prover.prove(self._with(version.step), kind, budget_s)
 
+    def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Read both through Keras's own adapter."""
+        return prove_batches(self.feed, self._feed(version), self.model, kind, budget_s)
+
     def restore(self) -> None:
-        """Give weights, optimizer, settings and random states back."""
+        """Give weights, optimizer, settings and random states back; end what still reads."""
+        while self._reading:
+            stop_workers(self._reading.pop())
         self.snapshot.restore()
+
+    def _feed(self, version: Version) -> Feed:
+        """What feeds a version."""
+        feed = self.feed
+        if version.pipeline is not None:
+            feed = feed.with_dataset(version.pipeline.dataset)
+        for edit in version.loader:
+            feed = feed.with_dataset(in_workers(feed.x, edit))
+        return feed
 
     def _watched(self, version: Version, resident_s: float) -> tuple[Block, float]:
         """A few resident steps, and what they spent in ops."""
@@ -274,6 +291,8 @@ class FitSubject(Subject):
             steps_given=self.feed.steps_per_epoch is not None,
             epochs=max(epochs, 2) if repeats(pipeline) else epochs,
             pipeline=pipeline.digest if pipeline else "",
+            loader=loader_digest(self.feed.x) if self.feed.kind == "pydataset" else "",
+            loader_workers=workers_of(self.feed.x) if self.feed.kind == "pydataset" else 1,
             eager_step=bool(model.run_eagerly),
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,

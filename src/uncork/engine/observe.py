@@ -13,6 +13,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
@@ -90,7 +91,8 @@ def observe(
     ceilings = {"consumer": measured.samples_per_s * shares.consumer}
     ceilings["host"] = _host_ceiling(measured, machine)
     digest = version.pipeline.digest if version.pipeline else ""
-    if known is not None and known.workload.pipeline == digest:
+    workers = _workers(subject, version)
+    if known is not None and _same_input(known.workload, digest, workers):
         ceilings["supply"], stages = known.ceilings["supply"], known.stages
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
@@ -109,7 +111,10 @@ def observe(
     one_hot, transfer = _handed_over(subject, known)
     found = WorkloadDiagnosis(
         workload=replace(
-            subject.seen(), pipeline=digest, default_rewrites=default_rewrites(version.pipeline)
+            subject.seen(),
+            pipeline=digest,
+            loader_workers=workers,
+            default_rewrites=default_rewrites(version.pipeline),
         ),
         measurement=measured,
         ceilings=ceilings,
@@ -131,9 +136,18 @@ def observe(
     return judge(found, machine)
 
 
+def _workers(subject: Subject, version: Version) -> int:
+    given = [edit.workers for edit in version.loader]
+    return given[-1] if given else subject.workload.loader_workers
+
+
+def _same_input(known: Workload, pipeline: str, workers: int) -> bool:
+    return (known.pipeline, known.loader_workers) == (pipeline, workers)
+
+
 def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stage, ...]:
     if version.pipeline is None:
-        return subject.loader_stages()
+        return subject.loader_stages(version)
     batch_size = subject.workload.batch_size
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 

@@ -13,7 +13,16 @@ from uncork.engine.fitting import differences
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
 from uncork.pipeline import continued, read
-from uncork.step import Feed, apply, as_written, batch_hooks, check, signature
+from uncork.step import (
+    Feed,
+    apply,
+    as_written,
+    batch_hooks,
+    check,
+    check_loader,
+    signature,
+    working,
+)
 
 
 class Running(PassThrough):
@@ -43,7 +52,7 @@ class Running(PassThrough):
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
             return call.original(**call.arguments)
-        with as_written(call.model) as saving:
+        with working(arguments["x"], self.plan.loader_edits), as_written(call.model) as saving:
             apply(call.model, self.plan.step_edits)
             with saving:
                 return call.original(**arguments)
@@ -83,6 +92,8 @@ class Running(PassThrough):
             )
         for edit in self.plan.step_edits:
             check(call.model, edit)
+        for loader_edit in self.plan.loader_edits:
+            check_loader(feed.x, loader_edit)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
         enough_memory(self.plan)

@@ -185,7 +185,7 @@ class StepLoopSubject(Subject):
         del version, budget_s
         return 1 / max(1e-9, self._between_s()[0])
 
-    def loader_stages(self) -> tuple[Stage, ...]:
+    def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What the loop does between two steps; Python where its own thread computes."""
         if self.workload.eager_step:
             return ()

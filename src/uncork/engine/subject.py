@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from typing import Any
 
 from uncork.core.diagnosis import OneHot, Transfer
-from uncork.core.edit import Guarantee, PipelineEdit, StepEdit
+from uncork.core.edit import Guarantee, LoaderWorkers, PipelineEdit, StepEdit
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -25,11 +26,13 @@ class Version:
         pipeline: Its input pipeline, None where there is no tf.data.
         step: Edits of the training step, in order.
         edits: The pipeline edits that led to ``pipeline``, each with the digest that it expects.
+        loader: Edits of a loader in Python.
     """
 
     pipeline: Pipeline | None
     step: tuple[StepEdit, ...] = ()
     edits: tuple[PipelineEdit, ...] = field(default=())
+    loader: tuple[LoaderWorkers, ...] = ()
 
     def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
         """Apply edits in order; one that expects nothing in particular takes what it finds.
@@ -43,11 +46,15 @@ class Version:
             concrete = edit if edit.expects else replace(edit, expects=pipeline.digest)
             pipeline = apply(pipeline, concrete)
             done.append(concrete)
-        return Version(pipeline, self.step, tuple(done))
+        return replace_fields(self, pipeline=pipeline, edits=tuple(done))
 
     def with_step_edits(self, edits: tuple[StepEdit, ...]) -> Version:
         """Add edits of the training step."""
-        return Version(self.pipeline, self.step + edits, self.edits)
+        return replace_fields(self, step=self.step + edits)
+
+    def with_loader_edits(self, edits: tuple[LoaderWorkers, ...]) -> Version:
+        """Add edits of a loader in Python."""
+        return replace_fields(self, loader=self.loader + edits)
 
 
 class VersionRunner(ABC):
@@ -139,13 +146,19 @@ class Subject(ABC):
         """How fast the input of a version alone could be, in batches a second."""
         return supply(self.supply(version), budget_s=budget_s)[0]
 
-    def loader_stages(self) -> tuple[Stage, ...]:
-        """What feeds it, where that is no tf.data pipeline."""
+    def loader_stages(self, version: Version) -> tuple[Stage, ...]:
+        """What feeds a version, where that is no tf.data pipeline."""
+        del version
         return ()
 
     @abstractmethod
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Compare trainings of the original and this version's step on the same batches."""
+
+    def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Compare the batches that the original and this version's Python loader give."""
+        del version, budget_s
+        return Proof(kind=kind, passed=False, detail="the training has no loader to compare")
 
     @abstractmethod
     def restore(self) -> None:

@@ -252,6 +252,7 @@ class Confirming(Trial):
         if self._plan is None:
             return subject.original
         version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
+        version = version.with_loader_edits(self._plan.loader_edits)
         return version.with_step_edits(self._plan.step_edits)
 
 

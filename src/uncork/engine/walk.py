@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import Edit, Guarantee, LoaderWorkers, PipelineEdit, StepEdit, loosest
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -207,7 +207,7 @@ class Walk:
 
     def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
         """What a step edit does where noise is least, if nothing measured so far tells."""
-        if proposal.predicted or any(isinstance(e, PipelineEdit) for e in proposal.edits):
+        if proposal.predicted or not all(isinstance(e, StepEdit) for e in proposal.edits):
             return None
         return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
 
@@ -226,6 +226,8 @@ class Walk:
         prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove
+        elif any(isinstance(edit, LoaderWorkers) for edit in proposal.edits):
+            prove = self.subject.prove_loader
         proof = self._as_allowed(prove(candidate, optimization.guarantee, _PROOF_S))
         weaker = optimization.at_worst
         if proof.passed or weaker is None or not self._allows(weaker):
@@ -239,6 +241,7 @@ class Walk:
     def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""
         edits = candidate.edits[len(self.version.edits) :]
+        loader = candidate.loader[len(self.version.loader) :]
         step = candidate.step[len(self.version.step) :]
         self.subject.restore()
         now = observe(
@@ -251,7 +254,7 @@ class Walk:
         )
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
         self.version, self.now = candidate, now
-        return (*edits, *step)
+        return (*edits, *loader, *step)
 
 
 def _promised(proposal: Proposal | Skipped) -> float:
@@ -261,4 +264,5 @@ def _promised(proposal: Proposal | Skipped) -> float:
 def _apply(version: Version, proposal: Proposal) -> Version:
     pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
     step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
-    return version.with_pipeline_edits(pipeline).with_step_edits(step)
+    loader = tuple(e for e in proposal.edits if isinstance(e, LoaderWorkers))
+    return version.with_pipeline_edits(pipeline).with_loader_edits(loader).with_step_edits(step)

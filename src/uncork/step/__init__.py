@@ -3,6 +3,7 @@
 from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
 from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.loader_state import loader_digest
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
@@ -13,6 +14,7 @@ from uncork.step.signature import signature
 from uncork.step.snapshot import Snapshot, random_state, set_random_state
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
+from uncork.step.workers import check_loader, in_workers, stop_workers, workers_of, working
 
 __all__ = [
     "MIXED",
@@ -29,8 +31,11 @@ __all__ = [
     "batch_samples",
     "build",
     "check",
+    "check_loader",
     "device_of",
+    "in_workers",
     "is_categorical",
+    "loader_digest",
     "loader_stages",
     "one_hot_of",
     "padding_of",
@@ -39,5 +44,8 @@ __all__ = [
     "set_random_state",
     "signature",
     "spec_text",
+    "stop_workers",
     "transfer_of",
+    "workers_of",
+    "working",
 ]

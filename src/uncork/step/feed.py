@@ -13,6 +13,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
+from uncork.step.workers import stop_workers
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,15 @@ class Feed:
             yield epochs
         finally:
             epochs._epoch_iterator = epochs._current_iterator = None
+            stop_workers(epochs)
 
     def batches_dataset(self, model: Any) -> Any:
         """The batches of one epoch as the step receives them, of all replicas together."""
-        epochs = self.epochs(model)
+        return self.batches_of(self.epochs(model))
+
+    @staticmethod
+    def batches_of(epochs: Any) -> Any:
+        """The same of an epoch iterator."""
         dataset = epochs._distributed_dataset
         return (
             dataset

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +19,19 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.stage import Copied, Stage
+from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
 from uncork.step.loader_code import draws_kept, in_float32, loading_method, reached_arrays
+from uncork.step.loader_state import depends_on_index_alone
 from uncork.step.statements import Statement, statements
+from uncork.step.workers import workers_of
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6
 # Calls of a loader as it is and in single precision, in turn; the first ones are not counted.
 _PAIRS: Final = 4
+# Batches that each of several threads makes.
+_ROUNDS: Final = 3
 # Slower loaders are not run again under a watch: Python is slower still then.
 _LONGEST_S: Final = 0.5
 # Of a loader's time, what one statement must take to be the one to look at.
@@ -51,7 +58,8 @@ def loader_stages(feed: Feed) -> tuple[Stage, ...]:
 
 def _stage(dataset: Any) -> Stage:
     cost = _cost(dataset)
-    workers = int(getattr(dataset, "workers", 1) or 1)
+    workers = workers_of(dataset)
+    alone = depends_on_index_alone(dataset)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     return Stage(
@@ -61,11 +69,12 @@ def _stage(dataset: Any) -> Stage:
         name=type(dataset).__name__,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
+        threads_wall_s_per_element=_in_threads(dataset, cost) if alone and workers == 1 else None,
         float32_cpu_s_per_element=_in_single(dataset, cost),
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
         parallelism=workers if workers > 1 else 1,
-        random=True,
+        random=not alone,
         python=True,
         copied=_copied(dataset, watched, cost.bytes),
     )
@@ -90,6 +99,19 @@ def _cost(dataset: Any) -> _Cost:
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
     nbytes = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(batch))
     return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, nbytes)
+
+
+def _in_threads(dataset: Any, cost: _Cost) -> float | None:
+    """Elapsed seconds of a batch where every core has a thread that makes some."""
+    threads = math.ceil(cpus())
+    if threads < 2 or cost.wall_s > _LONGEST_S:
+        return None
+    indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(dataset.__getitem__, itertools.islice(indices, threads)))
+        begin = time.perf_counter()
+        list(pool.map(dataset.__getitem__, itertools.islice(indices, _ROUNDS * threads)))
+        return (time.perf_counter() - begin) / (_ROUNDS * threads)
 
 
 def _watched(dataset: Any) -> tuple[Statement, ...]:

@@ -1,0 +1,56 @@
+"""Let several threads make the batches of a ``PyDataset``.
+
+Keras's own threads (``PyDataset(workers=N)``) hand the batches over in their order, and shuffle as
+one thread would. They pay where the loader leaves the interpreter: decoding, NumPy, files.
+
+Legal as ``exact`` only where the loader was seen to depend on its index alone: the same batch
+twice, and nothing that its code can reach changed meanwhile, the random states included. What
+nobody changes, threads may share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import LoaderWorkers
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+
+_SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
+
+
+@final
+class LoadInThreads(Optimization):
+    """Give a Python loader workers."""
+
+    name = "loader_workers"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """As many threads as there are cores."""
+        loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
+        if loader is None:
+            return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
+        if diagnosis.workload.loader_workers > 1:
+            return Skipped(reason="the loader has workers already")
+        if loader.random:
+            return Skipped(reason="the loader was not seen to depend on its index alone")
+        costs = costs_of(diagnosis, machine.cpus)
+        predicted = gain(costs, costs.in_threads(loader.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        workers = math.ceil(machine.cpus)
+        return Proposal(
+            edits=(LoaderWorkers(workers=workers, expects=diagnosis.workload.loader),),
+            predicted=predicted,
+            at=loader.at,
+            why=f"{workers} threads make the batches of {loader.name or 'the loader'}",
+            source_edit=_SOURCE.format(workers=workers),
+        )

@@ -1,0 +1,140 @@
+"""A Python loader with workers: proved against the loader as it is, and put in force by a plan."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+import pytest
+
+import uncork
+from records import STEPS, plan, workload_diagnosis
+from uncork.core.edit import LoaderWorkers
+from uncork.core.errors import PlanRefused
+from uncork.core.journal import Journal
+from uncork.core.plan import dump, load
+from uncork.core.record import replace
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.observe import observe
+from uncork.measure.devices import machine
+
+ROWS = np.random.default_rng(1).normal(size=(96, 5)).astype("float32")
+
+
+class Loader(keras.utils.PyDataset):
+    def __init__(self, sign=1):
+        super().__init__()
+        self.sign = sign
+        self.ended = 0
+
+    def __len__(self):
+        return 12
+
+    def on_epoch_end(self):
+        self.ended += 1
+
+    def __getitem__(self, index):
+        time.sleep(0.001 * (index % 3))
+        rows = slice(8 * index, 8 * index + 8)
+        return self.sign * ROWS[rows], ROWS[rows, :1]
+
+
+class InTurn(Loader):
+    """Hands out what the calls before have left: right for one thread alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.given = 0
+
+    def __getitem__(self, index):
+        time.sleep(0.03 * (index % 2 == 0))
+        self.given += 1
+        return np.full((8, 5), self.given, "float32"), np.ones((8, 1), "float32")
+
+
+def trained():
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def subject(loader, tmp_path):
+    return FitSubject(trained(), {"x": loader, "epochs": 2}, 0, "train.py:9", str(tmp_path))
+
+
+def edit(subject):
+    return LoaderWorkers(workers=3, expects=subject.workload.loader)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_equal_batches_in_their_order_are_a_proof(tmp_path, shuffle):
+    given = {"x": Loader(), "epochs": 2, "shuffle": shuffle}
+    one = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+    proof = one.prove_loader(one.original.with_loader_edits((edit(one),)), "exact", 60.0)
+    assert proof.passed, proof.detail
+    assert "all 12 batches" in proof.detail
+
+
+def test_batches_that_depend_on_the_turn_are_none(tmp_path):
+    one = subject(InTurn(), tmp_path)
+    proof = one.prove_loader(one.original.with_loader_edits((edit(one),)), "exact", 60.0)
+    assert not proof.passed
+
+
+def test_a_version_with_workers_is_described_so(tmp_path):
+    one = subject(Loader(), tmp_path)
+    version = one.original.with_loader_edits((edit(one),))
+    found = observe(one, machine(), Journal(None), version=version, budget_s=1.0)
+    one.restore()
+    assert found.workload.loader_workers == 3
+    (stage,) = found.stages
+    assert (stage.kind, stage.parallelism, stage.random) == ("pydataset", 3, False)
+
+
+@pytest.fixture
+def made(tmp_path):
+    one = subject(Loader(), tmp_path)
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    return load(
+        dump(
+            plan(
+                before=workload_diagnosis(workload=one.workload, stages=()),
+                after=None,
+                steps=(replace(kept, edits=(edit(one),), guarantee="exact"),),
+            )
+        )
+    )
+
+
+def test_a_plan_trains_to_the_same_weights(made):
+    plain, ours, usual, loader = trained(), trained(), Loader(), Loader()
+    keras.utils.set_random_seed(5)
+    plain.fit(usual, epochs=3, verbose=0)
+    keras.utils.set_random_seed(5)
+    uncork.fit(ours, loader, plan=made, epochs=3, verbose=0)
+    for one, other in zip(plain.get_weights(), ours.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert vars(loader) == vars(usual)
+
+
+def test_the_workers_are_in_force_while_it_trains(made):
+    loader, seen = Loader(), []
+    watch = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: seen.append(loader.workers)
+    )
+    uncork.fit(trained(), loader, plan=made, epochs=2, verbose=0, callbacks=[watch])
+    assert seen == [3, 3]
+
+
+def test_another_setting_that_the_code_reads_is_refused(made):
+    with pytest.raises(PlanRefused, match="the code or the settings of Loader"):
+        uncork.fit(trained(), Loader(sign=-1), plan=made, epochs=1, verbose=0)
+
+
+def test_workers_of_the_users_own_are_refused(made):
+    loader = Loader()
+    loader.workers = 2
+    with pytest.raises(PlanRefused, match="workers of its own"):
+        uncork.fit(trained(), loader, plan=made, epochs=1, verbose=0)

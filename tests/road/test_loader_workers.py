@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.edit import LoaderWorkers
+from uncork.core.machine import Machine
+from uncork.road.loader_workers import LoadInThreads
+
+from .situations import SITUATIONS, WAITING, proposal, reason
+
+THREADS = LoadInThreads()
+
+
+def loading(*, threads_s=0.03, random=False, workers=1, cost_s=0.09):
+    return observed(
+        stage(
+            0,
+            "pydataset",
+            cost_s,
+            name="Photos",
+            parallelism=workers,
+            python=True,
+            random=random,
+            threads_wall_s_per_element=threads_s,
+        ),
+        shares=WAITING,
+        workload={
+            "data": "pydataset",
+            "pipeline": "",
+            "loader": "c0de",
+            "loader_workers": workers,
+        },
+    )
+
+
+def test_every_core_gets_a_thread():
+    found = proposal(THREADS, loading())
+    assert found.edits == (LoaderWorkers(workers=4, expects="c0de"),)
+    assert found.predicted == pytest.approx(0.09 / 0.03, rel=0.15)
+    assert "4 threads make the batches of Photos" in found.why
+    assert "workers=4" in found.source_edit
+
+
+def test_what_holds_the_interpreter_gains_nothing_from_threads():
+    assert "predicted gain" in reason(THREADS, loading(threads_s=0.09))
+
+
+@pytest.mark.parametrize("threads_s", [None, 0.2])
+def test_threads_that_were_not_faster_are_not_proposed(threads_s):
+    assert "predicted gain" in reason(THREADS, loading(threads_s=threads_s))
+
+
+def test_the_cores_are_a_limit_too():
+    two = Machine(cpus=2.0, cpu_model="x", memory_bytes=1)
+    found = proposal(THREADS, loading(threads_s=0.001), machine=two)
+    assert found.predicted < 2.1
+
+
+def test_a_loader_that_draws_or_keeps_state_is_left_alone():
+    assert "index alone" in reason(THREADS, loading(random=True))
+
+
+def test_workers_of_the_users_own_are_kept():
+    assert "already" in reason(THREADS, loading(workers=2))
+
+
+@pytest.mark.parametrize("situation", ["waiting for input", "arrays", "generator"])
+def test_other_feeds_have_no_such_loader(situation):
+    assert "not by a PyDataset" in reason(THREADS, SITUATIONS[situation], machine=MACHINE)

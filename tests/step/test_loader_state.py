@@ -1,0 +1,250 @@
+"""Loaders as users write them: those that threads may share, and those that they may not."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step.loader_state import depends_on_index_alone, loader_digest
+
+TABLE = np.arange(4_000, dtype="float32").reshape(-1, 4)
+SEEN: list[int] = []
+BUFFER = np.zeros((8, 4), "float32")
+SCALE = {"by": 2.0}
+
+
+class Rows(keras.utils.PyDataset):
+    def __init__(self, **settings):
+        super().__init__()
+        self.rows = TABLE
+        self.settings = settings
+        self.count = 0
+        self.cache = {}
+        self.rng = np.random.default_rng(1)
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        return self.rows[8 * index : 8 * index + 8] * SCALE["by"], np.full(8, index)
+
+
+class Stacking(Rows):
+    """Fills an array of its own."""
+
+    def __getitem__(self, index):
+        batch = np.empty((8, 4), "float32")
+        for place, row in enumerate(range(8 * index, 8 * index + 8)):
+            batch[place] = scaled(self.rows[row])
+        return batch, [index] * 8
+
+
+def scaled(row):
+    return row / 255
+
+
+class Resizing(Rows):
+    """TensorFlow's ops on the interpreter's thread."""
+
+    def __getitem__(self, index):
+        return tf.nn.relu(self.rows[8 * index : 8 * index + 8] - 3), index
+
+
+class Reading(Rows):
+    """Opens a file for each batch, and closes it."""
+
+    def __getitem__(self, index):
+        return len(Path(__file__).read_bytes()) + index
+
+
+class Endless(Rows):
+    num_batches = None
+
+    def __getitem__(self, index):
+        return np.full(3, index)
+
+
+@pytest.mark.parametrize("loader", [Rows, Stacking, Resizing, Reading, Endless])
+def test_batches_of_an_index_alone(loader):
+    assert depends_on_index_alone(loader())
+
+
+class NumPysDraws(Rows):
+    def __getitem__(self, index):
+        return self.rows[np.random.permutation(8)]
+
+
+class ItsOwnDraws(Rows):
+    def __getitem__(self, index):
+        return self.rows[self.rng.permutation(8)]
+
+
+class PythonsDraws(Rows):
+    def __getitem__(self, index):
+        return random.random() + index
+
+
+class TensorFlowsDraws(Rows):
+    def __getitem__(self, index):
+        return tf.random.uniform([3])
+
+
+class DrawsForNothing(Rows):
+    """The batch is the same; what is drawn after it is not."""
+
+    def __getitem__(self, index):
+        random.random()
+        return self.rows[:8]
+
+
+class Counting(Rows):
+    def __getitem__(self, index):
+        self.count += 1
+        return self.rows[:8]
+
+
+class Remembering(Rows):
+    def __getitem__(self, index):
+        return self.cache.setdefault(index, self.rows[:8])
+
+
+class Logging(Rows):
+    def __getitem__(self, index):
+        SEEN.append(index)
+        return self.rows[:8]
+
+
+class FillingASharedBuffer(Rows):
+    """Right for one thread, and overwritten by the next."""
+
+    def __getitem__(self, index):
+        BUFFER[:] = index
+        return BUFFER.copy()
+
+
+class InPlace(Rows):
+    def __init__(self):
+        super().__init__()
+        self.rows = TABLE.copy()
+
+    def __getitem__(self, index):
+        batch = self.rows[8 * index : 8 * index + 8]
+        batch *= 0.5
+        return batch.copy()
+
+
+class Store:
+    calls = 0
+
+    def rows(self, index):
+        Store.calls += 1
+        return TABLE[8 * index : 8 * index + 8]
+
+
+class ThroughAnObject(Rows):
+    def __init__(self):
+        super().__init__()
+        self.store = Store()
+
+    def __getitem__(self, index):
+        return self.store.rows(index)
+
+
+def counted(index):
+    SEEN.append(index)
+    return index
+
+
+class ThroughAFunction(Rows):
+    def __getitem__(self, index):
+        return counted(index)
+
+
+class OneOpenFile(Rows):
+    def __init__(self):
+        super().__init__()
+        self.file = Path(__file__).open("rb")  # noqa: SIM115 - it is what users do
+
+    def __getitem__(self, index):
+        self.file.seek(index)
+        return self.file.read(8)
+
+
+class Locked(Rows):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Failing(Rows):
+    def __getitem__(self, index):
+        raise KeyError(index)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        NumPysDraws,
+        ItsOwnDraws,
+        PythonsDraws,
+        TensorFlowsDraws,
+        DrawsForNothing,
+        Counting,
+        Remembering,
+        Logging,
+        FillingASharedBuffer,
+        InPlace,
+        ThroughAnObject,
+        ThroughAFunction,
+        OneOpenFile,
+        Locked,
+        Failing,
+    ],
+)
+def test_what_threads_may_not_share_or_what_cannot_be_seen(loader):
+    assert not depends_on_index_alone(loader())
+
+
+def test_a_closure_that_counts_is_seen():
+    calls = []
+
+    class Closing(Rows):
+        def __getitem__(self, index):
+            calls.append(index)
+            return self.rows[:8]
+
+    assert not depends_on_index_alone(Closing())
+
+
+def test_a_plan_expects_the_code_and_the_settings_not_the_data():
+    known = loader_digest(Rows(flip=True))
+    other = Rows(flip=True)
+    other.rows = TABLE[:640]
+    assert loader_digest(other) == known
+    assert loader_digest(Stacking()) != loader_digest(Rows())
+
+
+class Augmenting(Rows):
+    def __getitem__(self, index):
+        batch = self.rows[8 * index : 8 * index + 8]
+        return self.rng.permutation(batch) if self.augment else batch
+
+
+def test_a_switch_that_the_code_asks_for_is_part_of_it():
+    on, off = Augmenting(), Augmenting()
+    on.augment, off.augment = True, False
+    assert loader_digest(on) != loader_digest(off)
+    assert depends_on_index_alone(off)
+    assert not depends_on_index_alone(on)
+
+
+def test_a_global_switch_is_part_of_it(monkeypatch):
+    before = loader_digest(Rows())
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert loader_digest(Rows()) != before
