@@ -84,6 +84,13 @@ def images(dataset: Any) -> dict[int, float]:
     """Label to mean brightness, which neither order nor flips change."""
     return {
         int(label): round(float(image.mean(dtype=np.float64)), 4)
-        for batch in dataset.as_numpy_iterator()
+        for batch in batches(dataset)
         for image, label in zip(*batch, strict=True)
     }
+
+
+def batches(dataset: Any) -> Any:
+    """Of a tf.data pipeline, or of a Python loader."""
+    if hasattr(dataset, "as_numpy_iterator"):
+        return dataset.as_numpy_iterator()
+    return (dataset[index] for index in range(len(dataset)))
