@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from records import MACHINE, observed, stage
+from uncork.core.record import replace
 from uncork.rules import python_loader
 
 WAITING = {"input": 0.8, "step": 0.2}
@@ -19,6 +20,15 @@ def test_a_slow_loader_is_named_with_its_line():
     assert "pydataset(Photos)" in finding.evidence
     assert "80 ms" in finding.evidence
     assert finding.upper_bound > 4.9
+
+
+def test_the_remedy_says_what_threads_were_seen_to_do():
+    def remedy(threads_s):
+        return found(replace(LOADER, threads_wall_s_per_element=threads_s))[0].remedy
+
+    assert "in 30 ms instead of 80 ms" in remedy(0.03)
+    assert "threads do not help" in remedy(0.078)
+    assert "workers=N" in remedy(None)
 
 
 def test_the_slowest_of_several_is_named():

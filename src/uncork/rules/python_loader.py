@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
-_REMEDIES: dict[Cause, str] = {
-    "py_function": "write the function with TensorFlow's ops; more parallel calls do not help",
-    "python_loader": "read with tf.data, or give the loader workers: PyDataset(workers=N)",
-}
+_OPS: Final = "write the function with TensorFlow's ops; more parallel calls do not help"
+_ANY: Final = "read with tf.data, or give the loader workers: PyDataset(workers=N)"
+_QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
+# Of a loader's time, what threads must save to be called a help.
+_HELP: Final = 0.2
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -41,7 +43,20 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{place(slowest)} runs Python for {ms(wall_s)} a step, "
             f"one call at a time under the interpreter's lock; a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy=_REMEDIES[cause],
+        remedy=_OPS if cause == "py_function" else _remedy(slowest),
+    )
+
+
+def _remedy(loader: Stage) -> str:
+    """What was seen of the loader in threads, where it could be tried."""
+    alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
+    if alone is None or together is None:
+        return _ANY
+    if together > (1 - _HELP) * alone:
+        return _QUEUE
+    return (
+        f"give it workers: super().__init__(workers=N); a thread on each core made a batch in "
+        f"{ms(together)} instead of {ms(alone)}"
     )
 
 
