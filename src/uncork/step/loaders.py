@@ -30,10 +30,12 @@ from uncork.step.workers import workers_of
 _BATCHES: Final = 6
 # Calls of a loader as it is and in single precision, in turn; the first ones are not counted.
 _PAIRS: Final = 4
-# Batches that each of several threads makes.
-_ROUNDS: Final = 3
+# Batches that are made twice, and those that each of several threads makes; fewer of slow loaders.
+_LOOKS: Final = (4, 2)
 # Slower loaders are not run again under a watch: Python is slower still then.
 _LONGEST_S: Final = 0.5
+# Slower ones are made no more batches of than it takes to time them.
+_SLOWEST_S: Final = 2.0
 # Of a loader's time, what one statement must take to be the one to look at.
 _MOST: Final = 0.5
 # A statement that fills so many times the memory of a batch may do so for more than that batch.
@@ -59,7 +61,7 @@ def loader_stages(feed: Feed) -> tuple[Stage, ...]:
 def _stage(dataset: Any) -> Stage:
     cost = _cost(dataset)
     workers = workers_of(dataset)
-    alone = depends_on_index_alone(dataset)
+    alone = cost.wall_s <= _SLOWEST_S and depends_on_index_alone(dataset, cost.looks)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     return Stage(
@@ -88,6 +90,12 @@ class _Cost:
     wall_s: float
     bytes: int
 
+    @property
+    def looks(self) -> int:
+        """Batches to make for a further question."""
+        many, few = _LOOKS
+        return many if self.wall_s <= _LONGEST_S else few
+
 
 def _cost(dataset: Any) -> _Cost:
     length = dataset.num_batches
@@ -104,14 +112,14 @@ def _cost(dataset: Any) -> _Cost:
 def _in_threads(dataset: Any, cost: _Cost) -> float | None:
     """Elapsed seconds of a batch where every core has a thread that makes some."""
     threads = math.ceil(cpus())
-    if threads < 2 or cost.wall_s > _LONGEST_S:
+    if threads < 2:
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(dataset.__getitem__, itertools.islice(indices, threads)))
         begin = time.perf_counter()
-        list(pool.map(dataset.__getitem__, itertools.islice(indices, _ROUNDS * threads)))
-        return (time.perf_counter() - begin) / (_ROUNDS * threads)
+        list(pool.map(dataset.__getitem__, itertools.islice(indices, cost.looks * threads)))
+        return (time.perf_counter() - begin) / (cost.looks * threads)
 
 
 def _watched(dataset: Any) -> tuple[Statement, ...]:
