@@ -53,6 +53,15 @@ class InTurn(Loader):
         return np.full((8, 5), self.given, "float32"), np.ones((8, 1), "float32")
 
 
+class Noisy(Loader):
+    """Augments; a batch that takes longer lets the next one draw first."""
+
+    def __getitem__(self, index):
+        time.sleep(0.03 * (index % 2 == 0))
+        rows = slice(8 * index, 8 * index + 8)
+        return ROWS[rows] + np.random.normal(size=(8, 5)).astype("float32"), ROWS[rows, :1]
+
+
 def trained():
     keras.utils.set_random_seed(4)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
@@ -81,6 +90,26 @@ def test_batches_that_depend_on_the_turn_are_none(tmp_path):
     one = subject(InTurn(), tmp_path)
     proof = one.prove_loader(one.original.with_loader_edits((edit(one),)), "exact", 60.0)
     assert not proof.passed
+
+
+def test_draws_are_resampled_and_not_exact(tmp_path):
+    one = subject(Noisy(), tmp_path)
+    version = one.original.with_loader_edits((edit(one),))
+    exact = one.prove_loader(version, "exact", 60.0)
+    assert not exact.passed
+    assert "left to chance" in exact.detail
+    assert one.prove_loader(version, "resampled", 60.0).passed
+
+
+def test_state_beside_the_draws_is_seen_in_the_weaker_proof_too(tmp_path):
+    class Both(InTurn):
+        def __getitem__(self, index):
+            rows, labels = super().__getitem__(index)
+            return rows + np.random.normal(size=rows.shape), labels
+
+    one = subject(Both(), tmp_path)
+    version = one.original.with_loader_edits((edit(one),))
+    assert not one.prove_loader(version, "resampled", 60.0).passed
 
 
 def test_a_version_with_workers_is_described_so(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step.loader_state import depends_on_index_alone, loader_digest
+from uncork.step.loader_state import dependence, drawn_alike, loader_digest
 
 TABLE = np.arange(4_000, dtype="float32").reshape(-1, 4)
 SEEN: list[int] = []
@@ -72,7 +72,7 @@ class Endless(Rows):
 
 @pytest.mark.parametrize("loader", [Rows, Stacking, Resizing, Reading, Endless])
 def test_batches_of_an_index_alone(loader):
-    assert depends_on_index_alone(loader())
+    assert dependence(loader()) == "index"
 
 
 class NumPysDraws(Rows):
@@ -101,6 +101,41 @@ class DrawsForNothing(Rows):
     def __getitem__(self, index):
         random.random()
         return self.rows[:8]
+
+
+class PythonsOwnDraws(Rows):
+    def __init__(self):
+        super().__init__()
+        self.random = random.Random(3)
+
+    def __getitem__(self, index):
+        return self.random.random() + index
+
+
+DRAWING = [
+    NumPysDraws,
+    ItsOwnDraws,
+    PythonsDraws,
+    PythonsOwnDraws,
+    DrawsForNothing,
+]
+
+
+@pytest.mark.parametrize("loader", DRAWING)
+def test_draws_are_told_from_other_state_and_given_back(loader):
+    one, other = loader(), loader()
+    keras.utils.set_random_seed(2)
+    plain = repr([one[index] for index in (3, 1)])
+    keras.utils.set_random_seed(2)
+    assert dependence(other) == "draws"
+    assert repr([other[index] for index in (3, 1)]) == plain
+
+
+@pytest.mark.parametrize("loader", DRAWING)
+def test_batches_drawn_alike_do_not_depend_on_their_turn(loader):
+    alike = drawn_alike(loader())
+    first = [repr(alike[index]) for index in range(4)]
+    assert [repr(alike[index]) for index in reversed(range(4))][::-1] == first
 
 
 class Counting(Rows):
@@ -190,11 +225,7 @@ class Failing(Rows):
 @pytest.mark.parametrize(
     "loader",
     [
-        NumPysDraws,
-        ItsOwnDraws,
-        PythonsDraws,
-        TensorFlowsDraws,
-        DrawsForNothing,
+        TensorFlowsDraws,  # its kernels keep a state that nobody can give back
         Counting,
         Remembering,
         Logging,
@@ -208,7 +239,7 @@ class Failing(Rows):
     ],
 )
 def test_what_threads_may_not_share_or_what_cannot_be_seen(loader):
-    assert not depends_on_index_alone(loader())
+    assert dependence(loader()) == "more"
 
 
 def test_a_closure_that_counts_is_seen():
@@ -219,7 +250,7 @@ def test_a_closure_that_counts_is_seen():
             calls.append(index)
             return self.rows[:8]
 
-    assert not depends_on_index_alone(Closing())
+    assert dependence(Closing()) == "more"
 
 
 def test_a_plan_expects_the_code_and_the_settings_not_the_data():
@@ -240,8 +271,8 @@ def test_a_switch_that_the_code_asks_for_is_part_of_it():
     on, off = Augmenting(), Augmenting()
     on.augment, off.augment = True, False
     assert loader_digest(on) != loader_digest(off)
-    assert depends_on_index_alone(off)
-    assert not depends_on_index_alone(on)
+    assert dependence(off) == "index"
+    assert dependence(on) == "draws"
 
 
 def test_a_global_switch_is_part_of_it(monkeypatch):

@@ -138,8 +138,8 @@ class Stage(Record, frozen=True, kw_only=True):
         wall_s_per_element: Elapsed seconds of this stage alone, run serially.
         spread_cpu_s_per_element: On a serial map, CPU seconds beyond those: TensorFlow spreads the
             ops of a lone call over its threads, and less so where every core has a call.
-        threads_wall_s_per_element: Of a Python loader that may be run so, elapsed seconds where as
-            many threads as there are cores make its batches.
+        threads_wall_s_per_element: Of a Python loader whose calls share nothing that changes but
+            random states, elapsed seconds where each core has a thread that makes batches.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
         bytes_per_element: Of its output.

@@ -3,9 +3,10 @@
 Keras's own threads (``PyDataset(workers=N)``) hand the batches over in their order, and shuffle as
 one thread would. They pay where the loader leaves the interpreter: decoding, NumPy, files.
 
-Legal as ``exact`` only where the loader was seen to depend on its index alone: the same batch
-twice, and nothing that its code can reach changed meanwhile, the random states included. What
-nobody changes, threads may share.
+Legal only where the loader was seen to depend on its index alone, random numbers aside: the same
+batch twice from equal random states, and nothing that its code can reach changed meanwhile. What
+nobody changes, threads may share. Where it draws, which batch gets which draw is left to the
+threads: that is ``resampled``; where it does not, all is ``exact``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class LoadInThreads(Optimization):
     name = "loader_workers"
     stage = "input"
     guarantee = "exact"
+    at_worst = "resampled"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
@@ -40,8 +42,9 @@ class LoadInThreads(Optimization):
             return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
         if diagnosis.workload.loader_workers > 1:
             return Skipped(reason="the loader has workers already")
-        if loader.random:
-            return Skipped(reason="the loader was not seen to depend on its index alone")
+        if loader.threads_wall_s_per_element is None:
+            reason = "the loader was not seen to depend on its index, and on random draws, alone"
+            return Skipped(reason=reason)
         costs = costs_of(diagnosis, machine.cpus)
         predicted = gain(costs, costs.in_threads(loader.index))
         if predicted < WORTH_TRYING:

@@ -3,7 +3,7 @@
 from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
 from uncork.step.feed import Feed, batch_samples, spec_text
-from uncork.step.loader_state import loader_digest
+from uncork.step.loader_state import dependence, drawn_alike, loader_digest
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
@@ -32,7 +32,9 @@ __all__ = [
     "build",
     "check",
     "check_loader",
+    "dependence",
     "device_of",
+    "drawn_alike",
     "in_workers",
     "is_categorical",
     "loader_digest",

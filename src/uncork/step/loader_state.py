@@ -2,51 +2,90 @@
 
 Threads may share what nobody changes. Whether a loader changes anything is not derived from its
 code, which may call whatever it likes: it is seen. All data that its code can reach by name is
-digested before and after some batches are made, each of them twice.
+digested before and after some batches are made, each of them twice. Generators of random numbers
+are another matter: they are made for being shared.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import pickle
+import random
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from uncork.core.stack import is_users
-from uncork.step.snapshot import random_state
+from uncork.step.snapshot import random_state, set_random_state
 
 # More data than this is not digested: it would take seconds, and twice so.
 _MOST_BYTES: Final = 512 << 20
 # Of containers with more entries, only the kind is part of what a plan expects.
 _FEW: Final = 8
 _DEPTH: Final = 3
+_GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
+
+Dependence = Literal["index", "draws", "more"]
 
 
-def depends_on_index_alone(dataset: Any, most: int = 4) -> bool:
-    """Making a batch leaves all as it was, and makes the same whenever it is asked for.
+def dependence(dataset: Any, most: int = 4) -> Dependence:
+    """What the batches of a loader depend on.
 
     Args:
-        dataset: A ``PyDataset``; some of its batches are made, twice.
+        dataset: A ``PyDataset``; some of its batches are made, twice. Its generators of random
+            numbers, and the global ones, get their states back.
         most: How many of them.
 
     Returns:
-        False also where that cannot be seen: an open file, a lock, a gigabyte of data.
+        ``"index"`` where a batch is the same whenever it is asked for, and making it changes
+        nothing; ``"draws"`` where that holds but for random numbers of Python's or NumPy's;
+        ``"more"`` for anything else, and where it cannot be seen: an open file, a lock, a gigabyte
+        of data.
     """
     with suppress(Exception):  # the user's code, or an object that cannot be digested
-        before = _state(dataset)
+        before, draws = _state(dataset)
         batches = dataset.num_batches or 2 * _FEW
         indices = list(dict.fromkeys((0, batches - 1, batches // 2, min(1, batches - 1))))[:most]
-        made = [_digest(dataset[index]) for index in indices]
-        between = _state(dataset)  # the last index was asked for; at the end it is the first one
-        again = [_digest(dataset[index]) for index in reversed(indices)]
-        return made == again[::-1] and before == between == _state(dataset)
-    return False
+        try:
+            made, drew = zip(*(_made(dataset, index, draws) for index in indices), strict=True)
+            between, _ = _state(dataset)  # after the last index; at the end it is after the first
+            again, _ = zip(*(_made(dataset, i, draws) for i in reversed(indices)), strict=True)
+        finally:
+            draws.give_back()
+        if made == again[::-1] and before == between == _state(dataset)[0]:
+            return "draws" if any(drew) else "index"
+    return "more"
+
+
+def drawn_alike(dataset: Any) -> Any:
+    """A copy whose batches are made one at a time, all from the random states of this moment.
+
+    Which thread makes a batch, and when, no longer tells what it draws.
+    """
+    class_, (_, draws), lock = type(dataset), _state(dataset), threading.Lock()
+
+    def __getitem__(self: Any, index: int) -> Any:  # noqa: N807 - of the class made here
+        with lock:
+            draws.give_back()
+            return class_.__getitem__(self, index)
+
+    other = copy.copy(dataset)
+    other.__class__ = type(class_.__name__, (class_,), {"__getitem__": __getitem__})
+    return other
+
+
+def _made(dataset: Any, index: int, draws: _Draws) -> tuple[str, bool]:
+    """Digest of a batch made from equal random states, and whether it drew."""
+    draws.give_back()
+    made = _digest(dataset[index])
+    return made, draws.are_other()
 
 
 def loader_digest(dataset: Any) -> str:
@@ -128,8 +167,8 @@ def _reached(dataset: Any) -> _Reached:
     return found
 
 
-def _state(dataset: Any) -> str:
-    """Digest of all that the loader can reach, the global random states among it.
+def _state(dataset: Any) -> tuple[str, _Draws]:
+    """Digest of all that the loader can reach but random states, and those.
 
     Raises:
         Exception: Something of it cannot be digested, or it is too much.
@@ -142,16 +181,56 @@ def _state(dataset: Any) -> str:
         for class_ in pickler.classes:
             found.add(class_.__name__, class_)
         if len(found.functions) == before:
-            break
-    python, numpy, tensorflow, _, keras_seed = random_state()
-    pickler.dump((python, numpy, tensorflow, keras_seed))
-    return pickler.digest()
+            return pickler.digest(), _Draws(pickler.generators)
 
 
-def _digest(batch: Any) -> str:
+def _digest(value: Any) -> str:
     pickler = _Digesting()
-    pickler.dump(batch)
+    pickler.dump(value)
     return pickler.digest()
+
+
+class _Draws:
+    """Random states: the global ones, and those of some generators.
+
+    Args:
+        generators: Python's and NumPy's.
+    """
+
+    def __init__(self, generators: list[Any]) -> None:
+        self._generators = generators
+        self._global, self._own = self._now()
+
+    def give_back(self) -> None:
+        """To all the state that they had."""
+        set_random_state(self._global)
+        for generator, state in zip(self._generators, self._own, strict=True):
+            if isinstance(generator, random.Random):
+                generator.setstate(state)
+            else:
+                _bits(generator).state = state
+
+    def are_other(self) -> bool:
+        """Some state is another one by now."""
+        (python, numpy, ops, _, seed), own = self._now()
+        (python_was, numpy_was, ops_was, _, seed_was), own_was = self._global, self._own
+        now, was = (
+            (python, numpy, ops, seed, own),
+            (python_was, numpy_was, ops_was, seed_was, own_was),
+        )
+        return pickle.dumps(now) != pickle.dumps(was)
+
+    def _now(self) -> tuple[tuple[Any, ...], list[Any]]:
+        own = [
+            g.getstate() if isinstance(g, random.Random) else _bits(g).state
+            for g in self._generators
+        ]
+        return random_state(), own
+
+
+def _bits(generator: Any) -> Any:
+    """What a generator of NumPy's draws from."""
+    return getattr(generator, "_bit_generator", None) or generator.bit_generator
 
 
 class _Digesting(pickle.Pickler):
@@ -159,12 +238,14 @@ class _Digesting(pickle.Pickler):
 
     Attributes:
         classes: Those whose instances were met.
+        generators: Of random numbers, that were met; their states are left out.
     """
 
     def __init__(self) -> None:
         self._bytes = 0
         self._hash = hashlib.blake2b(digest_size=16)
         self.classes: list[type] = []
+        self.generators: list[Any] = []
         super().__init__(self, protocol=5, buffer_callback=lambda held: self.write(held.raw()))
 
     def write(self, data: Any) -> None:
@@ -176,7 +257,9 @@ class _Digesting(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> str | None:
         """Stand-in for what is no data."""
-        if isinstance(value, type):
+        if isinstance(value, _GENERATORS):
+            self.generators.append(value)
+        elif isinstance(value, type):
             self.classes.append(value)
         elif not isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType, np.ufunc)):
             return None

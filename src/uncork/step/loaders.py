@@ -22,7 +22,7 @@ from uncork.core.stage import Copied, Stage
 from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
 from uncork.step.loader_code import draws_kept, in_float32, loading_method, reached_arrays
-from uncork.step.loader_state import depends_on_index_alone
+from uncork.step.loader_state import Dependence, dependence
 from uncork.step.statements import Statement, statements
 from uncork.step.workers import workers_of
 
@@ -61,7 +61,9 @@ def loader_stages(feed: Feed) -> tuple[Stage, ...]:
 def _stage(dataset: Any) -> Stage:
     cost = _cost(dataset)
     workers = workers_of(dataset)
-    alone = cost.wall_s <= _SLOWEST_S and depends_on_index_alone(dataset, cost.looks)
+    needs: Dependence = "more"
+    if cost.wall_s <= _SLOWEST_S:
+        needs = dependence(dataset, cost.looks)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     return Stage(
@@ -71,12 +73,14 @@ def _stage(dataset: Any) -> Stage:
         name=type(dataset).__name__,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
-        threads_wall_s_per_element=_in_threads(dataset, cost) if alone and workers == 1 else None,
+        threads_wall_s_per_element=(
+            _in_threads(dataset, cost) if needs != "more" and workers == 1 else None
+        ),
         float32_cpu_s_per_element=_in_single(dataset, cost),
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
         parallelism=workers if workers > 1 else 1,
-        random=not alone,
+        random=needs != "index",
         python=True,
         copied=_copied(dataset, watched, cost.bytes),
     )
