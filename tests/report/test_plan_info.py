@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
 
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
-from uncork.core.edit import Cache, DtypePolicy, Edit, JitCompile, ParallelMap, Prefetch
 from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish
 from uncork.core.record import replace
 from uncork.report.plan_info import (
-    _SAID,
     cost_sentence,
-    describe_edit,
     plan_info,
     plan_verdict,
     road,
@@ -135,26 +131,3 @@ def test_what_tuning_cost(time, said):
 )
 def test_next_command(changed, command):
     assert plan_info(changed, "out dir/plan.json").next_command == command
-
-
-def test_no_edit_is_without_words():
-    assert set(_SAID) == _kinds(Edit)
-
-
-def _kinds(union):
-    parts = get_args(union)
-    return set().union(*map(_kinds, parts)) if parts else {union}
-
-
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        (Cache(stage=3, expects=""), "stage 3 in memory"),
-        (ParallelMap(stage=1, expects=""), "stage 1 on several elements"),
-        (Prefetch(expects=""), "prepare batches"),
-        (JitCompile(), "XLA"),
-        (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
-    ],
-)
-def test_every_edit_is_a_sentence(edit, said):
-    assert said in describe_edit(edit)

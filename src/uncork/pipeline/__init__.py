@@ -9,10 +9,11 @@ from uncork.pipeline.continuing import continued
 from uncork.pipeline.costs import measure
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, element_digests
 from uncork.pipeline.edits import apply
+from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
-from uncork.pipeline.functions import Split, is_deterministic, runs_python, split
 from uncork.pipeline.seeded import seeded, state_kept
 from uncork.pipeline.source_lines import record_source_lines, source_line
+from uncork.pipeline.splitting import Split, split
 from uncork.pipeline.supply import supply
 from uncork.pipeline.tree import Node, Pipeline, read
 

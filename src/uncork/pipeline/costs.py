@@ -20,9 +20,9 @@ from uncork.core.stage import AUTOTUNE, ENDLESS, Draws, Prefix, Reading, Repeate
 from uncork.measure.machine import cpus
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.edits import drawing_half, first_half, readers, told_ahead
+from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
-from uncork.pipeline.functions import python_at, runs_python, split
 from uncork.pipeline.keeping import buffer, cache_point
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
@@ -47,6 +47,7 @@ from uncork.pipeline.ratios import count_ratios, static_ratio
 from uncork.pipeline.reads import files_read, only_reading
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
+from uncork.pipeline.splitting import split
 from uncork.pipeline.tree import Node, Pipeline
 from uncork.pipeline.vectorize import batch_size as size_of
 from uncork.pipeline.vectorize import batched, vectorized

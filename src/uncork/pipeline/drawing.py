@@ -13,27 +13,21 @@ from functools import cached_property
 
 import tensorflow as tf
 
-from uncork.pipeline.functions import (
-    NO_WORK,
-    argument_specs,
-    is_order_free,
-    may_overlap,
-    reads_variables,
-    spec_of,
-    stateful_ops,
-    with_dependents,
-)
+from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables, stateful_ops
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
     Tensor,
+    argument_specs,
     full_name,
     graph_of,
     is_control,
     op_of,
     replay,
+    spec_of,
     trace,
 )
+from uncork.pipeline.splitting import NO_WORK, with_dependents
 
 
 @dataclass(frozen=True, eq=False)

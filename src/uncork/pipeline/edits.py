@@ -28,8 +28,8 @@ from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus, schedulable_cpus
 from uncork.pipeline.drawing import Drawn, drawn_first
+from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
 from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.functions import Split, is_order_free, may_overlap, reads_variables, split
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
@@ -42,6 +42,7 @@ from uncork.pipeline.nodes import (
 )
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
+from uncork.pipeline.splitting import Split, split
 from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
 

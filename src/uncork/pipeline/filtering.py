@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork.pipeline.functions import CHEAP, NO_WORK, argument_specs, is_order_free
-from uncork.pipeline.graphs import ConcreteFunction, graph_of, op_of, replay, trace
+from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
 from uncork.pipeline.legality import keeps_order, ordered_by_default
 from uncork.pipeline.nodes import MapFunction, derived
+from uncork.pipeline.splitting import CHEAP, NO_WORK
 from uncork.pipeline.tree import Pipeline
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.pipeline.functions import DRAWS, op_types
+from uncork.pipeline.effects import DRAWS, op_types
 from uncork.pipeline.node import Node
 
 # Of ``tf.random.Generator``, whose state moves on from draw to draw.

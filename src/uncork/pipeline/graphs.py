@@ -154,6 +154,31 @@ def op_def(node: NodeDef) -> Any | None:
     return op_def_registry.get(node.op)
 
 
+def argument_specs(graph: Graph) -> list[tf.TensorSpec]:
+    """Specs of the flat tensors that the function takes."""
+    return [spec_of(graph, f"{name}:0") for name in graph.arguments]
+
+
+def spec_of(graph: Graph, reference: str) -> tf.TensorSpec:
+    """Shape and dtype of a tensor in the graph."""
+    name, _, index = reference.partition(":")
+    node = graph.nodes[name]
+    return tf.TensorSpec(graph.shapes[name][int(index)], output_types(node)[int(index)])
+
+
+def output_types(node: NodeDef) -> list[Any]:
+    """Dtypes of an op's outputs, its number and list attributes resolved."""
+    types: list[int] = []
+    definition = op_def(node)
+    for argument in definition.output_arg if definition else ():
+        if argument.type_list_attr:
+            types.extend(node.attr[argument.type_list_attr].list.type)
+            continue
+        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
+    return [tf.as_dtype(t) for t in types]
+
+
 def trace(name: str, specs: Sequence[Any], body: Callable[..., list[Tensor]]) -> ConcreteFunction:
     """A function over flat tensors, as ``tf.data`` traces the user's; draws no op seed."""
     body.__name__ = name

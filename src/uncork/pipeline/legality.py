@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.functions import is_deterministic, is_order_free, is_stateless
+from uncork.pipeline.effects import is_deterministic, is_order_free, is_stateless
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from uncork.pipeline.drawing import Drawn
-from uncork.pipeline.functions import Split
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.probes import Probe
+from uncork.pipeline.splitting import Split
 from uncork.pipeline.tree import Node, Place
 
 

@@ -8,8 +8,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.functions import argument_specs, is_order_free
-from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, replay, trace
+from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    NodeDef,
+    argument_specs,
+    graph_of,
+    replay,
+    trace,
+)
 
 _NARROWER: Final = {
     tf.float64.as_datatype_enum: tf.float32.as_datatype_enum,

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from uncork.pipeline.digests import element_digest
-from uncork.pipeline.functions import is_deterministic
+from uncork.pipeline.effects import is_deterministic
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.tree import Node, Pipeline, read
 

@@ -13,8 +13,17 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.functions import argument_specs, is_order_free
-from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of, op_def, replay, trace
+from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    NodeDef,
+    argument_specs,
+    graph_of,
+    op_def,
+    replay,
+    trace,
+)
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
 from uncork.pipeline.rebuild import make, rebuild

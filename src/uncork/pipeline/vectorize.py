@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.functions import READS
+from uncork.pipeline.effects import READS
 from uncork.pipeline.graphs import ConcreteFunction, graph_of, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from typing import Final, Literal
+from typing import Literal
 
-import msgspec
-
-from uncork.core.edit import (
-    AutotuneOff,
-    Cache,
-    DrawFirst,
-    DtypePolicy,
-    Edit,
-    FilterFirst,
-    Guarantee,
-    JitCompile,
-    LessAhead,
-    LoaderWorkers,
-    ParallelInterleave,
-    ParallelMap,
-    Prefetch,
-    ShuffleFirst,
-    SplitMap,
-    StepsPerExecution,
-    VectorizeMap,
-)
+from uncork.core.edit import Guarantee
 from uncork.core.plan import Plan, Step, TimeToFinish
 from uncork.core.record import Record
+from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
 from uncork.report.figures import count, duration, known, percent, times, words
 from uncork.report.info import (
     HEALTHY,
@@ -40,32 +21,6 @@ from uncork.report.info import (
     step_time,
     workload_info,
 )
-
-GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
-    "exact": "same elements, same order, same weights, bit for bit",
-    "rounding": "same mathematics, other rounding",
-    "resampled": "same distribution, other random draws",
-    "precision": "another precision inside, same training to the noise",
-    "training": "changes the training itself, with your consent",
-}
-
-_SAID: Final[dict[type[Edit], str]] = {
-    SplitMap: "split the map at stage {stage}: first what repeats itself, then what is random",
-    Cache: "keep the elements after stage {stage} in memory",
-    FilterFirst: "ask the filter at stage {stage} before the maps below it, not after",
-    ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
-    VectorizeMap: "call the map at stage {stage} once for a whole batch",
-    ParallelMap: "run the map at stage {stage} on several elements at once, order kept",
-    DrawFirst: "draw what the map at stage {stage} goes by, then do its work on several elements",
-    ParallelInterleave: "read the inputs of stage {stage} side by side, order kept",
-    LessAhead: "leave to TensorFlow how much stage {stage} prepares ahead",
-    Prefetch: "prepare batches while the device works on the one before",
-    AutotuneOff: "run without tf.data's autotuner",
-    LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
-    StepsPerExecution: "run {steps} training steps for each call from Python",
-    JitCompile: "compile the training step with XLA",
-    DtypePolicy: "compute in {policy}",
-}
 
 PointKind = Literal["baseline", "kept", "rejected", "failed", "confirmed"]
 
@@ -262,18 +217,6 @@ def predictions(plan: Plan) -> tuple[Prediction, ...]:
         for step in plan.steps
         if step.measured and step.predicted and known(step.predicted) and known(step.measured.ratio)
     )
-
-
-def describe_edit(edit: Edit) -> str:
-    """One edit as a sentence.
-
-    Example:
-        >>> describe_edit(StepsPerExecution(steps=32))
-        'run 32 training steps for each call from Python'
-    """
-    said = _SAID[type(edit)].format(**msgspec.structs.asdict(edit))
-    kept = ", ".join(edit.keep) if isinstance(edit, DtypePolicy) else ""
-    return f"{said}, but not in {kept}" if kept else said
 
 
 def confirmation(plan: Plan) -> str:

@@ -1,200 +1,15 @@
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.core.edit import SplitMap
-from uncork.pipeline import apply, is_deterministic, read, runs_python, split
-from uncork.pipeline.functions import is_order_free, is_stateless
+from uncork.pipeline import apply, is_deterministic, read, split
 from uncork.pipeline.graphs import graph_of
 
 from .conftest import load_and_flip
-from .helpers import epochs
-
-
-def function_of(python_function, data=None):
-    data = tf.data.Dataset.range(4) if data is None else data
-    return read(data.map(python_function)).root.functions[0]
-
-
-def table():
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
-
-
-def changing_table():
-    return tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
-
-
-def with_assert(x):
-    tf.debugging.assert_less(x, tf.constant(9, tf.int64))
-    return x + 1
-
-
-def branch(x):
-    return tf.cond(x > 2, lambda: x + 1, lambda: x)
-
-
-def loop(x):
-    return tf.map_fn(lambda y: y * 2, tf.range(3, dtype=tf.int64) + x)
-
-
-def random_branch(x):
-    return tf.cond(x > 2, lambda: tf.random.uniform([], 0, 5, tf.int64), lambda: x)
-
-
-def random_loop(x):
-    return tf.map_fn(lambda y: y + tf.random.uniform([], 0, 5, tf.int64), tf.fill([2], x))
-
-
-@tf.function
-def nested_random(x):
-    return x + tf.random.uniform([], 0, 5, tf.int64)
-
-
-@tf.function
-def nested_sum(x):
-    return x + 1
-
-
-def stateless_random(x):
-    return tf.random.stateless_uniform([2], seed=tf.stack([x, x]))
-
-
-@pytest.mark.parametrize(
-    "python_function",
-    [lambda x: x, with_assert, branch, loop, nested_sum, stateless_random],
-)
-def test_deterministic(python_function):
-    function = function_of(python_function)
-    assert is_deterministic(function)
-    assert split(function) is None
-
-
-@pytest.mark.parametrize(
-    "python_function",
-    [
-        lambda x: tf.random.uniform([], 0, 5, tf.int64) + x,
-        lambda x: tf.random.uniform([], 0, 5, tf.int64, seed=3) + x,
-        random_branch,
-        random_loop,
-        nested_random,
-        lambda x: tf.random.shuffle(tf.fill([3], x)),
-        lambda x: tf.cast(tf.timestamp(), tf.int64) + x,
-    ],
-)
-def test_not_deterministic(python_function):
-    function = function_of(python_function)
-    assert not is_deterministic(function)
-    assert not is_order_free(function)
-
-
-def test_state_outside_the_graph_is_not_deterministic():
-    generator = tf.random.Generator.from_seed(1)
-    counter = tf.Variable(0, dtype=tf.int64)
-    filled_anew = changing_table()
-    assert not is_deterministic(function_of(lambda x: generator.uniform([])))
-    assert not is_deterministic(function_of(counter.assign_add))
-    reading = function_of(lambda x: filled_anew.lookup(tf.cast(x, tf.int32)))
-    assert not is_deterministic(reading)
-    assert is_order_free(reading)
-
-
-def _in_a_branch(lookup, x):
-    return tf.cond(x > 1, lambda: lookup.lookup(x), lambda: x)
-
-
-def _in_a_function(lookup, x):
-    return tf.function(lookup.lookup)(x)
-
-
-def _twice(lookup, x):
-    return lookup.lookup(lookup.lookup(x) + 1)
-
-
-def _in_a_loop(lookup, x):
-    return tf.while_loop(lambda y: y < 0, lambda y: [lookup.lookup(y)], [x])
-
-
-@pytest.mark.parametrize(
-    "use",
-    [lambda lookup, x: lookup.lookup(x), _in_a_branch, _in_a_function, _twice, _in_a_loop],
-)
-def test_a_table_that_never_changes_is_no_state(use):
-    lookup = table()
-    function = function_of(lambda x: use(lookup, tf.cast(x, tf.int32)))
-    assert is_deterministic(function)
-    assert not is_stateless(function)  # for TensorFlow it is: it leaves the map on one thread
-
-
-@pytest.mark.parametrize("use", [_twice, _in_a_branch, _in_a_function])
-def test_a_table_that_may_change_beside_one_that_does_not(use):
-    lookup, filled_anew = table(), changing_table()
-
-    def both(x):
-        known = use(lookup, tf.cast(x, tf.int32))
-        return use(filled_anew, known), known
-
-    function = function_of(both)
-    assert not is_deterministic(function)
-    cut = split(function)
-    held = [id(captured) for captured in cut.prefix.captured_inputs]
-    assert id(lookup.resource_handle) in held
-    assert id(filled_anew.resource_handle) not in held
-    one = tf.constant(1, tf.int64)
-    assert run(cut, one) == [np.asarray(tensor) for tensor in function(one)]
-
-
-def test_a_table_beside_a_variable_is_cut_off():
-    lookup, counter = table(), tf.Variable(0)
-
-    def function(x):
-        return lookup.lookup(tf.cast(x, tf.int32)), counter.assign_add(1)
-
-    cut = split(function_of(function))
-    assert "LookupTableFindV2" in op_types(cut.prefix)
-    assert "LookupTableFindV2" not in op_types(cut.rest)
-
-
-def test_keras_s_lookup_layers_are_deterministic():
-    layer = keras.layers.TextVectorization(output_sequence_length=4)
-    layer.adapt(["a b", "b c"])
-    assert is_deterministic(function_of(lambda x: layer(tf.strings.as_string(x))))
-
-
-def test_python_is_recognised():
-    for wrapped in (
-        lambda x: tf.py_function(lambda v: v, [x], tf.int64),
-        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64),
-        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64, stateful=False),
-        lambda x: tf.cond(x > 1, lambda: tf.numpy_function(lambda v: v, [x], tf.int64), lambda: x),
-    ):
-        function = function_of(wrapped)
-        assert runs_python(function)
-        assert not is_deterministic(function)
-    assert not runs_python(function_of(lambda x: x))
-
-
-@pytest.mark.parametrize(
-    ("python_function", "expected"),
-    [
-        (tf.data.Dataset.range, True),
-        (lambda x: tf.data.Dataset.range(x).map(lambda y: y + 1).batch(2), True),
-        (lambda x: tf.data.Dataset.range(x).shuffle(3), False),
-        (lambda x: tf.data.Dataset.range(x).map(nested_random), False),
-        (lambda x: tf.data.Dataset.random(seed=1), False),
-        (
-            lambda x: tf.data.Dataset.range(x).map(
-                lambda y: y, num_parallel_calls=2, deterministic=False
-            ),
-            False,
-        ),
-    ],
-)
-def test_datasets_made_inside_a_function(python_function, expected):
-    data = tf.data.Dataset.range(4).flat_map(python_function)
-    assert is_deterministic(read(data).root.functions[0]) is expected
+from .helpers import changing_table, epochs, function_of, in_a_branch, in_a_function, table, twice
 
 
 def run(cut, *flat):
@@ -364,3 +179,32 @@ def test_a_compiled_function_stays_whole():
 
 def test_photo_function_has_a_line_to_show(photos):
     assert read(photos).stages[2].name == load_and_flip.__name__
+
+
+@pytest.mark.parametrize("use", [twice, in_a_branch, in_a_function])
+def test_a_table_that_may_change_beside_one_that_does_not(use):
+    lookup, filled_anew = table(), changing_table()
+
+    def both(x):
+        known = use(lookup, tf.cast(x, tf.int32))
+        return use(filled_anew, known), known
+
+    function = function_of(both)
+    assert not is_deterministic(function)
+    cut = split(function)
+    held = [id(captured) for captured in cut.prefix.captured_inputs]
+    assert id(lookup.resource_handle) in held
+    assert id(filled_anew.resource_handle) not in held
+    one = tf.constant(1, tf.int64)
+    assert run(cut, one) == [np.asarray(tensor) for tensor in function(one)]
+
+
+def test_a_table_beside_a_variable_is_cut_off():
+    lookup, counter = table(), tf.Variable(0)
+
+    def function(x):
+        return lookup.lookup(tf.cast(x, tf.int32)), counter.assign_add(1)
+
+    cut = split(function_of(function))
+    assert "LookupTableFindV2" in op_types(cut.prefix)
+    assert "LookupTableFindV2" not in op_types(cut.rest)

@@ -1,0 +1,199 @@
+"""What a map function does beside computing: does it draw, keep state, run Python?
+
+Ops are judged by TensorFlow's own registry, one by one, through every function that they call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import tensorflow as tf
+
+from uncork.core.stack import is_users, place
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    NodeDef,
+    called,
+    graph_of,
+    is_control,
+    op_def,
+    op_of,
+    output_types,
+)
+
+PYTHON_OPS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+# Registered as stateful, for reasons other than keeping state: Assert so that it is not pruned,
+# sources so that they are not folded into a constant.
+REPEATABLE_STATEFUL: Final = frozenset({
+    "Assert", "TensorSliceDataset", "TensorDataset", "RangeDataset", "TextLineDataset",
+    "TFRecordDataset", "TFRecordDatasetV2", "FixedLengthRecordDataset",
+    "FixedLengthRecordDatasetV2",
+})  # fmt: skip
+
+# Datasets made inside interleave and flat_map functions that give the same elements every time.
+REPEATABLE_DATASETS: Final = REPEATABLE_STATEFUL | {
+    "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2", "BatchDataset", "BatchDatasetV2",
+    "ParallelBatchDataset", "PaddedBatchDataset", "PaddedBatchDatasetV2", "TakeDataset",
+    "SkipDataset", "ShardDataset", "FilterDataset", "FlatMapDataset", "InterleaveDataset",
+    "ParallelInterleaveDatasetV4", "PrefetchDataset", "ConcatenateDataset", "ZipDataset",
+    "WindowDataset", "UnbatchDataset", "RepeatDataset",
+}  # fmt: skip
+
+# Judged by the functions they call: the stateful form is used as soon as one branch *may* be.
+CALLS: Final = frozenset({
+    "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile",
+    "Case", "StatelessCase",
+})  # fmt: skip
+
+# Their generators live in the kernel and are safe to share between threads.
+DRAWS: Final = frozenset({
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal",
+    "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoisson", "RandomPoissonV2",
+    "RandomShuffle", "Multinomial",
+})  # fmt: skip
+
+# Every op that takes a resource is registered as stateful; these only look.
+READS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2", "ReadVariableOp"})
+WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
+
+
+def is_stateless(function: ConcreteFunction) -> bool:
+    """No random draw, no state, no Python, no table: what TensorFlow runs in parallel unasked."""
+    return Judge(graph_of(function)).all_repeatable()
+
+
+def is_deterministic(function: ConcreteFunction) -> bool:
+    """Same input, same output, always.
+
+    A lookup table counts as state if it may be filled anew between two epochs; a static one cannot.
+    """
+    return Judge(graph_of(function), tables=True).all_repeatable()
+
+
+def is_order_free(function: ConcreteFunction) -> bool:
+    """Calls may overlap without changing any result: tables and variables may be read, not more."""
+    return Judge(graph_of(function), resources=True).all_repeatable()
+
+
+def may_overlap(function: ConcreteFunction) -> bool:
+    """Calls may overlap and stay right in distribution: they draw, but keep no other state.
+
+    Which call gets which draw is then left to chance.
+    """
+    return Judge(graph_of(function), resources=True, draws=True).all_repeatable()
+
+
+def stateful_ops(graph: Graph) -> set[str]:
+    """Ops that draw or keep state, here or in a function that they call."""
+    judge = Judge(graph, resources=True)
+    return {name for name, node in graph.nodes.items() if not judge.repeatable(node)}
+
+
+def reads_variables(function: ConcreteFunction) -> bool:
+    """Some op reads a variable: run further ahead, it may see a value set earlier or later."""
+    return "ReadVariableOp" in op_types(function)
+
+
+def runs_python(function: ConcreteFunction) -> bool:
+    """Some op, here or in a function called from here, calls into Python."""
+    return bool(op_types(function) & PYTHON_OPS)
+
+
+def python_at(function: ConcreteFunction) -> str | None:
+    """``file.py:line`` of the user's call that made the first op into Python; None if not known."""
+    for op in function.graph.get_operations():
+        if op.type in PYTHON_OPS:
+            frames = [(f.filename, f.lineno) for f in op.traceback or ()]
+            return next((place(*f) for f in reversed(frames) if is_users(f[0])), None)
+    return None
+
+
+def op_types(function: ConcreteFunction) -> frozenset[str]:
+    """Types of all ops in a function and in those it calls."""
+    graph = graph_of(function)
+    inner = (node for f in graph.library.values() for node in f.node_def)
+    return frozenset(n.op for n in (*graph.nodes.values(), *inner))
+
+
+class Judge:
+    """Decides op by op whether a graph repeats itself, and looks into called functions.
+
+    Args:
+        graph: Of a function.
+        tables: Lookups in tables that never change repeat themselves.
+        resources: Any table and any variable may be read.
+        draws: Random numbers may be drawn.
+    """
+
+    def __init__(
+        self, graph: Graph, *, tables: bool = False, resources: bool = False, draws: bool = False
+    ) -> None:
+        self._graph = graph
+        self._resources = resources
+        self._tables = graph.unchanging if tables else frozenset()
+        self._harmless = REPEATABLE_STATEFUL | CALLS
+        if draws:
+            self._harmless |= DRAWS
+        self._bodies: dict[tuple[str, bool], bool] = {}
+
+    def all_repeatable(self) -> bool:
+        """Every op gives the same again."""
+        return all(self.repeatable(node) for node in self._graph.nodes.values())
+
+    def repeatable(self, node: NodeDef) -> bool:
+        """An op gives the same again from the same inputs, and leaves nothing behind."""
+        return self._repeats(node, resources=self._resources or self._reads_tables(node))
+
+    def _repeats(self, node: NodeDef, *, resources: bool) -> bool:
+        definition = op_def(node)
+        if definition is None:
+            return node.op in self._graph.library and self._body(node.op, resources)
+        if node.op in PYTHON_OPS | WRITES or (not resources and _holds_resource(node)):
+            return False
+        if "Dataset" in node.op and not _repeatable_dataset(node):
+            return False
+        harmless = node.op in self._harmless or (resources and node.op in READS)
+        stateful = definition.is_stateful and not harmless
+        return not stateful and all(self._body(name, resources) for name in called(node))
+
+    def _body(self, name: str, resources: bool) -> bool:
+        key = (name, resources)
+        if key not in self._bodies:
+            self._bodies[key] = True  # a recursive call adds nothing of its own
+            body = self._graph.library.get(name)
+            self._bodies[key] = body is not None and all(
+                self._repeats(node, resources=resources) for node in body.node_def
+            )
+        return self._bodies[key]
+
+    def _reads_tables(self, node: NodeDef) -> bool:
+        """Every resource that the op, or a function that it calls, takes never changes."""
+        if not self._tables:
+            return False
+        given = [op_of(r) for r in node.input if not is_control(r)] or [node.name]
+        handles = {name for name in given if _gives_handle(self._graph.nodes[name])}
+        return bool(handles) and handles <= self._tables
+
+
+def _gives_handle(node: NodeDef) -> bool:
+    return op_def(node) is None or tf.resource in output_types(node)
+
+
+def _repeatable_dataset(node: NodeDef) -> bool:
+    if node.op not in REPEATABLE_DATASETS:
+        return False
+    return node.attr["deterministic"].s != b"false" if "deterministic" in node.attr else True
+
+
+def _holds_resource(node: NodeDef) -> bool:
+    definition = op_def(node)
+    declared = definition.input_arg if definition else ()
+    if any(a.type == tf.resource.as_datatype_enum for a in declared):
+        return True
+    return any(
+        value.type == tf.resource.as_datatype_enum
+        or tf.resource.as_datatype_enum in value.list.type
+        for value in node.attr.values()
+    )

@@ -1,0 +1,213 @@
+"""A map function cut in two: where does its random part begin?
+
+A function such as *read, decode, resize, random flip, scale* is deterministic up to the flip. Cut
+there, the first part may run in parallel and be cached, the rest draws its numbers as before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import tensorflow as tf
+
+from uncork.pipeline.effects import Judge
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    Tensor,
+    argument_specs,
+    full_name,
+    graph_of,
+    is_control,
+    op_of,
+    replay,
+    spec_of,
+    trace,
+)
+
+# Cost next to nothing, and may make an element larger: better done after a cache than before.
+CHEAP: Final = frozenset({
+    "Cast", "Mul", "RealDiv", "Div", "Sub", "Add", "AddV2", "Maximum", "Minimum", "OneHot",
+    "Identity", "Reshape", "ExpandDims", "Squeeze",
+})  # fmt: skip
+NO_WORK: Final = frozenset({"Placeholder", "Const", "Identity", "NoOp", "Reshape", "ExpandDims"})
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Where a map function is cut in two.
+
+    Attributes:
+        source: The whole function.
+        frontier: Tensors at the cut: the output of the prefix, the input of the rest.
+        specs: Their shapes and dtypes.
+        ops: How many ops of the prefix do work.
+    """
+
+    source: ConcreteFunction
+    frontier: tuple[str, ...]
+    specs: tuple[tf.TensorSpec, ...]
+    ops: int
+
+    @cached_property
+    def prefix(self) -> ConcreteFunction:
+        """Flat element to the frontier."""
+        graph = graph_of(self.source)
+        inside = _eligible(graph)
+        effects = [f"^{e}" for e in graph.effects if e in inside]
+
+        def prefix(*tensors: Tensor) -> list[Tensor]:
+            feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
+            names = graph.needed([*self.frontier, *effects])
+            return replay(graph, names, feeds, self.frontier)
+
+        return trace("uncork_prefix", argument_specs(graph), prefix)
+
+    @cached_property
+    def rest(self) -> ConcreteFunction:
+        """The frontier to the flat output."""
+        graph = graph_of(self.source)
+        inside = _eligible(graph)
+        effects = [f"^{e}" for e in graph.effects if e not in inside]
+
+        def rest(*tensors: Tensor) -> list[Tensor]:
+            feeds = dict(zip(self.frontier, tensors, strict=True))
+            names = _rest(graph, inside, self.frontier, effects)
+            return replay(graph, names, feeds, graph.outputs)
+
+        return trace("uncork_rest", self.specs, rest)
+
+
+def _rest(
+    graph: Graph, inside: set[str], frontier: tuple[str, ...], effects: list[str]
+) -> set[str]:
+    """Ops of the second half: an order after an op of the first half holds by itself."""
+    found: set[str] = set()
+    left = [r for r in (*graph.outputs, *effects) if r not in frontier]
+    while left:
+        name = op_of(left.pop())
+        if name in found:
+            continue
+        found.add(name)
+        for reference in map(full_name, graph.nodes[name].input):
+            settled = is_control(reference) and op_of(reference) in inside
+            if reference not in frontier and not settled:
+                left.append(reference)
+    return found
+
+
+def split(function: ConcreteFunction) -> Split | None:
+    """Cut a random function behind its deterministic beginning.
+
+    Returns:
+        None when there is nothing to gain: the function is deterministic as a whole, or draws
+        before it has done any work.
+    """
+    graph = graph_of(function)
+    inside = _eligible(graph)
+    if inside >= set(graph.nodes):
+        return None
+    frontier = _frontier(graph, inside)
+    shrunk = tuple(dict.fromkeys(_smallest(graph, reference) for reference in frontier))
+    work = [n for n in graph.needed(shrunk) if graph.nodes[n].op not in NO_WORK]
+    if not shrunk or not work:
+        return None
+    return Split(function, shrunk, tuple(spec_of(graph, r) for r in shrunk), len(work))
+
+
+def _eligible(graph: Graph) -> set[str]:
+    """Ops that repeat themselves and depend only on such ops; variants do not cross the cut."""
+    judge = Judge(graph, tables=True)
+    inside: set[str] = set()
+    for name in _ordered(graph):
+        node = graph.nodes[name]
+        if all(op_of(r) in inside for r in node.input) and judge.repeatable(node):
+            inside.add(name)
+    while True:
+        # An encoded list or ragged tensor cannot be an element: leave its producer to the rest.
+        crossing = {
+            op_of(r)
+            for r in _frontier(graph, inside)
+            if spec_of(graph, r).dtype == tf.variant and op_of(r) not in graph.arguments
+        }
+        if not crossing:
+            return inside
+        inside -= with_dependents(graph, crossing)
+
+
+def _ordered(graph: Graph) -> list[str]:
+    """Ops, each after those it needs."""
+    order: dict[str, None] = {}
+    for name in graph.nodes:
+        stack = [name]
+        while stack:
+            waiting = [op_of(r) for r in graph.nodes[stack[-1]].input if op_of(r) not in order]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                order[stack.pop()] = None
+    return list(order)
+
+
+def with_dependents(graph: Graph, names: set[str]) -> set[str]:
+    """Some ops, and all that come after them."""
+    found = set(names)
+    for name in _ordered(graph):
+        if any(op_of(r) in found for r in graph.nodes[name].input):
+            found.add(name)
+    return found
+
+
+def _varying(graph: Graph) -> set[str]:
+    """Ops that depend on the element; the others are constants, cheap to have twice."""
+    found = set(graph.arguments)
+    for name in _ordered(graph):
+        if any(op_of(r) in found for r in graph.nodes[name].input if not is_control(r)):
+            found.add(name)
+    return found
+
+
+def _frontier(graph: Graph, inside: set[str]) -> tuple[str, ...]:
+    """Tensors computed inside from the element, and used outside."""
+    varying = _varying(graph)
+    used = [
+        full_name(r)
+        for name, node in graph.nodes.items()
+        if name not in inside
+        for r in node.input
+        if not is_control(r)
+    ]
+    crossing = (r for r in (*used, *graph.outputs) if op_of(r) in inside & varying)
+    return tuple(dict.fromkeys(crossing))
+
+
+def _smallest(graph: Graph, reference: str) -> str:
+    """The tensor with the fewest bytes from which cheap ops alone lead to ``reference``.
+
+    ``cast(uint8) * (1 / 255)`` is four times larger than what it is made from; doing it after the
+    cut gives the same values, because the ops are the same.
+    """
+    best, current = reference, reference
+    varying = _varying(graph)
+    while graph.nodes[op_of(current)].op in CHEAP:
+        data = [r for r in graph.nodes[op_of(current)].input if op_of(r) in varying]
+        if len(data) != 1 or is_control(data[0]):
+            break
+        current = full_name(data[0])
+        spec = spec_of(graph, current)
+        if spec.dtype == tf.variant:
+            break
+        if _bytes(spec) < _bytes(spec_of(graph, best)):
+            best = current
+    return best
+
+
+def _bytes(spec: tf.TensorSpec) -> float:
+    """Bytes of one tensor; unknown dimensions count as 64, alike on both sides of an op."""
+    size = spec.dtype.size if spec.dtype not in (tf.string, tf.variant) else 64
+    if spec.shape.rank is None:
+        return float(size * 64**3)
+    return float(size * math.prod(64 if d is None else d for d in spec.shape))

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.pipeline import is_deterministic, read, runs_python, split
+from uncork.pipeline.effects import is_order_free, is_stateless
+
+from .helpers import changing_table, function_of, in_a_branch, in_a_function, table, twice
+
+
+def with_assert(x):
+    tf.debugging.assert_less(x, tf.constant(9, tf.int64))
+    return x + 1
+
+
+def branch(x):
+    return tf.cond(x > 2, lambda: x + 1, lambda: x)
+
+
+def loop(x):
+    return tf.map_fn(lambda y: y * 2, tf.range(3, dtype=tf.int64) + x)
+
+
+def random_branch(x):
+    return tf.cond(x > 2, lambda: tf.random.uniform([], 0, 5, tf.int64), lambda: x)
+
+
+def random_loop(x):
+    return tf.map_fn(lambda y: y + tf.random.uniform([], 0, 5, tf.int64), tf.fill([2], x))
+
+
+@tf.function
+def nested_random(x):
+    return x + tf.random.uniform([], 0, 5, tf.int64)
+
+
+@tf.function
+def nested_sum(x):
+    return x + 1
+
+
+def stateless_random(x):
+    return tf.random.stateless_uniform([2], seed=tf.stack([x, x]))
+
+
+@pytest.mark.parametrize(
+    "python_function",
+    [lambda x: x, with_assert, branch, loop, nested_sum, stateless_random],
+)
+def test_deterministic(python_function):
+    function = function_of(python_function)
+    assert is_deterministic(function)
+    assert split(function) is None
+
+
+@pytest.mark.parametrize(
+    "python_function",
+    [
+        lambda x: tf.random.uniform([], 0, 5, tf.int64) + x,
+        lambda x: tf.random.uniform([], 0, 5, tf.int64, seed=3) + x,
+        random_branch,
+        random_loop,
+        nested_random,
+        lambda x: tf.random.shuffle(tf.fill([3], x)),
+        lambda x: tf.cast(tf.timestamp(), tf.int64) + x,
+    ],
+)
+def test_not_deterministic(python_function):
+    function = function_of(python_function)
+    assert not is_deterministic(function)
+    assert not is_order_free(function)
+
+
+def test_state_outside_the_graph_is_not_deterministic():
+    generator = tf.random.Generator.from_seed(1)
+    counter = tf.Variable(0, dtype=tf.int64)
+    filled_anew = changing_table()
+    assert not is_deterministic(function_of(lambda x: generator.uniform([])))
+    assert not is_deterministic(function_of(counter.assign_add))
+    reading = function_of(lambda x: filled_anew.lookup(tf.cast(x, tf.int32)))
+    assert not is_deterministic(reading)
+    assert is_order_free(reading)
+
+
+def _in_a_loop(lookup, x):
+    return tf.while_loop(lambda y: y < 0, lambda y: [lookup.lookup(y)], [x])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda lookup, x: lookup.lookup(x), in_a_branch, in_a_function, twice, _in_a_loop],
+)
+def test_a_table_that_never_changes_is_no_state(use):
+    lookup = table()
+    function = function_of(lambda x: use(lookup, tf.cast(x, tf.int32)))
+    assert is_deterministic(function)
+    assert not is_stateless(function)  # for TensorFlow it is: it leaves the map on one thread
+
+
+def test_keras_s_lookup_layers_are_deterministic():
+    layer = keras.layers.TextVectorization(output_sequence_length=4)
+    layer.adapt(["a b", "b c"])
+    assert is_deterministic(function_of(lambda x: layer(tf.strings.as_string(x))))
+
+
+def test_python_is_recognised():
+    for wrapped in (
+        lambda x: tf.py_function(lambda v: v, [x], tf.int64),
+        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64),
+        lambda x: tf.numpy_function(lambda v: v, [x], tf.int64, stateful=False),
+        lambda x: tf.cond(x > 1, lambda: tf.numpy_function(lambda v: v, [x], tf.int64), lambda: x),
+    ):
+        function = function_of(wrapped)
+        assert runs_python(function)
+        assert not is_deterministic(function)
+    assert not runs_python(function_of(lambda x: x))
+
+
+@pytest.mark.parametrize(
+    ("python_function", "expected"),
+    [
+        (tf.data.Dataset.range, True),
+        (lambda x: tf.data.Dataset.range(x).map(lambda y: y + 1).batch(2), True),
+        (lambda x: tf.data.Dataset.range(x).shuffle(3), False),
+        (lambda x: tf.data.Dataset.range(x).map(nested_random), False),
+        (lambda x: tf.data.Dataset.random(seed=1), False),
+        (
+            lambda x: tf.data.Dataset.range(x).map(
+                lambda y: y, num_parallel_calls=2, deterministic=False
+            ),
+            False,
+        ),
+    ],
+)
+def test_datasets_made_inside_a_function(python_function, expected):
+    data = tf.data.Dataset.range(4).flat_map(python_function)
+    assert is_deterministic(read(data).root.functions[0]) is expected
