@@ -14,6 +14,7 @@ from uncork.core.stage import (
     Buffer,
     CachePoint,
     Draws,
+    Keepable,
     Prefix,
     Vectorized,
 )
@@ -110,7 +111,15 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         workload={"data": "pydataset", "pipeline": ""},
     ),
     "pure pydataset": observed(
-        stage(0, "pydataset", 0.09, parallelism=1, python=True, threads_wall_s_per_element=0.03),
+        stage(
+            0,
+            "pydataset",
+            0.09,
+            parallelism=1,
+            python=True,
+            threads_wall_s_per_element=0.03,
+            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001),
+        ),
         shares=WAITING,
         workload={"data": "pydataset", "pipeline": "", "loader": "c0de"},
     ),

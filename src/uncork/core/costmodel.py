@@ -81,6 +81,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with the batches of a Python loader made by several threads."""
         return self._with(lambda s: _in_threads(s) if s.index == stage else s)
 
+    def kept(self, stage: int) -> StepCosts:
+        """The same with the batches of a Python loader in memory, from the second epoch on."""
+        return self._with(lambda s: _kept(s) if s.index == stage else s)
+
     def narrowed(self, stage: int) -> StepCosts:
         """The same with a map that computes in float32 instead of float64."""
         return self._with(lambda s: _narrowed(s) if s.index == stage else s)
@@ -286,6 +290,12 @@ def _in_threads(stage: Stage) -> Stage:
         if together is None or alone is None
         else replace(stage, wall_s_per_element=min(alone, together))
     )
+
+
+def _kept(stage: Stage) -> Stage:
+    if stage.keepable is None or not stage.wall_s_per_element:
+        return stage
+    return _scaled(stage, min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element))
 
 
 def _narrowed(stage: Stage) -> Stage:

@@ -124,6 +124,12 @@ class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
     expects: str
 
 
+class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
+    """Make each batch of a ``PyDataset`` once, and keep it in memory."""
+
+    expects: str
+
+
 StageEdit = (
     SplitMap
     | Cache
@@ -137,4 +143,5 @@ StageEdit = (
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy
-Edit = PipelineEdit | LoaderWorkers | StepEdit
+LoaderEdit = LoaderWorkers | LoaderCache
+Edit = PipelineEdit | LoaderEdit | StepEdit

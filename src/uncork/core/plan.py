@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, LoaderWorkers, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import Edit, Guarantee, LoaderEdit, PipelineEdit, StepEdit, loosest
 from uncork.core.errors import PlanRefused
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
@@ -153,9 +153,9 @@ class Plan(Record, frozen=True, kw_only=True):
         return tuple(e for e in self.edits if isinstance(e, PipelineEdit))
 
     @property
-    def loader_edits(self) -> tuple[LoaderWorkers, ...]:
+    def loader_edits(self) -> tuple[LoaderEdit, ...]:
         """Edits of a loader in Python."""
-        return tuple(e for e in self.edits if isinstance(e, LoaderWorkers))
+        return tuple(e for e in self.edits if isinstance(e, LoaderEdit))
 
     @property
     def step_edits(self) -> tuple[StepEdit, ...]:

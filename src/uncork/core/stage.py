@@ -107,6 +107,18 @@ class Copied(Record, frozen=True, kw_only=True):
     used_bytes: int
 
 
+class Keepable(Record, frozen=True, kw_only=True):
+    """What keeping all batches of a Python loader would take.
+
+    Attributes:
+        bytes: Of all of them.
+        wall_s_per_element: Elapsed seconds that handing over a batch takes that is there already.
+    """
+
+    bytes: int
+    wall_s_per_element: float
+
+
 class Buffer(Record, frozen=True, kw_only=True):
     """What a shuffle gathers before it gives its first element, anew in every pass.
 
@@ -140,6 +152,7 @@ class Stage(Record, frozen=True, kw_only=True):
             ops of a lone call over its threads, and less so where every core has a call.
         threads_wall_s_per_element: Of a Python loader whose calls share nothing that changes but
             random states, elapsed seconds where each core has a thread that makes batches.
+        keepable: Set on a Python loader whose batches are the same in every epoch.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
         bytes_per_element: Of its output.
@@ -175,6 +188,7 @@ class Stage(Record, frozen=True, kw_only=True):
     wall_s_per_element: float | None = None
     spread_cpu_s_per_element: float | None = None
     threads_wall_s_per_element: float | None = None
+    keepable: Keepable | None = None
     float32_cpu_s_per_element: float | None = None
     bytes_per_element: int | None = None
     ratio: float | None = None

@@ -51,6 +51,7 @@ class Workload(Record, frozen=True, kw_only=True):
         epochs: As the user asked.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
         loader: Digest of the code of a ``PyDataset`` and of the settings that it reads.
+        loader_kept: Its batches are made once and kept, by an edit.
         loader_workers: Threads or processes that make its batches; 1 where it has none.
         eager_step: The step runs op by op from Python.
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
@@ -72,6 +73,7 @@ class Workload(Record, frozen=True, kw_only=True):
     epochs: int
     pipeline: str = ""
     loader: str = ""
+    loader_kept: bool = False
     loader_workers: int = 1
     eager_step: bool = False
     batch_hooks: tuple[str, ...] = ()

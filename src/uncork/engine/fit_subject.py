@@ -13,14 +13,14 @@ import keras
 import tensorflow as tf
 
 from uncork.core.diagnosis import OneHot, Transfer
-from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
+from uncork.core.edit import Guarantee, LoaderCache, LoaderEdit, StepEdit, StepsPerExecution
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.loader_proofs import prove_batches
-from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
+from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable, repeats
 from uncork.engine.step_proofs import StepProver
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -37,7 +37,8 @@ from uncork.step import (
     batch_samples,
     build,
     device_of,
-    in_workers,
+    edited_loader,
+    fill_loader,
     is_categorical,
     loader_digest,
     loader_stages,
@@ -67,11 +68,14 @@ class _PrimedRunner(VersionRunner):
 
     runner: FitRunner
     pipeline: Pipeline | None
+    keeps_batches: bool = False
 
     def prime(self) -> float:
         begin = time.perf_counter()
         if self.pipeline is not None:
             fill_caches(self.pipeline)
+        if self.keeps_batches:
+            fill_loader(self.runner.feed.x, FILL_S)
         self.runner.prime()
         return time.perf_counter() - begin
 
@@ -123,13 +127,15 @@ class FitSubject(Subject):
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
+        self._loaders: dict[tuple[LoaderEdit, ...], Any] = {}
         self._reading: list[Any] = []  # epoch iterators whose loader may have threads
         described = self._describe(arguments, index, at)
         self.workload = replace(described, step_at=step_at, policy_at=policy_at)
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
-        return _PrimedRunner(self._fit_runner(version.step, self._feed(version)), version.pipeline)
+        runner = self._fit_runner(version.step, self._feed(version))
+        return _PrimedRunner(runner, version.pipeline, _keeps_batches(version))
 
     def resident(self, version: Version) -> VersionRunner:
         """A version's step on the first batch, over and over."""
@@ -214,7 +220,9 @@ class FitSubject(Subject):
 
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Read both through Keras's own adapter."""
-        return prove_batches(self.feed, self._feed(version), self.model, kind, budget_s)
+        passes = 2 if _keeps_batches(version) else 1
+        edited = self._feed(version)
+        return prove_batches(self.feed, edited, self.model, kind, passes=passes, budget_s=budget_s)
 
     def restore(self) -> None:
         """Give weights, optimizer, settings and random states back; end what still reads."""
@@ -227,8 +235,10 @@ class FitSubject(Subject):
         feed = self.feed
         if version.pipeline is not None:
             feed = feed.with_dataset(version.pipeline.dataset)
-        for edit in version.loader:
-            feed = feed.with_dataset(in_workers(feed.x, edit))
+        if version.loader:
+            if version.loader not in self._loaders:  # what it keeps is made once
+                self._loaders[version.loader] = edited_loader(feed.x, version.loader)
+            feed = feed.with_dataset(self._loaders[version.loader])
         return feed
 
     def _watched(self, version: Version, resident_s: float) -> tuple[Block, float]:
@@ -300,6 +310,10 @@ class FitSubject(Subject):
             distributed=model._distribute_strategy is not None,
             default_rewrites=default_rewrites(pipeline),
         )
+
+
+def _keeps_batches(version: Version) -> bool:
+    return any(isinstance(edit, LoaderCache) for edit in version.loader)
 
 
 def _lengths(model: Any) -> set[int | None]:

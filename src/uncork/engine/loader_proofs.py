@@ -17,21 +17,28 @@ _MOST = 256
 
 
 def prove_batches(
-    original: Feed, edited: Feed, model: Any, kind: Guarantee, budget_s: float
+    original: Feed,
+    edited: Feed,
+    model: Any,
+    kind: Guarantee,
+    *,
+    passes: int = 1,
+    budget_s: float = 60.0,
 ) -> Proof:
     """Both give the same batches in the same order, the order of a shuffled epoch included.
 
     A loader that draws random numbers is ``resampled`` at best: where all of its batches are drawn
     from equal states, they must be equal.
 
-    One epoch is read of each, from the same random states. Between two epochs nothing of the loader
-    runs but its ``on_epoch_end``, which Keras calls when all threads have ended.
+    They are read from the same random states. Of threads one epoch is enough: between two of them
+    nothing of the loader runs but its ``on_epoch_end``, which Keras calls when all have ended.
 
     Args:
         original: The user's.
         edited: The same data, read otherwise.
         model: Whose ``fit`` it feeds.
         kind: What is being proved.
+        passes: Epochs to read; what is kept shows in the second one.
         budget_s: Seconds for both.
     """
     if dependence(original.x) == "draws":
@@ -42,18 +49,27 @@ def prove_batches(
         original, edited = (f.with_dataset(drawn_alike(f.x)) for f in (original, edited))
     random = random_state()
     try:
-        ours = _epoch(original, model, budget_s / 2)
+        ours = _epochs(original, model, passes, budget_s / 2)
         set_random_state(random)
-        theirs = _epoch(edited, model, budget_s / 2)
+        theirs = _epochs(edited, model, passes, budget_s / 2)
     finally:
         set_random_state(random)
-    return prove_elements(ElementDigests((ours,)), ElementDigests((theirs,)), kind, whole=False)
+    return prove_elements(ours, theirs, kind, whole=False)
 
 
-def _epoch(feed: Feed, model: Any, seconds: float) -> EpochDigests:
+def _epochs(feed: Feed, model: Any, passes: int, seconds: float) -> ElementDigests:
+    found = []
+    with feed.reading(model) as epochs:
+        for _ in range(passes):
+            found.append(_epoch(epochs, seconds / passes))
+            epochs.reset()
+    return ElementDigests(tuple(found))
+
+
+def _epoch(epochs: Any, seconds: float) -> EpochDigests:
     found: list[str] = []
     deadline = time.monotonic() + seconds
-    with feed.reading(model) as epochs, epochs.catch_stop_iteration():
+    with epochs.catch_stop_iteration():
         for begin, end, iterator in epochs:
             for _ in range(begin, end + 1):
                 found.append(element_digest(next(iterator)))

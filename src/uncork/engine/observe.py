@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from uncork.core.diagnosis import OneHot, Padded, Transfer, WorkloadDiagnosis
-from uncork.core.edit import DtypePolicy
+from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -91,8 +91,8 @@ def observe(
     ceilings = {"consumer": measured.samples_per_s * shares.consumer}
     ceilings["host"] = _host_ceiling(measured, machine)
     digest = version.pipeline.digest if version.pipeline else ""
-    workers = _workers(subject, version)
-    if known is not None and _same_input(known.workload, digest, workers):
+    loader = _loader(subject, version)
+    if known is not None and _input(known.workload) == (digest, *loader.values()):
         ceilings["supply"], stages = known.ceilings["supply"], known.stages
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
@@ -113,7 +113,7 @@ def observe(
         workload=replace(
             subject.seen(),
             pipeline=digest,
-            loader_workers=workers,
+            **loader,
             default_rewrites=default_rewrites(version.pipeline),
         ),
         measurement=measured,
@@ -136,13 +136,17 @@ def observe(
     return judge(found, machine)
 
 
-def _workers(subject: Subject, version: Version) -> int:
-    given = [edit.workers for edit in version.loader]
-    return given[-1] if given else subject.workload.loader_workers
+def _loader(subject: Subject, version: Version) -> dict[str, Any]:
+    """How a version reads its Python loader, in the fields of a workload."""
+    workers = subject.workload.loader_workers
+    for edit in version.loader:
+        workers = edit.workers if isinstance(edit, LoaderWorkers) else workers
+    kept = any(isinstance(edit, LoaderCache) for edit in version.loader)
+    return {"loader_workers": workers, "loader_kept": kept}
 
 
-def _same_input(known: Workload, pipeline: str, workers: int) -> bool:
-    return (known.pipeline, known.loader_workers) == (pipeline, workers)
+def _input(known: Workload) -> tuple[object, ...]:
+    return known.pipeline, known.loader_workers, known.loader_kept
 
 
 def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stage, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache
+from uncork.core.edit import Cache, LoaderCache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS
@@ -17,7 +17,7 @@ from uncork.measure import available_memory
 from uncork.pipeline import Pipeline, apart, read, redirected
 
 # Seconds to wait for the end of a dataset that may be infinite, a generator's for one.
-_FILL_S: Final = 60.0
+FILL_S: Final = 60.0
 
 
 def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
@@ -76,7 +76,7 @@ def fill_caches(pipeline: Pipeline) -> None:
         fillable = node.kind == "cache" and not node.in_complete_files
         if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
             known = node.in_memory and cardinality != tf.data.UNKNOWN_CARDINALITY
-            limit_s = math.inf if known else _FILL_S
+            limit_s = math.inf if known else FILL_S
             deadline = time.monotonic() + limit_s
             for _ in node.dataset:
                 if time.monotonic() > deadline:
@@ -89,11 +89,11 @@ def enough_memory(plan: Plan) -> None:
     Raises:
         EditRefused: It would take more than the plan's share of the memory still available.
     """
-    if not any(isinstance(edit, Cache) for edit in plan.pipeline_edits):
-        return
-    needed = max(
-        (s.cache_point.memory_bytes for s in plan.before.stages if s.cache_point), default=0
-    )
+    kinds = {type(edit) for edit in plan.edits}
+    stages = plan.before.stages
+    sizes = [s.cache_point.memory_bytes for s in stages if s.cache_point and Cache in kinds]
+    sizes += [s.keepable.bytes for s in stages if s.keepable and LoaderCache in kinds]
+    needed = max(sizes, default=0)
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:
         raise EditRefused(

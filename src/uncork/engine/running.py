@@ -20,8 +20,8 @@ from uncork.step import (
     batch_hooks,
     check,
     check_loader,
+    loader_edited,
     signature,
-    working,
 )
 
 
@@ -52,7 +52,10 @@ class Running(PassThrough):
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
             return call.original(**call.arguments)
-        with working(arguments["x"], self.plan.loader_edits), as_written(call.model) as saving:
+        with (
+            loader_edited(arguments["x"], self.plan.loader_edits),
+            as_written(call.model) as saving,
+        ):
             apply(call.model, self.plan.step_edits)
             with saving:
                 return call.original(**arguments)
@@ -94,9 +97,9 @@ class Running(PassThrough):
             check(call.model, edit)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
+        enough_memory(self.plan)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
-        enough_memory(self.plan)
         edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
         assert edited is not None
         return continued(edited).dataset

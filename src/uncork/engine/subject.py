@@ -8,7 +8,7 @@ from dataclasses import replace as replace_fields
 from typing import Any
 
 from uncork.core.diagnosis import OneHot, Transfer
-from uncork.core.edit import Guarantee, LoaderWorkers, PipelineEdit, StepEdit
+from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -32,7 +32,7 @@ class Version:
     pipeline: Pipeline | None
     step: tuple[StepEdit, ...] = ()
     edits: tuple[PipelineEdit, ...] = field(default=())
-    loader: tuple[LoaderWorkers, ...] = ()
+    loader: tuple[LoaderEdit, ...] = ()
 
     def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
         """Apply edits in order; one that expects nothing in particular takes what it finds.
@@ -52,7 +52,7 @@ class Version:
         """Add edits of the training step."""
         return replace_fields(self, step=self.step + edits)
 
-    def with_loader_edits(self, edits: tuple[LoaderWorkers, ...]) -> Version:
+    def with_loader_edits(self, edits: tuple[LoaderEdit, ...]) -> Version:
         """Add edits of a loader in Python."""
         return replace_fields(self, loader=self.loader + edits)
 

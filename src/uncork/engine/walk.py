@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, LoaderWorkers, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import Edit, Guarantee, LoaderEdit, PipelineEdit, StepEdit, loosest
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -226,7 +226,7 @@ class Walk:
         prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove
-        elif any(isinstance(edit, LoaderWorkers) for edit in proposal.edits):
+        elif any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
             prove = self.subject.prove_loader
         proof = self._as_allowed(prove(candidate, optimization.guarantee, _PROOF_S))
         weaker = optimization.at_worst
@@ -264,5 +264,5 @@ def _promised(proposal: Proposal | Skipped) -> float:
 def _apply(version: Version, proposal: Proposal) -> Version:
     pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
     step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
-    loader = tuple(e for e in proposal.edits if isinstance(e, LoaderWorkers))
+    loader = tuple(e for e in proposal.edits if isinstance(e, LoaderEdit))
     return version.with_pipeline_edits(pipeline).with_loader_edits(loader).with_step_edits(step)

@@ -10,6 +10,7 @@ from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.full_precision import FullPrecision
 from uncork.road.jit_compile import CompileStep
 from uncork.road.less_ahead import PrepareLessAhead
+from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.parallel_interleave import ParallelizeInterleave
@@ -30,7 +31,8 @@ ROAD: tuple[Optimization, ...] = (
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
     VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
-    LoadInThreads(),  # where there is no tf.data pipeline to do any of this to
+    KeepBatches(),  # where there is no tf.data pipeline, these two stand for all of the above
+    LoadInThreads(),
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it
     PrefetchBatches(),  # it can only hide what is left

@@ -3,6 +3,14 @@
 from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
 from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.loader_edits import (
+    check_loader,
+    edited_loader,
+    fill_loader,
+    loader_edited,
+    stop_workers,
+    workers_of,
+)
 from uncork.step.loader_state import dependence, drawn_alike, loader_digest
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
@@ -14,7 +22,6 @@ from uncork.step.signature import signature
 from uncork.step.snapshot import Snapshot, random_state, set_random_state
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
-from uncork.step.workers import check_loader, in_workers, stop_workers, workers_of, working
 
 __all__ = [
     "MIXED",
@@ -35,9 +42,11 @@ __all__ = [
     "dependence",
     "device_of",
     "drawn_alike",
-    "in_workers",
+    "edited_loader",
+    "fill_loader",
     "is_categorical",
     "loader_digest",
+    "loader_edited",
     "loader_stages",
     "one_hot_of",
     "padding_of",
@@ -49,5 +58,4 @@ __all__ = [
     "stop_workers",
     "transfer_of",
     "workers_of",
-    "working",
 ]

@@ -13,7 +13,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
-from uncork.step.workers import stop_workers
+from uncork.step.loader_edits import stop_workers
 
 
 @dataclass(frozen=True)

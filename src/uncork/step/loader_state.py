@@ -88,6 +88,15 @@ def _made(dataset: Any, index: int, draws: _Draws) -> tuple[str, bool]:
     return made, draws.are_other()
 
 
+def state_digest(dataset: Any) -> str:
+    """Of all that a loader can reach but random states.
+
+    Raises:
+        Exception: Something of it cannot be digested, or it is too much.
+    """
+    return _state(dataset)[0]
+
+
 def loader_digest(dataset: Any) -> str:
     """Of a loader's code and of the settings that it reads, not of its data.
 

@@ -18,13 +18,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.stage import Copied, Stage
+from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
 from uncork.step.loader_code import draws_kept, in_float32, loading_method, reached_arrays
+from uncork.step.loader_edits import repeats_epochs, workers_of
 from uncork.step.loader_state import Dependence, dependence
 from uncork.step.statements import Statement, statements
-from uncork.step.workers import workers_of
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6
@@ -76,6 +76,7 @@ def _stage(dataset: Any) -> Stage:
         threads_wall_s_per_element=(
             _in_threads(dataset, cost) if needs != "more" and workers == 1 else None
         ),
+        keepable=_keepable(dataset, cost) if needs == "index" else None,
         float32_cpu_s_per_element=_in_single(dataset, cost),
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
@@ -88,10 +89,18 @@ def _stage(dataset: Any) -> Stage:
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of one batch, made and copied into tensors: CPU and elapsed seconds; bytes of its arrays."""
+    """Of one batch, made and copied into tensors.
+
+    Attributes:
+        cpu_s: CPU seconds.
+        wall_s: Elapsed seconds.
+        handing_over_s: Of these, for copying it.
+        bytes: Of its arrays.
+    """
 
     cpu_s: float
     wall_s: float
+    handing_over_s: float
     bytes: int
 
     @property
@@ -105,12 +114,20 @@ def _cost(dataset: Any) -> _Cost:
     length = dataset.num_batches
     indices = itertools.islice(itertools.cycle(range(length or _BATCHES + 1)), _BATCHES + 1)
     batch = dataset[next(indices)]
-    cpu, begin = time.process_time(), time.perf_counter()
+    handing_over_s, cpu, begin = 0.0, time.process_time(), time.perf_counter()
     for index in indices:
-        _hand_over(dataset[index])
+        made, before = dataset[index], time.perf_counter()
+        _hand_over(made)
+        handing_over_s += time.perf_counter() - before
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
     nbytes = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(batch))
-    return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, nbytes)
+    return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, handing_over_s / _BATCHES, nbytes)
+
+
+def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:
+    if not repeats_epochs(dataset) or not cost.bytes:
+        return None
+    return Keepable(bytes=cost.bytes * dataset.num_batches, wall_s_per_element=cost.handing_over_s)
 
 
 def _in_threads(dataset: Any, cost: _Cost) -> float | None:

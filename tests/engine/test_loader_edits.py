@@ -1,4 +1,4 @@
-"""A Python loader with workers: proved against the loader as it is, and put in force by a plan."""
+"""A Python loader edited: proved against the loader as it is, and put in force by a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import uncork
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.edit import LoaderWorkers
+from uncork.core.edit import LoaderCache, LoaderWorkers
 from uncork.core.errors import PlanRefused
 from uncork.core.journal import Journal
 from uncork.core.plan import dump, load
@@ -122,16 +122,69 @@ def test_a_version_with_workers_is_described_so(tmp_path):
     assert (stage.kind, stage.parallelism, stage.random) == ("pydataset", 3, False)
 
 
+class Fixed(Loader):
+    """The same in every epoch."""
+
+    on_epoch_end = keras.utils.PyDataset.on_epoch_end
+
+
+def cache(subject):
+    return LoaderCache(expects=subject.workload.loader)
+
+
+def test_kept_batches_are_proved_in_a_second_epoch(tmp_path):
+    one = subject(Fixed(), tmp_path)
+    version = one.original.with_loader_edits((cache(one),))
+    runner = one.runner(version)
+    runner.prime()
+    proof = one.prove_loader(version, "exact", 60.0)
+    assert proof.passed, proof.detail
+    assert "24 batches of 2 epochs" in proof.detail
+
+
+def test_a_cache_of_what_depends_on_the_turn_is_none(tmp_path):
+    class Turning(InTurn):
+        on_epoch_end = keras.utils.PyDataset.on_epoch_end
+
+    one = subject(Turning(), tmp_path)
+    version = one.original.with_loader_edits((cache(one),))
+    assert not one.prove_loader(version, "exact", 60.0).passed
+
+
+@pytest.mark.parametrize("edits", [(cache,), (cache, edit)])
+def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
+    one = subject(Fixed(), tmp_path)
+    kept = planned(one, *(make(one) for make in edits))
+    plain, ours, loader = trained(), trained(), Fixed()
+    keras.utils.set_random_seed(5)
+    plain.fit(Fixed(), epochs=3, verbose=0)
+    keras.utils.set_random_seed(5)
+    uncork.fit(ours, loader, plan=kept, epochs=3, verbose=0)
+    for mine, other in zip(plain.get_weights(), ours.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert type(loader) is Fixed
+
+
+def test_another_loader_is_refused(tmp_path):
+    one = subject(Fixed(), tmp_path)
+    with pytest.raises(PlanRefused, match="made for Fixed, here it is Loader"):
+        uncork.fit(trained(), Loader(), plan=planned(one, cache(one)), epochs=2, verbose=0)
+
+
 @pytest.fixture
 def made(tmp_path):
     one = subject(Loader(), tmp_path)
+    return planned(one, edit(one))
+
+
+def planned(one, *edits):
     kept = next(step for step in STEPS if step.outcome == "kept")
     return load(
         dump(
             plan(
                 before=workload_diagnosis(workload=one.workload, stages=()),
                 after=None,
-                steps=(replace(kept, edits=(edit(one),), guarantee="exact"),),
+                steps=(replace(kept, edits=edits, guarantee="exact"),),
             )
         )
     )

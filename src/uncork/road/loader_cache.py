@@ -1,0 +1,66 @@
+"""Make each batch of a ``PyDataset`` once, and keep it in memory.
+
+Legal as ``exact`` only where the loader was seen to depend on its index alone, and nothing of the
+user's runs between two epochs. In force, all that the loader can reach is digested before every
+epoch; where anything of it has changed, the batches are made anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import LoaderCache
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+
+_SOURCE: Final = "@functools.cache  # above __getitem__, or keep what it made in a dictionary"
+
+
+@final
+class KeepBatches(Optimization):
+    """Keep what a Python loader makes."""
+
+    name = "loader_cache"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """All batches, where they fit the memory budget."""
+        loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
+        skipped = _skipped(diagnosis)
+        if loader is None:
+            return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
+        if skipped:
+            return Skipped(reason=skipped)
+        if loader.keepable is None:
+            return Skipped(reason="the batches were not seen to be the same in every epoch")
+        room = policy.memory_share * diagnosis.memory_available_bytes
+        needed = loader.keepable.bytes
+        if needed > room:
+            return Skipped(
+                reason=f"needs {needed / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
+            )
+        costs = costs_of(diagnosis, machine.cpus)
+        predicted = gain(costs, costs.kept(loader.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=(LoaderCache(expects=diagnosis.workload.loader),),
+            predicted=predicted,
+            at=loader.at,
+            why=f"each batch is made once and kept in {needed / 1e9:.3g} GB of memory",
+            source_edit=_SOURCE,
+        )
+
+
+def _skipped(diagnosis: WorkloadDiagnosis) -> str:
+    if diagnosis.workload.loader_kept:
+        return "the batches are kept already"
+    if diagnosis.workload.loader_workers > 1:
+        return "the loader has workers of its own"
+    return "one epoch only: nothing is read twice" if diagnosis.workload.epochs < 2 else ""

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.edit import LoaderCache
+from uncork.core.stage import Keepable
+from uncork.road.loader_cache import KeepBatches
+
+from .situations import SITUATIONS, WAITING, proposal, reason
+
+KEEP = KeepBatches()
+LARGE = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009)
+
+
+def loading(*, keepable=LARGE, **workload):
+    memory = workload.pop("memory_available_bytes", 64 << 30)
+    return observed(
+        stage(0, "pydataset", 0.09, parallelism=1, python=True, keepable=keepable),
+        shares=WAITING,
+        memory_available_bytes=memory,
+        workload={"data": "pydataset", "pipeline": "", "loader": "c0de", **workload},
+    )
+
+
+def test_batches_that_are_the_same_in_every_epoch_are_kept():
+    found = proposal(KEEP, loading())
+    assert found.edits == (LoaderCache(expects="c0de"),)
+    assert found.predicted == pytest.approx(0.1 / 0.01, rel=0.2)
+    assert "2 GB of memory" in found.why
+
+
+def test_handing_them_over_costs_what_it_did():
+    dear = Keepable(bytes=1000, wall_s_per_element=0.088)
+    assert "predicted gain" in reason(KEEP, loading(keepable=dear))
+
+
+def test_they_must_fit_the_memory_budget():
+    assert "needs 2.0 GB of memory" in reason(KEEP, loading(memory_available_bytes=3 << 30))
+
+
+def test_one_epoch_reads_nothing_twice():
+    assert "one epoch" in reason(KEEP, loading(epochs=1))
+
+
+def test_they_are_kept_once():
+    assert "already" in reason(KEEP, loading(loader_kept=True))
+
+
+def test_workers_of_the_users_own_are_kept():
+    assert "workers" in reason(KEEP, loading(loader_workers=4))
+
+
+def test_other_batches_in_every_epoch_are_not_kept():
+    assert "same in every epoch" in reason(KEEP, loading(keepable=None))
+
+
+@pytest.mark.parametrize("situation", ["waiting for input", "arrays", "generator"])
+def test_other_feeds_have_no_such_loader(situation):
+    assert "not by a PyDataset" in reason(KEEP, SITUATIONS[situation], machine=MACHINE)

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from uncork.core.edit import LoaderCache, LoaderWorkers
+from uncork.core.errors import EditRefused
+from uncork.step import (
+    Feed,
+    check_loader,
+    edited_loader,
+    fill_loader,
+    loader_digest,
+    loader_edited,
+    loader_stages,
+)
+
+
+class Sleeping(keras.utils.PyDataset):
+    """Waits as for a disk: the interpreter is free meanwhile."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return np.full((2, 3), index, "float32"), np.full(2, index)
+
+
+def edit(dataset, workers=3):
+    return LoaderWorkers(workers=workers, expects=loader_digest(dataset))
+
+
+def test_a_trial_works_on_a_copy():
+    mine = Sleeping()
+    other = edited_loader(mine, (edit(mine),))
+    assert (other.workers, mine.workers) == (3, 1)
+    assert other.max_queue_size >= 6
+
+
+def test_the_settings_are_given_back():
+    mine = Sleeping(max_queue_size=4)
+    with loader_edited(mine, (edit(mine),)):
+        assert (mine.workers, mine.max_queue_size) == (3, 6)
+    assert (mine.workers, mine.max_queue_size) == (1, 4)
+
+
+def test_no_edit_touches_nothing():
+    with loader_edited(np.zeros(3), ()):
+        pass
+
+
+def test_another_loader_is_refused():
+    with pytest.raises(EditRefused, match="the code or the settings of Sleeping"):
+        check_loader(Sleeping(), LoaderWorkers(workers=2, expects="another"))
+
+
+@pytest.mark.parametrize("own", [{"workers": 2}, {"use_multiprocessing": True}])
+def test_workers_of_the_users_own_are_kept(own):
+    mine = Sleeping(**own)
+    with pytest.raises(EditRefused, match="workers of its own"):
+        check_loader(mine, edit(mine))
+
+
+def test_threads_are_measured_where_they_may_be_used():
+    (stage,) = loader_stages(Feed(x=Sleeping()))
+    assert not stage.random
+    assert stage.threads_wall_s_per_element < stage.wall_s_per_element
+    (own,) = loader_stages(Feed(x=Sleeping(workers=2)))
+    assert own.threads_wall_s_per_element is None
+
+
+def test_an_epoch_that_is_left_early_leaves_no_thread_behind():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    mine = Sleeping()
+    before = threading.active_count()
+    with Feed(x=edited_loader(mine, (edit(mine),))).reading(model) as epochs:
+        for _ in epochs:
+            break
+        assert threading.active_count() > before
+    deadline = time.monotonic() + 20
+    while any(t.name.startswith("Worker_") for t in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Counting(keras.utils.PyDataset):
+    """Tells a list, which it does not hold, what it made."""
+
+    def __init__(self, scale=1):
+        super().__init__()
+        self.scale = scale
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        made(index)
+        return np.full((2, 3), self.scale * index, "float32"), np.full(2, index)
+
+
+MADE = []
+made = MADE.append  # a built-in, whose list is none of the loader's data
+
+
+def kept(dataset):
+    return edited_loader(dataset, (LoaderCache(expects=loader_digest(dataset)),))
+
+
+def epoch(dataset):
+    dataset.on_epoch_begin()
+    return [float(dataset[index][0].sum()) for index in range(4)]
+
+
+def test_batches_are_made_once():
+    MADE.clear()
+    loader = kept(Counting())
+    assert epoch(loader) == epoch(loader) == [0, 6, 12, 18]
+    assert MADE == [0, 1, 2, 3]
+
+
+def test_they_are_made_anew_where_anything_has_changed():
+    loader = kept(Counting())
+    before = epoch(loader)
+    loader.scale = 2
+    assert epoch(loader) == [2 * total for total in before]
+
+
+def test_what_cannot_be_digested_any_more_is_made_every_time():
+    loader = kept(Counting())
+    epoch(loader)
+    loader.scale = 3
+    loader.lock = threading.Lock()
+    assert epoch(loader) == [0, 18, 36, 54]
+    loader.scale = 1
+    assert epoch(loader) == [0, 6, 12, 18]
+
+
+def test_a_filled_loader_stays_filled():
+    MADE.clear()
+    loader = kept(Counting())
+    fill_loader(loader, 10.0)
+    epoch(loader)
+    assert MADE == [0, 1, 2, 3]
+
+
+def test_the_users_own_class_is_given_back():
+    mine = Counting()
+    with loader_edited(mine, (LoaderCache(expects=loader_digest(mine)),)):
+        assert type(mine) is not Counting
+        assert isinstance(mine, Counting)
+    assert type(mine) is Counting
+
+
+class Reshuffling(Counting):
+    def on_epoch_end(self):
+        self.scale += 1
+
+
+class Endless(Counting):
+    num_batches = None
+
+
+@pytest.mark.parametrize("loader", [Reshuffling, Endless])
+def test_what_changes_between_epochs_is_not_kept(loader):
+    with pytest.raises(EditRefused, match="changes between epochs"):
+        kept(loader())
+
+
+@pytest.mark.parametrize(("loader", "is_kept"), [(Counting, True), (Reshuffling, False)])
+def test_what_keeping_would_take_is_told(loader, is_kept):
+    (stage,) = loader_stages(Feed(x=loader()))
+    assert (stage.keepable is not None) is is_kept
+    if is_kept:
+        assert stage.keepable.bytes == 4 * (2 * 3 * 4 + 2 * 8)
+
+
+def test_workers_make_what_is_kept():
+    mine = Counting()
+    digest = loader_digest(mine)
+    edits = (LoaderCache(expects=digest), LoaderWorkers(workers=2, expects=digest))
+    loader = edited_loader(mine, edits)
+    assert loader.workers == 2
+    assert epoch(loader) == [0, 6, 12, 18]
