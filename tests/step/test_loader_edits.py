@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -93,7 +95,7 @@ def test_an_epoch_that_is_left_early_leaves_no_thread_behind():
 
 
 class Counting(keras.utils.PyDataset):
-    """Tells a list, which it does not hold, what it made."""
+    """Tells a file, which it does not hold, what it made."""
 
     def __init__(self, scale=1):
         super().__init__()
@@ -103,12 +105,12 @@ class Counting(keras.utils.PyDataset):
         return 4
 
     def __getitem__(self, index):
-        made(index)
+        with MADE.open("a") as file:
+            file.write(f"{index} ")
         return np.full((2, 3), self.scale * index, "float32"), np.full(2, index)
 
 
-MADE = []
-made = MADE.append  # a built-in, whose list is none of the loader's data
+MADE = Path(tempfile.mkdtemp()) / "made"
 
 
 def kept(dataset):
@@ -121,10 +123,10 @@ def epoch(dataset):
 
 
 def test_batches_are_made_once():
-    MADE.clear()
+    MADE.unlink(missing_ok=True)
     loader = kept(Counting())
     assert epoch(loader) == epoch(loader) == [0, 6, 12, 18]
-    assert MADE == [0, 1, 2, 3]
+    assert MADE.read_text() == "0 1 2 3 "
 
 
 def test_they_are_made_anew_where_anything_has_changed():
@@ -145,11 +147,11 @@ def test_what_cannot_be_digested_any_more_is_made_every_time():
 
 
 def test_a_filled_loader_stays_filled():
-    MADE.clear()
+    MADE.unlink(missing_ok=True)
     loader = kept(Counting())
     fill_loader(loader, 10.0)
     epoch(loader)
-    assert MADE == [0, 1, 2, 3]
+    assert MADE.read_text() == "0 1 2 3 "
 
 
 def test_the_users_own_class_is_given_back():

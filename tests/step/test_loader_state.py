@@ -191,6 +191,15 @@ class ThroughAnObject(Rows):
         return self.store.rows(index)
 
 
+told = SEEN.append
+
+
+class ThroughABuiltIn(Rows):
+    def __getitem__(self, index):
+        told(index)
+        return self.rows[:8]
+
+
 def counted(index):
     SEEN.append(index)
     return index
@@ -233,6 +242,7 @@ class Failing(Rows):
         InPlace,
         ThroughAnObject,
         ThroughAFunction,
+        ThroughABuiltIn,
         OneOpenFile,
         Locked,
         Failing,

@@ -143,11 +143,13 @@ class _Reached:
         if isinstance(value, MethodType):
             self.add(name, value.__func__)
             self.add(name, value.__self__)
+        elif isinstance(value, BuiltinFunctionType):
+            self.add(name, value.__self__)  # of a module's own functions, the module
         elif isinstance(value, FunctionType):
             self._add_function(value)
         elif isinstance(value, type):
             self._add_class(value)
-        elif not isinstance(value, (ModuleType, BuiltinFunctionType, np.ufunc)):
+        elif not isinstance(value, (ModuleType, np.ufunc)):
             self.values.append((name, value))
             self.add(name, type(value))
 
