@@ -158,10 +158,17 @@ def test_what_was_plainly_no_faster_is_not_looked_at_again(walked) -> None:
 @pytest.mark.parametrize("left_s", [5.0, walking._PAIRS_S + 1])
 def test_without_time_there_is_no_second_look(walked, left_s: float) -> None:
     """Time for the trial alone is not enough: its proof and what comes after count, too."""
-    walk = walked({2: [UNCLEAR, CLEAR]}, budget_s=100.0 + left_s, reserved_s=100.0)
+    walk = walked({2: [UNCLEAR, CLEAR]}, budget_s=10.0 + left_s, reserved_s=10.0)
     assert [outcome for _, outcome in outcomes(walk)] == [
         "skipped" if left_s < walking._PAIRS_S else "rejected"
     ]
+
+
+def test_what_was_kept_back_for_confirming_is_used_where_nothing_is_to_confirm(walked) -> None:
+    options = {"budget_s": 119.0, "reserved_s": 100.0}
+    assert outcomes(walked({2: [UNCLEAR, CLEAR]}, **options)) == [("grouping_2", "kept")]
+    rejected = walked({3: [CLEAR], 2: [UNCLEAR, CLEAR]}, **options)
+    assert ("grouping_2", "kept") not in outcomes(rejected)
 
 
 @pytest.mark.parametrize(

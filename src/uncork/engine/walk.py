@@ -42,6 +42,8 @@ _RESIDENT_BLOCK_S: Final = 0.5
 LOOKING_SHARE: Final = 0.07
 # For confirming the result, where nothing better is known about what that takes.
 _RESERVED_SHARE: Final = 0.3
+# Of that, what is still kept back from a second look as long as nothing is in force.
+_RISKED_SHARE: Final = 0.5
 # What follows a gain once it is measured: the proof, and a look at where the bottleneck is now.
 _TAIL_S: Final = 20.0
 
@@ -78,6 +80,7 @@ class Walk:
         """Start from the original."""
         self.version: Version = self.subject.original
         self.now = self.before
+        self._looking_again = False
         self._prover = PipelineProver(self.subject.original.pipeline)
 
     def run(self) -> None:
@@ -98,6 +101,7 @@ class Walk:
         something else was the bottleneck. Each gets one trial on what is in force now, judged by
         its new figures alone. A step that is kept now stands at the end, where its edits came.
         """
+        self._looking_again = True
         by_name = {optimization.name: optimization for optimization in self.road}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
@@ -164,6 +168,8 @@ class Walk:
         budget_s, reserved_s = self.policy.budget_s, self.reserved_s
         if reserved_s is None:
             reserved_s = _RESERVED_SHARE * budget_s
+        if self._looking_again and self.version is self.subject.original:
+            reserved_s *= _RISKED_SHARE  # with nothing kept there is nothing to confirm
         return self.started + budget_s - reserved_s - time.monotonic()
 
     def _block_s(self) -> float:
