@@ -86,7 +86,9 @@ def _trained(workload: Workload, kept: Path, data: Path) -> Plain:
     """In plain Python: it depends on the scripts and on the machine, not on Uncork."""
     machine = probe()
     versions = (_installed(*_TENSORFLOW), _installed("keras"), machine.cpu_model, str(machine.cpus))
-    file = kept / f"{digest(workload.name, *versions, *_texts(workload))}.json"
+    data_made_by = (ROOT / "data.py").read_bytes()
+    key = digest(workload.name, *versions, data_made_by, *_texts(workload))
+    file = kept / f"{key}.json"
     if file.exists():
         return from_json(file.read_bytes(), Plain)
     with tempfile.TemporaryDirectory(prefix="uncork-truth-") as work:

@@ -83,7 +83,7 @@ def test_equal_batches_in_their_order_are_a_proof(tmp_path, shuffle):
     one = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
     proof = one.prove_loader(one.original.with_loader_edits((edit(one),)), "exact", 60.0)
     assert proof.passed, proof.detail
-    assert "all 12 batches" in proof.detail
+    assert "all 12 batches" in proof.detail  # of one epoch: it has an on_epoch_end
 
 
 def test_batches_that_depend_on_the_turn_are_none(tmp_path):
@@ -129,7 +129,7 @@ class Fixed(Loader):
 
 
 def cache(subject):
-    return LoaderCache(expects=subject.workload.loader)
+    return LoaderCache(bytes=10_000, expects=subject.workload.loader)
 
 
 def test_kept_batches_are_proved_in_a_second_epoch(tmp_path):
@@ -151,7 +151,7 @@ def test_a_cache_of_what_depends_on_the_turn_is_none(tmp_path):
     assert not one.prove_loader(version, "exact", 60.0).passed
 
 
-@pytest.mark.parametrize("edits", [(cache,), (cache, edit)])
+@pytest.mark.parametrize("edits", [(cache,), (edit,)])
 def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
     one = subject(Fixed(), tmp_path)
     kept = planned(one, *(make(one) for make in edits))
@@ -163,6 +163,29 @@ def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
     for mine, other in zip(plain.get_weights(), ours.get_weights(), strict=True):
         np.testing.assert_array_equal(mine, other)
     assert type(loader) is Fixed
+
+
+def test_steps_per_epoch_are_refused(made):
+    with pytest.raises(PlanRefused, match="steps_per_epoch=5"):
+        uncork.fit(trained(), Loader(), plan=made, epochs=2, steps_per_epoch=5, verbose=0)
+
+
+class Rarely(Fixed):
+    """Draws for one batch, which is none of those that are looked at."""
+
+    def __getitem__(self, index):
+        rows, labels = super().__getitem__(index)
+        return rows + (np.random.normal() if index == 4 else 0.0), labels
+
+
+@pytest.mark.parametrize("make", [cache, edit])
+def test_a_draw_that_is_rare_is_found_by_the_proof(tmp_path, make):
+    one = subject(Rarely(), tmp_path)
+    version = one.original.with_loader_edits((make(one),))
+    proof = one.prove_loader(version, "exact", 60.0)
+    assert not proof.passed
+    assert "batch 4 draws" in proof.detail
+    assert not one.prove_loader(version, "resampled", 60.0).passed
 
 
 def test_another_loader_is_refused(tmp_path):

@@ -25,7 +25,7 @@ def loading(*, keepable=LARGE, **workload):
 
 def test_batches_that_are_the_same_in_every_epoch_are_kept():
     found = proposal(KEEP, loading())
-    assert found.edits == (LoaderCache(expects="c0de"),)
+    assert found.edits == (LoaderCache(bytes=2_000_000_000, expects="c0de"),)
     assert found.predicted == pytest.approx(0.1 / 0.01, rel=0.2)
     assert "2 GB of memory" in found.why
 
@@ -49,6 +49,10 @@ def test_they_are_kept_once():
 
 def test_workers_of_the_users_own_are_kept():
     assert "workers" in reason(KEEP, loading(loader_workers=4))
+
+
+def test_a_given_number_of_steps_may_begin_anywhere():
+    assert "steps_per_epoch" in reason(KEEP, loading(steps_given=True))
 
 
 def test_other_batches_in_every_epoch_are_not_kept():

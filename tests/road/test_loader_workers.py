@@ -5,6 +5,7 @@ import pytest
 from records import MACHINE, observed, stage
 from uncork.core.edit import LoaderWorkers
 from uncork.core.machine import Machine
+from uncork.core.record import replace
 from uncork.road.loader_workers import LoadInThreads
 
 from .situations import SITUATIONS, WAITING, proposal, reason
@@ -63,6 +64,22 @@ def test_a_loader_that_keeps_state_is_left_alone():
 def test_a_loader_that_draws_is_worth_a_weaker_promise():
     assert proposal(THREADS, loading(random=True)).edits
     assert (THREADS.guarantee, THREADS.at_worst) == ("exact", "resampled")
+
+
+def test_batches_made_ahead_must_fit_the_memory():
+    tight = replace(loading(), memory_available_bytes=10)
+    stages = tuple(replace(s, bytes_per_element=1_000_000) for s in tight.stages)
+    assert "made ahead" in reason(THREADS, replace(tight, stages=stages))
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [({"steps_given": True}, "steps_per_epoch"), ({"loader_kept": True}, "kept")],
+)
+def test_where_workers_would_not_do_the_same(changed, why):
+    found = loading()
+    changed = replace(found, workload=replace(found.workload, **changed))
+    assert why in reason(THREADS, changed)
 
 
 def test_workers_of_the_users_own_are_kept():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import tempfile
 import threading
 import time
@@ -114,7 +116,7 @@ MADE = Path(tempfile.mkdtemp()) / "made"
 
 
 def kept(dataset):
-    return edited_loader(dataset, (LoaderCache(expects=loader_digest(dataset)),))
+    return edited_loader(dataset, (LoaderCache(bytes=1000, expects=loader_digest(dataset)),))
 
 
 def epoch(dataset):
@@ -156,7 +158,7 @@ def test_a_filled_loader_stays_filled():
 
 def test_the_users_own_class_is_given_back():
     mine = Counting()
-    with loader_edited(mine, (LoaderCache(expects=loader_digest(mine)),)):
+    with loader_edited(mine, (LoaderCache(bytes=1000, expects=loader_digest(mine)),)):
         assert type(mine) is not Counting
         assert isinstance(mine, Counting)
     assert type(mine) is Counting
@@ -185,10 +187,98 @@ def test_what_keeping_would_take_is_told(loader, is_kept):
         assert stage.keepable.bytes == 4 * (2 * 3 * 4 + 2 * 8)
 
 
-def test_workers_make_what_is_kept():
+def test_what_is_handed_out_is_a_copy():
+    loader = kept(Counting())
+    before = epoch(loader)
+    loader[1][0][:] = 100.0
+    assert epoch(loader) == before
+
+
+def test_no_more_is_kept_than_was_seen_to_be_needed():
+    MADE.unlink(missing_ok=True)
     mine = Counting()
-    digest = loader_digest(mine)
-    edits = (LoaderCache(expects=digest), LoaderWorkers(workers=2, expects=digest))
-    loader = edited_loader(mine, edits)
-    assert loader.workers == 2
-    assert epoch(loader) == [0, 6, 12, 18]
+    size = 2 * 3 * 4 + 2 * 8
+    loader = edited_loader(mine, (LoaderCache(bytes=2 * size, expects=loader_digest(mine)),))
+    assert epoch(loader) == epoch(loader)
+    assert MADE.read_text() == "0 1 2 3 2 3 "
+
+
+class Sometimes(Counting):
+    """Draws, but not for the batches that were looked at."""
+
+    def __getitem__(self, index):
+        rows, labels = super().__getitem__(index)
+        return rows + (np.random.normal() if index == 2 else 0), labels
+
+
+def test_a_batch_that_draws_is_not_kept():
+    loader = kept(Sometimes())
+    first, second = epoch(loader), epoch(loader)
+    assert first[2] != second[2]
+    assert [first[i] for i in (0, 1, 3)] == [second[i] for i in (0, 1, 3)]
+
+
+class Slicing(Counting):
+    def __getitem__(self, index):
+        return [self[i] for i in range(4)[index]] if isinstance(index, slice) else index
+
+
+def test_what_is_no_index_is_passed_on():
+    loader = kept(Slicing())
+    loader.on_epoch_begin()
+    assert loader[1:3] == [1, 2]
+
+
+def test_it_is_pickled_as_what_it_is():
+    mine = Counting(scale=5)
+    with loader_edited(mine, (LoaderCache(bytes=1000, expects=loader_digest(mine)),)):
+        again = pickle.loads(pickle.dumps(mine))
+        copied = copy.copy(mine)
+    assert type(again) is type(copied) is Counting
+    assert again.scale == copied.scale == 5
+
+
+def test_a_class_that_cannot_be_extended_is_refused():
+    class Demanding(Counting):
+        def __init_subclass__(cls, *, name):
+            del name
+
+    with pytest.raises(EditRefused, match="no class can be made from Demanding"):
+        kept(Demanding())
+
+
+class Racing(Sleeping):
+    """Fails where two threads are in it at once."""
+
+    def __getitem__(self, index):
+        INSIDE.append(index)
+        time.sleep(0.01)
+        if len(INSIDE) > 1:
+            raise RuntimeError("not made for threads")
+        INSIDE.clear()
+        return super().__getitem__(index)
+
+
+INSIDE = []
+
+
+def test_a_loader_that_fails_in_threads_is_described_all_the_same():
+    (stage,) = loader_stages(Feed(x=Racing()))
+    assert stage.threads_wall_s_per_element is None
+    assert stage.keepable is None
+
+
+def test_a_training_that_is_stopped_leaves_no_thread_behind():
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = True
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    mine = Sleeping()
+    with loader_edited(mine, (edit(mine),)):
+        model.fit(mine, epochs=2, verbose=0, callbacks=[Stop()])
+    deadline = time.monotonic() + 20
+    while any(t.name.startswith("Worker_") for t in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,7 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step.loader_state import dependence, drawn_alike, loader_digest
+from uncork.step.loader_reach import loader_digest
+from uncork.step.loader_state import dependence, drawn_alike
 
 TABLE = np.arange(4_000, dtype="float32").reshape(-1, 4)
 SEEN: list[int] = []
@@ -226,6 +231,87 @@ class Locked(Rows):
         self.lock = threading.Lock()
 
 
+class CFG:
+    alpha = 1.0
+
+
+class Configured(Rows):
+    """Reads from a class that has no methods."""
+
+    def __getitem__(self, index):
+        CFG.alpha += 1
+        return self.rows[:8]
+
+
+class Defaulting(Rows):
+    def __getitem__(self, index, seen=[]):  # noqa: B006 - the trap itself
+        seen.append(index)
+        return self.rows[:8]
+
+
+def scribbling(rows):
+    BUFFER[:] = rows
+    return BUFFER.copy()
+
+
+class Transforming(Rows):
+    """Holds a function in an attribute."""
+
+    def __init__(self, transform=scribbling):
+        super().__init__()
+        self.transform = transform
+
+    def __getitem__(self, index):
+        return self.transform(self.rows[8 * index : 8 * index + 8])
+
+
+class Collecting(Rows):
+    """Leaves all as it was, but not in the middle of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.gathered = []
+
+    def __getitem__(self, index):
+        for row in range(8):
+            self.gathered.append(self.rows[8 * index + row])
+        batch = np.stack(self.gathered)
+        self.gathered.clear()
+        return batch
+
+
+class CollectingNoise(Collecting):
+    def __getitem__(self, index):
+        return super().__getitem__(index) + np.random.normal(size=(8, 4))
+
+
+class Current(Rows):
+    def __getitem__(self, index):
+        self.current = index
+        batch = self.rows[8 * self.current : 8 * self.current + 8]
+        self.current = None
+        return batch + np.random.normal()
+
+
+class Reseeding(Rows):
+    """The same in every epoch, as long as nobody seeds in between."""
+
+    def __getitem__(self, index):
+        np.random.seed(index)
+        return np.random.rand(8, 4)
+
+
+class ReseedingItsOwn(Rows):
+    def __getitem__(self, index):
+        self.rng.bit_generator.state = np.random.PCG64(index).state
+        return self.rng.normal(size=4)
+
+
+class KerasDraws(Rows):
+    def __getitem__(self, index):
+        return np.asarray(keras.random.uniform([3]))
+
+
 class Failing(Rows):
     def __getitem__(self, index):
         raise KeyError(index)
@@ -243,6 +329,15 @@ class Failing(Rows):
         ThroughAnObject,
         ThroughAFunction,
         ThroughABuiltIn,
+        Configured,
+        Defaulting,
+        Transforming,
+        Collecting,
+        CollectingNoise,
+        Current,
+        Reseeding,
+        ReseedingItsOwn,
+        KerasDraws,
         OneOpenFile,
         Locked,
         Failing,
@@ -289,3 +384,53 @@ def test_a_global_switch_is_part_of_it(monkeypatch):
     before = loader_digest(Rows())
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert loader_digest(Rows()) != before
+
+
+def plain(rows):
+    return rows
+
+
+def noisy(rows):
+    return rows + np.random.normal(size=rows.shape)
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, functools.partial, functools.lru_cache])
+def test_a_function_in_an_attribute_is_part_of_the_loader(wrapped):
+    one, other = Transforming(wrapped(plain)), Transforming(wrapped(noisy))
+    assert loader_digest(one) != loader_digest(other)
+
+
+def test_what_a_function_in_an_attribute_draws_is_seen():
+    assert dependence(Transforming(plain)) == "index"
+    assert dependence(Transforming(noisy)) == "draws"
+
+
+def test_a_setting_of_a_class_without_methods_is_part_of_the_loader(monkeypatch):
+    before = loader_digest(Configured())
+    monkeypatch.setattr(CFG, "alpha", 3.0)
+    assert loader_digest(Configured()) != before
+
+
+def test_a_digest_is_the_same_in_every_process(tmp_path):
+    (tmp_path / "loading.py").write_text(
+        "import keras\n"
+        "class Loader(keras.utils.PyDataset):\n"
+        "    def __getitem__(self, index):\n"
+        "        return index if str(index) in {'jpg', 'png', 'jpeg', 'gif'} else 0\n"
+    )
+    command = (
+        "import loading; from uncork.step.loader_reach import loader_digest;"
+        "print(loader_digest(loading.Loader()))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1

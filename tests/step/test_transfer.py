@@ -18,9 +18,10 @@ def other() -> str:
 
 
 def test_what_must_travel_is_timed(other):
-    sent = transfer_of((BYTES.astype("float32"), np.arange(64)), other)
+    photos = np.tile(BYTES, (40, 1)).astype("float32")  # large beside what a call costs
+    sent = transfer_of((photos, np.arange(64)), other)
     assert sent.device == "CPU:0 of another host"
-    assert (sent.bytes, sent.needed_bytes) == (BYTES.size * 4, BYTES.size)
+    assert (sent.bytes, sent.needed_bytes) == (photos.size * 4, photos.size)
     assert sent.wall_s > 0
     assert sent.needless == 0.75
     assert transfer_of((BYTES / 255.0).astype("float32"), other).needless == 0.75

@@ -125,8 +125,9 @@ class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
 
 
 class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
-    """Make each batch of a ``PyDataset`` once, and keep it in memory."""
+    """Make each batch of a ``PyDataset`` once, and keep it; all together take so many bytes."""
 
+    bytes: int
     expects: str
 
 

@@ -39,8 +39,10 @@ from uncork.step import (
     device_of,
     edited_loader,
     fill_loader,
+    has_hooks,
     is_categorical,
     loader_digest,
+    loader_draws,
     loader_stages,
     one_hot_of,
     padding_of,
@@ -118,6 +120,7 @@ class FitSubject(Subject):
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
         self.original = Version(pipeline)
+        self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
         random = random_state()
         self._batch = self._first_batch()
         # Building draws what ``fit`` would draw; reading the first batch is ours alone.
@@ -220,7 +223,7 @@ class FitSubject(Subject):
 
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Read both through Keras's own adapter."""
-        passes = 2 if _keeps_batches(version) else 1
+        passes = 1 if has_hooks(self.feed.x) else 2
         edited = self._feed(version)
         return prove_batches(self.feed, edited, self.model, kind, passes=passes, budget_s=budget_s)
 
@@ -228,6 +231,8 @@ class FitSubject(Subject):
         """Give weights, optimizer, settings and random states back; end what still reads."""
         while self._reading:
             stop_workers(self._reading.pop())
+        if self._draws is not None:
+            self._draws.give_back()
         self.snapshot.restore()
 
     def _feed(self, version: Version) -> Feed:

@@ -10,7 +10,7 @@ from uncork.core.plan import Proof
 from uncork.pipeline import ElementDigests
 from uncork.pipeline.digests import EpochDigests, element_digest
 from uncork.proof.elements import prove_elements
-from uncork.step import Feed, dependence, drawn_alike, random_state, set_random_state
+from uncork.step import Feed, dependence, drawn_alike, random_state, set_random_state, telling_draws
 
 # Batches that are compared: with threads racing for them, a wrong order shows early or never.
 _MOST = 256
@@ -30,8 +30,8 @@ def prove_batches(
     A loader that draws random numbers is ``resampled`` at best: where all of its batches are drawn
     from equal states, they must be equal.
 
-    They are read from the same random states. Of threads one epoch is enough: between two of them
-    nothing of the loader runs but its ``on_epoch_end``, which Keras calls when all have ended.
+    They are read from the same random states, for two epochs: what is kept shows in the second one.
+    A loader that does something of its own between them would do it twice; of that one is read.
 
     Args:
         original: The user's.
@@ -41,12 +41,18 @@ def prove_batches(
         passes: Epochs to read; what is kept shows in the second one.
         budget_s: Seconds for both.
     """
-    if dependence(original.x) == "draws":
-        if kind == "exact":
-            return Proof(
-                kind=kind, passed=False, detail="which batch draws first is left to chance"
-            )
+    needs = dependence(original.x)
+    if needs == "more":
+        return _failed(kind, "the loader does not depend on its index, and on draws, alone")
+    if needs == "draws" and kind == "exact":
+        return _failed(kind, "which batch draws first is left to chance")
+    if needs == "index" and kind != "exact":
+        return _failed(kind, "a loader that draws nothing has no draws to be made otherwise")
+    drew: list[int] = []
+    if needs == "draws":
         original, edited = (f.with_dataset(drawn_alike(f.x)) for f in (original, edited))
+    else:
+        original = original.with_dataset(telling_draws(original.x, drew))
     random = random_state()
     try:
         ours = _epochs(original, model, passes, budget_s / 2)
@@ -54,7 +60,13 @@ def prove_batches(
         theirs = _epochs(edited, model, passes, budget_s / 2)
     finally:
         set_random_state(random)
+    if drew:
+        return _failed(kind, f"batch {drew[0]} draws random numbers, others do not")
     return prove_elements(ours, theirs, kind, whole=False)
+
+
+def _failed(kind: Guarantee, detail: str) -> Proof:
+    return Proof(kind=kind, passed=False, detail=detail)
 
 
 def _epochs(feed: Feed, model: Any, passes: int, seconds: float) -> ElementDigests:

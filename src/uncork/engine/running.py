@@ -97,6 +97,7 @@ class Running(PassThrough):
             check(call.model, edit)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
+            _check_whole_epochs(feed)
         enough_memory(self.plan)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
@@ -108,6 +109,15 @@ class Running(PassThrough):
         if self.strict:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
+
+
+def _check_whole_epochs(feed: Feed) -> None:
+    if feed.steps_per_epoch is not None:
+        raise EditRefused(
+            f"fit is given steps_per_epoch={feed.steps_per_epoch}",
+            "epochs that begin where the data does",
+            "leave it out, or tune with it",
+        )
 
 
 def _found(call: FitCall, feed: Feed, pipeline: str) -> Workload:

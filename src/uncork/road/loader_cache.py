@@ -50,7 +50,7 @@ class KeepBatches(Optimization):
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         return Proposal(
-            edits=(LoaderCache(expects=diagnosis.workload.loader),),
+            edits=(LoaderCache(bytes=needed, expects=diagnosis.workload.loader),),
             predicted=predicted,
             at=loader.at,
             why=f"each batch is made once and kept in {needed / 1e9:.3g} GB of memory",
@@ -62,5 +62,7 @@ def _skipped(diagnosis: WorkloadDiagnosis) -> str:
     if diagnosis.workload.loader_kept:
         return "the batches are kept already"
     if diagnosis.workload.loader_workers > 1:
-        return "the loader has workers of its own"
+        return "the loader has workers"
+    if diagnosis.workload.steps_given:
+        return "with steps_per_epoch an epoch need not begin where the data does"
     return "one epoch only: nothing is read twice" if diagnosis.workload.epochs < 2 else ""

@@ -22,6 +22,10 @@ from uncork.core.plan import Policy
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
 
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
+# More threads than this wait for the interpreter, whatever they do beside it.
+_MOST_WORKERS: Final = 8
+# Batches that Keras asks for ahead, for each thread.
+_AHEAD: Final = 2
 
 
 @final
@@ -40,8 +44,9 @@ class LoadInThreads(Optimization):
         loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
         if loader is None:
             return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
-        if diagnosis.workload.loader_workers > 1:
-            return Skipped(reason="the loader has workers already")
+        skipped = _skipped(diagnosis)
+        if skipped:
+            return Skipped(reason=skipped)
         if loader.threads_wall_s_per_element is None:
             reason = "the loader was not seen to depend on its index, and on random draws, alone"
             return Skipped(reason=reason)
@@ -49,7 +54,10 @@ class LoadInThreads(Optimization):
         predicted = gain(costs, costs.in_threads(loader.index))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        workers = math.ceil(machine.cpus)
+        workers = min(_MOST_WORKERS, math.ceil(machine.cpus))
+        queued = _AHEAD * workers * (loader.bytes_per_element or 0)
+        if queued > policy.memory_share * diagnosis.memory_available_bytes:
+            return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
         return Proposal(
             edits=(LoaderWorkers(workers=workers, expects=diagnosis.workload.loader),),
             predicted=predicted,
@@ -57,3 +65,14 @@ class LoadInThreads(Optimization):
             why=f"{workers} threads make the batches of {loader.name or 'the loader'}",
             source_edit=_SOURCE.format(workers=workers),
         )
+
+
+def _skipped(diagnosis: WorkloadDiagnosis) -> str:
+    work = diagnosis.workload
+    if work.loader_workers > 1:
+        return "the loader has workers already"
+    if work.loader_kept:
+        return "the batches are kept, there is nothing left to make"
+    if work.steps_given:
+        return "with steps_per_epoch, Keras lets workers begin anew at every epoch"
+    return ""

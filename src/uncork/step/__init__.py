@@ -7,11 +7,13 @@ from uncork.step.loader_edits import (
     check_loader,
     edited_loader,
     fill_loader,
+    has_hooks,
     loader_edited,
     stop_workers,
     workers_of,
 )
-from uncork.step.loader_state import dependence, drawn_alike, loader_digest
+from uncork.step.loader_reach import loader_digest
+from uncork.step.loader_state import dependence, drawn_alike, loader_draws, telling_draws
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
@@ -44,8 +46,10 @@ __all__ = [
     "drawn_alike",
     "edited_loader",
     "fill_loader",
+    "has_hooks",
     "is_categorical",
     "loader_digest",
+    "loader_draws",
     "loader_edited",
     "loader_stages",
     "one_hot_of",
@@ -56,6 +60,7 @@ __all__ = [
     "signature",
     "spec_text",
     "stop_workers",
+    "telling_draws",
     "transfer_of",
     "workers_of",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import CellType, FunctionType
 from typing import Any, Final
 
@@ -55,20 +55,6 @@ def in_float32(dataset: Any) -> Callable[[int], Any] | None:
         vars(other).update({key: _own(value) for key, value in owned.items()})
         return _function(method, named, cells).__get__(other)
     return None
-
-
-@contextmanager
-def draws_kept(dataset: Any) -> Iterator[None]:
-    """Give a loader's own generators of random numbers their state back."""
-    owned = vars(dataset).values() if hasattr(dataset, "__dict__") else ()
-    generators = [g.bit_generator for g in owned if isinstance(g, np.random.Generator)]
-    generators += [g._bit_generator for g in owned if isinstance(g, np.random.RandomState)]
-    before = [generator.state for generator in generators]
-    try:
-        yield
-    finally:
-        for generator, state in zip(generators, before, strict=True):
-            generator.state = state
 
 
 def _groups(dataset: Any, method: FunctionType) -> tuple[dict[Any, Any], ...]:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import functools
+import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import keras
+import numpy as np
 
 from uncork.core.edit import LoaderCache, LoaderEdit, LoaderWorkers
 from uncork.core.errors import EditRefused
-from uncork.step.loader_state import loader_digest, state_digest
+from uncork.step.loader_reach import loader_digest, reached, state_digest
+from uncork.step.loader_state import Draws, in_class
 
 # Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
-_AHEAD: Final = 2
+AHEAD: Final = 2
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
+# What the batches may take more than was seen when the plan was made.
+_MORE: Final = 1.25
 
 
 def edited_loader(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Any:
@@ -38,17 +44,22 @@ def edited_loader(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Any:
 @contextmanager
 def loader_edited(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Iterator[None]:
     """Put edits in force on the user's own loader for as long as the block lasts."""
-    class_ = type(dataset)
-    before = [(name, getattr(dataset, name)) for name in _SETTINGS] if edits else []
+    if not edits:
+        yield
+        return
+    class_, before = type(dataset), [(name, getattr(dataset, name)) for name in _SETTINGS]
+    undo: list[Callable[[], None]] = []
     try:
-        for edit in edits:
-            _apply(dataset, edit)
+        undo.extend(_apply(dataset, edit) for edit in edits)
         yield
     finally:
-        if edits:
-            dataset.__class__ = class_
+        for enqueuer in _enqueuers(dataset):  # of a training that was stopped in mid-epoch
+            _stop(enqueuer)
+        dataset.__class__ = class_
         for name, value in before:
             setattr(dataset, name, value)
+        for each in undo:
+            each()
 
 
 def check_loader(dataset: Any, edit: LoaderEdit) -> None:
@@ -82,8 +93,12 @@ def workers_of(dataset: Any) -> int:
 
 def repeats_epochs(dataset: Any) -> bool:
     """As many batches in every epoch, and nothing of the user's that runs between two of them."""
-    own = any(getattr(type(dataset), h) is not getattr(keras.utils.PyDataset, h) for h in _HOOKS)
-    return dataset.num_batches is not None and not own
+    return dataset.num_batches is not None and not has_hooks(dataset)
+
+
+def has_hooks(dataset: Any) -> bool:
+    """Something of the user's runs between two epochs."""
+    return any(getattr(type(dataset), h) is not getattr(keras.utils.PyDataset, h) for h in _HOOKS)
 
 
 def stop_workers(epochs: Any) -> None:
@@ -94,8 +109,7 @@ def stop_workers(epochs: Any) -> None:
     """
     enqueuer = getattr(getattr(epochs, "data_adapter", None), "enqueuer", None)
     if enqueuer is not None:
-        with suppress(Exception):  # of the loader, in a batch that nobody will see
-            enqueuer.stop()
+        _stop(enqueuer)
 
 
 def fill_loader(dataset: Any, limit_s: float) -> None:
@@ -108,36 +122,107 @@ def fill_loader(dataset: Any, limit_s: float) -> None:
             return
 
 
-def _apply(dataset: Any, edit: LoaderEdit) -> None:
+def _stop(enqueuer: Any) -> None:
+    with suppress(Exception):  # of the loader, in a batch that nobody will see
+        enqueuer.stop()
+
+
+def _enqueuers(dataset: Any) -> list[Any]:
+    """What Keras reads a loader in threads with; it holds the loader in its attributes."""
+    holders = gc.get_referrers(dataset)
+    holders += gc.get_referrers(*[h for h in holders if type(h) is dict])
+    return [h for h in holders if getattr(h, "py_dataset", None) is dataset and hasattr(h, "stop")]
+
+
+def _apply(dataset: Any, edit: LoaderEdit) -> Callable[[], None]:
+    """Put an edit in force; returns what lets go of all that it holds."""
     if isinstance(edit, LoaderWorkers):
         dataset.workers = edit.workers
-        dataset.max_queue_size = max(dataset.max_queue_size, _AHEAD * edit.workers)
-    else:
-        dataset.__class__ = _keeping(type(dataset))
+        dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * edit.workers)
+        return lambda: None
+    kept = _Kept(dataset, edit.bytes)
+    try:
+        in_class(dataset, kept.methods())
+    except Exception as error:
+        raise EditRefused(
+            f"no class can be made from {type(dataset).__name__}: {error}",
+            "a loader that can be extended",
+            "leave it as it is",
+        ) from error
+    return kept.clear
 
 
-def _keeping(class_: Any) -> type:
-    """The same class, its batches made once.
+class _Kept:
+    """Batches that were made once.
 
-    Before each epoch all that the loader can reach is digested: where a callback, or anybody, has
-    changed something, the batches are made anew.
+    Before each epoch all that the loader can get at is digested: where a callback, or anybody, has
+    changed something, the batches are made anew. What is handed out is a copy.
+
+    Args:
+        dataset: Of the user's class.
+        most_bytes: That the batches take, as far as was seen.
     """
-    kept: dict[int, Any] = {}
-    known: list[str] = [""]
 
-    @functools.wraps(class_.__getitem__)
-    def __getitem__(self: Any, index: int) -> Any:  # noqa: N807 - of the class made here
-        if index not in kept:
-            kept[index] = class_.__getitem__(self, index)
-        return kept[index]
+    def __init__(self, dataset: Any, most_bytes: int) -> None:
+        self._class: Any = type(dataset)
+        self._generators = reached(dataset).generators
+        self._most = self._room = _MORE * most_bytes
+        self._batches: dict[int, Any] = {}
+        self._state = ""
 
-    def on_epoch_begin(self: Any) -> None:
-        now = ""
-        with suppress(Exception):  # it has come to hold what cannot be digested
-            now = state_digest(self)
-        if not now or now != known[0]:
-            kept.clear()
-        known[0] = now
+    def clear(self) -> None:
+        """Let go of all batches."""
+        self._batches.clear()
+        self._room = self._most
 
-    made = {"__getitem__": __getitem__, "on_epoch_begin": on_epoch_begin}
-    return type(class_.__name__, (class_,), made)
+    def methods(self) -> dict[str, Any]:
+        """Of the class that keeps."""
+        class_ = self._class
+
+        @functools.wraps(class_.__getitem__)
+        def __getitem__(loader: Any, index: Any) -> Any:  # noqa: N807
+            return self._batch(loader, index)
+
+        def on_epoch_begin(loader: Any) -> None:
+            self._look(loader)
+
+        def __reduce_ex__(loader: Any, protocol: Any) -> Any:  # noqa: N807
+            del protocol  # as an object of the user's own class, whichever
+            return copyreg._reconstructor, (class_, object, None), dict(vars(loader))  # type: ignore[attr-defined]
+
+        def __copy__(loader: Any) -> Any:  # noqa: N807
+            other = object.__new__(class_)
+            vars(other).update(vars(loader))
+            return other
+
+        return {f.__name__: f for f in (__getitem__, on_epoch_begin, __reduce_ex__, __copy__)}
+
+    def _look(self, loader: Any) -> None:
+        now = state_digest(loader)
+        if not now or now != self._state:
+            self.clear()
+        self._state = now
+
+    def _batch(self, loader: Any, index: Any) -> Any:
+        if index.__hash__ is None:
+            return self._class.__getitem__(loader, index)
+        if index not in self._batches:
+            state, draws = self._state, Draws(self._generators).now()
+            made = self._class.__getitem__(loader, index)
+            if Draws(self._generators).now() != draws or self._state != state or not state:
+                return made
+            self._keep(index, made)
+            return made
+        return _copied(self._batches[index])
+
+    def _keep(self, index: Any, made: Any) -> None:
+        size = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(made))
+        if size <= self._room:
+            self._room -= size
+            self._batches[index] = _copied(made)
+
+
+def _copied(batch: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, batch
+    )

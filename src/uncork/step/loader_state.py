@@ -1,38 +1,39 @@
-"""What a Python loader reads and changes besides the index that it is given.
+"""Do the batches of a Python loader depend on their index alone?
 
 Threads may share what nobody changes. Whether a loader changes anything is not derived from its
-code, which may call whatever it likes: it is seen. All data that its code can reach by name is
-digested before and after some batches are made, each of them twice. Generators of random numbers
-are another matter: they are made for being shared.
+code, which may call whatever it likes: it is watched. All data that its code can get at is digested
+before and after some batches are made, each of them twice; and a batch must come out the same when
+another one is made in the middle of it, line by line, as a thread might.
+
+Generators of random numbers are another matter: they are made for being shared.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import os
+import dis
 import pickle
 import random
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from uncork.core.stack import is_users
+from uncork.step.loader_reach import Reached, reached, state_digest, value_digest
 from uncork.step.snapshot import random_state, set_random_state
 
-# More data than this is not digested: it would take seconds, and twice so.
-_MOST_BYTES: Final = 512 << 20
-# Of containers with more entries, only the kind is part of what a plan expects.
-_FEW: Final = 8
-_DEPTH: Final = 3
-_GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
-
 Dependence = Literal["index", "draws", "more"]
+
+# Of an endless loader, the index that stands for its middle.
+_FAR: Final = 16
+# Lines of a loader at which another batch is made: many, of a slow one few.
+_LINES: Final = 12
+_WRITES: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL")
+_SEED: Final = 20261
 
 
 def dependence(dataset: Any, most: int = 4) -> Dependence:
@@ -46,197 +47,175 @@ def dependence(dataset: Any, most: int = 4) -> Dependence:
     Returns:
         ``"index"`` where a batch is the same whenever it is asked for, and making it changes
         nothing; ``"draws"`` where that holds but for random numbers of Python's or NumPy's;
-        ``"more"`` for anything else, and where it cannot be seen: an open file, a lock, a gigabyte
-        of data.
+        ``"more"`` for anything else, and where it cannot be seen: an open file, a lock, half a
+        gigabyte of data.
     """
     with suppress(Exception):  # the user's code, or an object that cannot be digested
-        before, draws = _state(dataset)
-        batches = dataset.num_batches or 2 * _FEW
-        indices = list(dict.fromkeys((0, batches - 1, batches // 2, min(1, batches - 1))))[:most]
-        try:
-            made, drew = zip(*(_made(dataset, index, draws) for index in indices), strict=True)
-            between, _ = _state(dataset)  # after the last index; at the end it is after the first
-            again, _ = zip(*(_made(dataset, i, draws) for i in reversed(indices)), strict=True)
-        finally:
-            draws.give_back()
-        if made == again[::-1] and before == between == _state(dataset)[0]:
-            return "draws" if any(drew) else "index"
+        found = reached(dataset)
+        if found.digest:
+            draws = Draws(found.generators)
+            try:
+                return _watched(dataset, found, draws, most)
+            finally:
+                draws.give_back()
     return "more"
 
 
-def drawn_alike(dataset: Any) -> Any:
-    """A copy whose batches are made one at a time, all from the random states of this moment.
-
-    Which thread makes a batch, and when, no longer tells what it draws.
-    """
-    class_, (_, draws), lock = type(dataset), _state(dataset), threading.Lock()
-
-    def __getitem__(self: Any, index: int) -> Any:  # noqa: N807 - of the class made here
-        with lock:
-            draws.give_back()
-            return class_.__getitem__(self, index)
-
-    other = copy.copy(dataset)
-    other.__class__ = type(class_.__name__, (class_,), {"__getitem__": __getitem__})
-    return other
-
-
-def _made(dataset: Any, index: int, draws: _Draws) -> tuple[str, bool]:
-    """Digest of a batch made from equal random states, and whether it drew."""
+def _watched(dataset: Any, found: Reached, draws: Draws, most: int) -> Dependence:
+    batches = dataset.num_batches or _FAR
+    indices = list(dict.fromkeys((0, batches - 1, batches // 2, min(1, batches - 1))))[:most]
+    made = [_made(dataset, index, draws) for index in indices]
+    between = state_digest(dataset)  # after the last index; at the end it is after the first
+    again = [_made(dataset, index, draws) for index in reversed(indices)]
+    drew = any(drawn for _, drawn in made)
+    if made != again[::-1] or (drew and any(_seeds(dataset, index, draws) for index in indices)):
+        return "more"
     draws.give_back()
-    made = _digest(dataset[index])
+    lines = _LINES * most // 4 or 1
+    disturbed = _disturbed(dataset, indices[0], indices[-1], found.codes, draws, lines)
+    if disturbed != made[0][0] or not found.digest == between == state_digest(dataset):
+        return "more"
+    return "draws" if drew else "index"
+
+
+def _made(dataset: Any, index: int, draws: Draws) -> tuple[str, bool]:
+    """Digest of a batch made from equal random states, and whether it drew.
+
+    Raises:
+        ValueError: It drew with TensorFlow or Keras, whose states threads may not share.
+    """
+    draws.give_back()
+    made = value_digest(dataset[index])
     return made, draws.are_other()
 
 
-def state_digest(dataset: Any) -> str:
-    """Of all that a loader can reach but random states.
+def _seeds(dataset: Any, index: int, draws: Draws) -> bool:
+    """A loader that seeds what it draws from: the same state is left, whatever was there."""
+    _made(dataset, index, draws)
+    after = draws.now()
+    draws.give_back()
+    draws.seed()
+    dataset[index]
+    return any(one == other for one, other in zip(draws.now(), after, strict=True))
+
+
+def _disturbed(
+    dataset: Any,
+    index: int,
+    other: int,
+    codes: Sequence[CodeType],
+    draws: Draws,
+    most: int,
+) -> str:
+    """Digest of a batch in the middle of which, before some of its lines, another one is made.
 
     Raises:
-        Exception: Something of it cannot be digested, or it is too much.
+        ValueError: A function that makes it assigns to what is not its own.
     """
-    return _state(dataset)[0]
+    lines: dict[tuple[CodeType, int], None] = {}
+    draws.give_back()
+    _traced(codes, lines.setdefault, lambda: dataset[index])
+    if any(_assigns(code) for code, _ in lines):
+        raise ValueError("it assigns to what other threads see")
+    chosen = set(list(lines)[:: -(-len(lines) // most)]) if lines else set()
+
+    def interrupt(line: tuple[CodeType, int]) -> None:
+        if line in chosen:
+            chosen.discard(line)
+            kept = Draws(draws.generators)
+            dataset[other]
+            kept.give_back()
+
+    draws.give_back()
+    return value_digest(_traced(codes, interrupt, lambda: dataset[index]))
 
 
-def loader_digest(dataset: Any) -> str:
-    """Of a loader's code and of the settings that it reads, not of its data.
+def _traced(
+    codes: Sequence[CodeType],
+    reach: Callable[[tuple[CodeType, int]], object],
+    call: Callable[[], Any],
+) -> Any:
+    """Call something, told of each line of some functions before it runs; what it returns."""
+    own = set(codes)
 
-    Example:
-        >>> import keras
-        >>> class Numbers(keras.utils.PyDataset):
-        ...     def __getitem__(self, index):
-        ...         return index
-        >>> loader_digest(Numbers()) == loader_digest(Numbers())
-        True
-    """
-    found = _reached(dataset)
-    codes = [code for function in found.functions for code in _codes(function.__code__)]
-    names = frozenset(name for code in codes for name in code.co_names)
-    state = hashlib.blake2b(digest_size=8)
-    for code in codes:
-        constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
-        state.update(f"{code.co_name}{code.co_names}{constants}".encode() + code.co_code)
-    for name, value in found.values:
-        state.update(f"{name}={_said(value, names, _DEPTH)};".encode())
-    return state.hexdigest()
+    def line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            reach((frame.f_code, frame.f_lineno))
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, _: line if frame.f_code in own else None)
+    try:
+        return call()
+    finally:
+        sys.settrace(before)
 
 
-@dataclass
-class _Reached:
-    """What a loader's code can get at by name.
-
-    Attributes:
-        functions: The user's.
-        values: Data, each with the name that it was found by.
-    """
-
-    functions: list[FunctionType] = field(default_factory=list)
-    values: list[tuple[str, Any]] = field(default_factory=list)
-    _known: set[tuple[str, int]] = field(default_factory=set)
-
-    def add(self, name: str, value: Any) -> None:
-        """A value, and what can be reached from it if it is code of the user's."""
-        is_code = isinstance(value, (MethodType, FunctionType, type))
-        key = ("" if is_code else name, id(value))
-        if key in self._known:
-            return
-        self._known.add(key)
-        if isinstance(value, MethodType):
-            self.add(name, value.__func__)
-            self.add(name, value.__self__)
-        elif isinstance(value, BuiltinFunctionType):
-            self.add(name, value.__self__)  # of a module's own functions, the module
-        elif isinstance(value, FunctionType):
-            self._add_function(value)
-        elif isinstance(value, type):
-            self._add_class(value)
-        elif not isinstance(value, (ModuleType, np.ufunc)):
-            self.values.append((name, value))
-            self.add(name, type(value))
-
-    def _add_function(self, function: FunctionType) -> None:
-        if not is_users(function.__code__.co_filename):
-            return
-        self.functions.append(function)
-        for name, value in _named(function):
-            self.add(name, value)
-
-    def _add_class(self, class_: type) -> None:
-        for base in class_.__mro__:
-            own = [f for v in vars(base).values() for f in _functions(v)]
-            if any(is_users(f.__code__.co_filename) for f in own):
-                for function in own:
-                    self.add(function.__name__, function)
-                for name, value in vars(base).items():
-                    if not name.startswith("__") and not _functions(value):
-                        self.add(name, value)
+def _assigns(code: CodeType) -> bool:
+    """To attributes, globals, or names of a function around it."""
+    free = set(code.co_freevars)
+    return any(
+        i.opname in _WRITES or (i.opname == "STORE_DEREF" and i.argval in free)
+        for i in dis.get_instructions(code)
+    )
 
 
-def _reached(dataset: Any) -> _Reached:
-    found = _Reached()
-    found.add("self", type(dataset))
-    found.add("self", dict(vars(dataset)))
-    return found
-
-
-def _state(dataset: Any) -> tuple[str, _Draws]:
-    """Digest of all that the loader can reach but random states, and those.
-
-    Raises:
-        Exception: Something of it cannot be digested, or it is too much.
-    """
-    found = _reached(dataset)
-    while True:
-        pickler = _Digesting()
-        pickler.dump([value for _, value in found.values])
-        before = len(found.functions)
-        for class_ in pickler.classes:
-            found.add(class_.__name__, class_)
-        if len(found.functions) == before:
-            return pickler.digest(), _Draws(pickler.generators)
-
-
-def _digest(value: Any) -> str:
-    pickler = _Digesting()
-    pickler.dump(value)
-    return pickler.digest()
-
-
-class _Draws:
+class Draws:
     """Random states: the global ones, and those of some generators.
 
     Args:
         generators: Python's and NumPy's.
     """
 
-    def __init__(self, generators: list[Any]) -> None:
-        self._generators = generators
-        self._global, self._own = self._now()
+    def __init__(self, generators: Sequence[Any]) -> None:
+        self.generators = generators
+        self._global, self._own = random_state(), self._states()
 
     def give_back(self) -> None:
         """To all the state that they had."""
         set_random_state(self._global)
-        for generator, state in zip(self._generators, self._own, strict=True):
+        for generator, state in zip(self.generators, self._own, strict=True):
             if isinstance(generator, random.Random):
                 generator.setstate(state)
             else:
                 _bits(generator).state = state
 
-    def are_other(self) -> bool:
-        """Some state is another one by now."""
-        (python, numpy, ops, _, seed), own = self._now()
-        (python_was, numpy_was, ops_was, _, seed_was), own_was = self._global, self._own
-        now, was = (
-            (python, numpy, ops, seed, own),
-            (python_was, numpy_was, ops_was, seed_was, own_was),
-        )
-        return pickle.dumps(now) != pickle.dumps(was)
+    def seed(self) -> None:
+        """Other states than those of any moment of the training."""
+        random.seed(_SEED)
+        np.random.seed(_SEED)
+        for generator in self.generators:
+            if isinstance(generator, random.Random):
+                generator.seed(_SEED)
+            else:
+                _bits(generator).state = type(_bits(generator))(_SEED).state
 
-    def _now(self) -> tuple[tuple[Any, ...], list[Any]]:
-        own = [
+    def now(self) -> list[bytes]:
+        """Each of the states that may be shared, as it is at this moment."""
+        return _each(random_state(), self._states())
+
+    def are_other(self) -> bool:
+        """Some state is another one by now.
+
+        Raises:
+            ValueError: One of TensorFlow's or Keras's.
+        """
+        *_, ops, _, seed = self._global
+        *_, ops_now, _, seed_now = random_state()
+        if pickle.dumps((ops, seed)) != pickle.dumps((ops_now, seed_now)):
+            raise ValueError("drawn with TensorFlow or Keras")
+        return _each(self._global, self._own) != self.now()
+
+    def _states(self) -> list[Any]:
+        return [
             g.getstate() if isinstance(g, random.Random) else _bits(g).state
-            for g in self._generators
+            for g in self.generators
         ]
-        return random_state(), own
+
+
+def _each(everywhere: tuple[Any, ...], own: Sequence[Any]) -> list[bytes]:
+    python, numpy, *_ = everywhere
+    return [pickle.dumps(state) for state in (python, numpy, *own)]
 
 
 def _bits(generator: Any) -> Any:
@@ -244,92 +223,52 @@ def _bits(generator: Any) -> Any:
     return getattr(generator, "_bit_generator", None) or generator.bit_generator
 
 
-class _Digesting(pickle.Pickler):
-    """Digests what it would write; code counts as the same as long as it is the same object.
+def loader_draws(dataset: Any) -> Draws:
+    """The random states that a loader may draw from, as they are now."""
+    return Draws(reached(dataset).generators)
 
-    Attributes:
-        classes: Those whose instances were met.
-        generators: Of random numbers, that were met; their states are left out.
+
+@contextmanager
+def draws_kept(dataset: Any) -> Iterator[None]:
+    """Give all generators that a loader can get at their state back."""
+    draws = loader_draws(dataset)
+    try:
+        yield
+    finally:
+        draws.give_back()
+
+
+def drawn_alike(dataset: Any) -> Any:
+    """A copy whose batches are made one at a time, all from the random states of this moment.
+
+    Which thread makes a batch, and when, no longer tells what it draws.
     """
+    class_, draws, lock = type(dataset), Draws(reached(dataset).generators), threading.Lock()
 
-    def __init__(self) -> None:
-        self._bytes = 0
-        self._hash = hashlib.blake2b(digest_size=16)
-        self.classes: list[type] = []
-        self.generators: list[Any] = []
-        super().__init__(self, protocol=5, buffer_callback=lambda held: self.write(held.raw()))
+    def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
+        with lock:
+            draws.give_back()
+            return class_.__getitem__(self, index)
 
-    def write(self, data: Any) -> None:
-        """Take some of what is pickled."""
-        self._bytes += memoryview(data).nbytes
-        if self._bytes > _MOST_BYTES:
-            raise ValueError("more data than is digested")
-        self._hash.update(data)
-
-    def persistent_id(self, value: Any) -> str | None:
-        """Stand-in for what is no data."""
-        if isinstance(value, _GENERATORS):
-            self.generators.append(value)
-        elif isinstance(value, type):
-            self.classes.append(value)
-        elif not isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType, np.ufunc)):
-            return None
-        return f"{id(value)}"
-
-    def digest(self) -> str:
-        """Of all that was taken so far."""
-        return self._hash.hexdigest()
+    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
 
 
-def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function's names stand for: globals, attributes of the user's modules, cells."""
-    known = function.__globals__
-    names = dict.fromkeys(name for code in _codes(function.__code__) for name in code.co_names)
-    found = [(name, known[name]) for name in names if name in known]
-    yield from found
-    for _, module in found:
-        if isinstance(module, ModuleType) and is_users(getattr(module, "__file__", None) or "<"):
-            yield from ((name, getattr(module, name)) for name in names if hasattr(module, name))
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # one that is still empty
-            yield name, _content(cell)
+def telling_draws(dataset: Any, drew: list[int]) -> Any:
+    """A copy that notes the indices of the batches that drew something; for one thread."""
+    class_, generators = type(dataset), reached(dataset).generators
+
+    def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
+        before = Draws(generators).now()
+        made = class_.__getitem__(self, index)
+        if Draws(generators).now() != before:
+            drew.append(index)
+        return made
+
+    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
 
 
-def _content(cell: CellType) -> Any:
-    return cell.cell_contents
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of what is defined inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _functions(value: Any) -> list[FunctionType]:
-    """Of an entry of a class, the functions in it."""
-    if isinstance(value, property):
-        parts = [value.fget, value.fset]
-    else:
-        parts = [getattr(value, "__func__", value)]
-    return [part for part in parts if isinstance(part, FunctionType)]
-
-
-def _said(value: Any, names: frozenset[str], depth: int) -> str:
-    """What a plan expects of a value: of settings their own, of data only the kind."""
-    said = kind = type(value).__name__
-    if value is None or isinstance(value, (bool, int, float)):
-        said = repr(value)
-    elif isinstance(value, str):
-        said = kind if os.sep in value else repr(value)
-    elif isinstance(value, np.ndarray):
-        said = f"{value.dtype}{value.shape[1:]}"
-    elif depth and isinstance(value, dict):
-        inner = {k: v for k, v in value.items() if k in names}
-        said = str({k: _said(v, names, depth - 1) for k, v in inner.items()})
-    elif depth and isinstance(value, (list, tuple)) and len(value) <= _FEW:
-        said = f"{kind}{[_said(v, names, depth - 1) for v in value]}"
-    elif depth and hasattr(value, "__dict__"):
-        said = kind + _said(dict(vars(value)), names, depth - 1)
-    return said
+def in_class(dataset: Any, made: dict[str, Any]) -> Any:
+    """The dataset itself, of a class of the same name that does some things otherwise."""
+    class_ = type(dataset)
+    dataset.__class__ = type(class_.__name__, (class_,), made)
+    return dataset

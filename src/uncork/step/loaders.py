@@ -21,9 +21,10 @@ import tensorflow as tf
 from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
-from uncork.step.loader_code import draws_kept, in_float32, loading_method, reached_arrays
+from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import repeats_epochs, workers_of
-from uncork.step.loader_state import Dependence, dependence
+from uncork.step.loader_reach import state_digest
+from uncork.step.loader_state import Dependence, dependence, draws_kept
 from uncork.step.statements import Statement, statements
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
@@ -32,10 +33,11 @@ _BATCHES: Final = 6
 _PAIRS: Final = 4
 # Batches that are made twice, and those that each of several threads makes; fewer of slow loaders.
 _LOOKS: Final = (4, 2)
+_MOST_THREADS: Final = 8
 # Slower loaders are not run again under a watch: Python is slower still then.
 _LONGEST_S: Final = 0.5
 # Slower ones are made no more batches of than it takes to time them.
-_SLOWEST_S: Final = 2.0
+_SLOWEST_S: Final = 1.0
 # Of a loader's time, what one statement must take to be the one to look at.
 _MOST: Final = 0.5
 # A statement that fills so many times the memory of a batch may do so for more than that batch.
@@ -95,7 +97,7 @@ class _Cost:
         cpu_s: CPU seconds.
         wall_s: Elapsed seconds.
         handing_over_s: Of these, for copying it.
-        bytes: Of its arrays.
+        bytes: Of the arrays of the largest.
     """
 
     cpu_s: float
@@ -113,15 +115,19 @@ class _Cost:
 def _cost(dataset: Any) -> _Cost:
     length = dataset.num_batches
     indices = itertools.islice(itertools.cycle(range(length or _BATCHES + 1)), _BATCHES + 1)
-    batch = dataset[next(indices)]
+    nbytes = _bytes(dataset[next(indices)])
     handing_over_s, cpu, begin = 0.0, time.process_time(), time.perf_counter()
     for index in indices:
         made, before = dataset[index], time.perf_counter()
+        nbytes = max(nbytes, _bytes(made))
         _hand_over(made)
         handing_over_s += time.perf_counter() - before
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
-    nbytes = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(batch))
     return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, handing_over_s / _BATCHES, nbytes)
+
+
+def _bytes(batch: Any) -> int:
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(batch))
 
 
 def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:
@@ -132,15 +138,18 @@ def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:
 
 def _in_threads(dataset: Any, cost: _Cost) -> float | None:
     """Elapsed seconds of a batch where every core has a thread that makes some."""
-    threads = math.ceil(cpus())
+    threads = min(_MOST_THREADS, math.ceil(cpus()))
     if threads < 2:
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
-    with ThreadPoolExecutor(threads) as pool:
+    before = state_digest(dataset)
+    with suppress(Exception), ThreadPoolExecutor(threads) as pool:  # not made for threads
         list(pool.map(dataset.__getitem__, itertools.islice(indices, threads)))
         begin = time.perf_counter()
         list(pool.map(dataset.__getitem__, itertools.islice(indices, cost.looks * threads)))
-        return (time.perf_counter() - begin) / (cost.looks * threads)
+        seconds = (time.perf_counter() - begin) / (cost.looks * threads)
+        return seconds if state_digest(dataset) == before else None
+    return None
 
 
 def _watched(dataset: Any) -> tuple[Statement, ...]:

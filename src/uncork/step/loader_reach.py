@@ -1,0 +1,281 @@
+"""What the code of a Python loader can get at: functions of the user's, and data.
+
+By name, and through whatever holds something: attributes, containers, defaults, closures, classes,
+modules. What a library keeps for itself is out of sight.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pickle
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from uncork.core.stack import is_users
+
+# More data than this is not digested: it would take seconds, and several times so.
+_MOST_BYTES: Final = 512 << 20
+# Of containers with more entries, only the kind is part of what a plan expects.
+_FEW: Final = 8
+_DEPTH: Final = 3
+_GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
+
+
+@dataclass
+class Reached:
+    """What a loader's code can get at.
+
+    Attributes:
+        functions: The user's.
+        values: Data, each with the name that it was found by.
+        generators: Of random numbers, Python's and NumPy's.
+        digest: Of the data, without the states of the generators; ``""`` where it cannot be
+            digested.
+    """
+
+    functions: list[FunctionType] = field(default_factory=list)
+    values: list[tuple[str, Any]] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)
+    digest: str = ""
+    _known: set[tuple[str, int]] = field(default_factory=set)
+    _modules: list[ModuleType] = field(default_factory=list)
+
+    @property
+    def codes(self) -> list[CodeType]:
+        """Of the functions, and of what is defined inside them."""
+        return [code for function in self.functions for code in _codes(function.__code__)]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that the code calls something."""
+        return frozenset(name for code in self.codes for name in code.co_names)
+
+    def add(self, name: str, value: Any) -> None:
+        """A value, and what can be reached from it if it is code."""
+        is_code = isinstance(value, (MethodType, FunctionType, type, ModuleType))
+        key = ("" if is_code else name, id(value))
+        if key in self._known:
+            return
+        self._known.add(key)
+        if isinstance(value, (MethodType, BuiltinFunctionType)):
+            self.add(name, getattr(value, "__func__", None))
+            self.add(name, value.__self__)  # of a module's own functions, the module
+        elif isinstance(value, FunctionType):
+            self._add_function(value)
+        elif isinstance(value, type):
+            self._add_class(value)
+        elif isinstance(value, ModuleType):
+            if is_users(getattr(value, "__file__", None) or "<"):
+                self._modules.append(value)
+        elif not isinstance(value, np.ufunc):
+            self.values.append((name, value))
+            self.add(name, type(value))
+
+    def add_named(self) -> None:
+        """Attributes of the user's modules that the code may mean by its names."""
+        names = self.names
+        for module in (sys.modules.get(name) for name in names):
+            if isinstance(module, ModuleType):  # imported by a function of the user's
+                self.add(module.__name__, module)
+        for module in tuple(self._modules):
+            for name in names & vars(module).keys():
+                self.add(name, vars(module)[name])
+
+    def _add_function(self, function: FunctionType) -> None:
+        held = dict(_cells(function)) | vars(function)
+        if not is_users(function.__code__.co_filename):
+            # A library's wrapper: it counts as what it was put around.
+            for name, value in held.items():
+                if isinstance(value, (FunctionType, MethodType)):
+                    self.add(name, value)
+            return
+        self.functions.append(function)
+        known = function.__globals__
+        names = {name for code in _codes(function.__code__) for name in code.co_names}
+        for name in sorted(names & known.keys()):
+            self.add(name, known[name])
+        for name, value in held.items():
+            self.add(name, value)
+        self.add("defaults", (function.__defaults__, function.__kwdefaults__))
+
+    def _add_class(self, class_: type) -> None:
+        for base in class_.__mro__:
+            own = [f for v in vars(base).values() for f in _functions(v)]
+            if any(is_users(f.__code__.co_filename) for f in own) or _is_users_class(base):
+                for function in own:
+                    self.add(function.__name__, function)
+                for name, value in vars(base).items():
+                    if not name.startswith("__") and not _functions(value):
+                        self.add(name, value)
+
+
+def reached(dataset: Any) -> Reached:
+    """All that a loader's code can get at."""
+    found = Reached()
+    found.add("self", type(dataset))
+    found.add("self", dict(vars(dataset)))
+    with suppress(Exception):  # what holds an open file, a lock, or too much
+        while True:
+            before = len(found.functions), len(found.values)
+            found.add_named()
+            pickler = _Digesting()
+            found.generators = pickler.generators
+            pickler.dump([value for _, value in found.values])
+            for code in pickler.code:
+                found.add("", code)
+            if before == (len(found.functions), len(found.values)):
+                found.digest = pickler.digest()
+                break
+    return found
+
+
+def state_digest(dataset: Any) -> str:
+    """Of all data that a loader can get at but random states; ``""`` where that cannot be told."""
+    return reached(dataset).digest
+
+
+def value_digest(value: Any) -> str:
+    """Of data.
+
+    Raises:
+        Exception: It cannot be digested, or it is too much.
+    """
+    pickler = _Digesting()
+    pickler.dump(value)
+    return pickler.digest()
+
+
+def loader_digest(dataset: Any) -> str:
+    """Of a loader's code and of the settings that it reads, not of its data.
+
+    Example:
+        >>> import keras
+        >>> class Numbers(keras.utils.PyDataset):
+        ...     def __getitem__(self, index):
+        ...         return index
+        >>> loader_digest(Numbers()) == loader_digest(Numbers())
+        True
+    """
+    found = reached(dataset)
+    names = found.names
+    state = hashlib.blake2b(digest_size=8)
+    for code in found.codes:
+        constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]
+        state.update(f"{code.co_name}{code.co_names}{constants}".encode() + code.co_code)
+    for name, value in found.values:
+        state.update(f"{name}={_said(value, names, _DEPTH)};".encode())
+    return state.hexdigest()
+
+
+class _Digesting(pickle.Pickler):
+    """Digests what it would write; code counts as the same as long as it is the same object.
+
+    Attributes:
+        code: Classes, functions and modules that were met.
+        generators: Of random numbers, that were met; their states are left out.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.code: list[Any] = []
+        self.generators: list[Any] = []
+        super().__init__(self, protocol=5, buffer_callback=lambda held: self.write(held.raw()))
+
+    def write(self, data: Any) -> None:
+        """Take some of what is pickled."""
+        self._bytes += memoryview(data).nbytes
+        if self._bytes > _MOST_BYTES:
+            raise ValueError("more data than is digested")
+        self._hash.update(data)
+
+    def persistent_id(self, value: Any) -> str | None:
+        """Stand-in for what is no data."""
+        if isinstance(value, _GENERATORS):
+            self.generators.append(value)
+        elif isinstance(value, (type, FunctionType, ModuleType)):
+            self.code.append(value)
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self.code.append(value.__wrapped__)
+        elif not (isinstance(value, np.ufunc) or _is_modules(value)):
+            return None
+        return f"{id(value)}"
+
+    def digest(self) -> str:
+        """Of all that was taken so far."""
+        return self._hash.hexdigest()
+
+
+def _is_modules(value: Any) -> bool:
+    """A built-in function, and no method of some object."""
+    own = getattr(value, "__self__", None)
+    return isinstance(value, BuiltinFunctionType) and (own is None or isinstance(own, ModuleType))
+
+
+def _is_users_class(class_: type) -> bool:
+    module = sys.modules.get(class_.__module__)
+    return is_users(getattr(module, "__file__", None) or "<")
+
+
+def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # one that is still empty
+            yield name, _content(cell)
+
+
+def _content(cell: CellType) -> Any:
+    return cell.cell_contents
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of what is defined inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """Of an entry of a class, the functions in it."""
+    if isinstance(value, property):
+        parts = [value.fget, value.fset]
+    else:
+        parts = [getattr(value, "__func__", value)]
+    return [part for part in parts if isinstance(part, FunctionType)]
+
+
+def _constant(value: Any) -> str:
+    """Of code; a set has its entries in another order in every process."""
+    if isinstance(value, frozenset):
+        return f"{{{sorted(map(_constant, value))}}}"
+    return f"({[_constant(v) for v in value]})" if isinstance(value, tuple) else repr(value)
+
+
+def _said(value: Any, names: frozenset[str], depth: int) -> str:
+    """What a plan expects of a value: of settings their own, of data only the kind."""
+    said = kind = type(value).__name__
+    if value is None or isinstance(value, (bool, int, float)):
+        said = repr(value)
+    elif isinstance(value, str):
+        said = kind if os.sep in value else repr(value)
+    elif isinstance(value, np.ndarray):
+        said = f"{value.dtype}{value.shape[1:]}"
+    elif depth and isinstance(value, dict):
+        inner = {k: v for k, v in value.items() if k in names}
+        said = str({k: _said(v, names, depth - 1) for k, v in inner.items()})
+    elif depth and isinstance(value, (list, tuple)) and len(value) <= _FEW:
+        said = f"{kind}{[_said(v, names, depth - 1) for v in value]}"
+    elif isinstance(value, FunctionType):
+        said = value.__qualname__
+    elif depth and hasattr(value, "__dict__"):
+        said = kind + _said(dict(vars(value)), names, depth - 1)
+    return said
