@@ -34,8 +34,11 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost of the user's frames; None when there is none.
 
     Example:
-        >>> user_frame(sys._getframe()).f_code.co_name
-        '<module>'
+        >>> script = compile("found = user_frame(sys._getframe())", "/home/me/train.py", "exec")
+        >>> names = {"user_frame": user_frame, "sys": sys}
+        >>> exec(script, names)
+        >>> names["found"].f_code.co_filename
+        '/home/me/train.py'
     """
     return next((each for each in outwards(frame) if owner(each) == "user"), None)
 

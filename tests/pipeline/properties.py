@@ -1,4 +1,7 @@
-"""Random pipelines, every legal edit, compared element by element."""
+"""Random pipelines, every legal edit, compared element by element.
+
+Drawn in two files, so that two processes can share the work.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ import dataclasses
 import os
 
 import numpy as np
-import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from uncork.core.edit import (
@@ -221,25 +223,11 @@ def repeats_ahead(pipeline):
 
 STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
 
-# By hand: UNCORK_EXAMPLES=50000 pytest --timeout 0 tests/pipeline/test_properties.py
+# By hand: UNCORK_EXAMPLES=25000 pytest --timeout 0 tests/pipeline/test_properties_[12].py
 BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
 
 
-@pytest.mark.timeout(1500)
-@settings(
-    max_examples=BY_HAND or 2000,
-    deadline=None,
-    derandomize=not BY_HAND,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-@given(
-    steps=st.lists(STEPS, min_size=1, max_size=6),
-    size=st.integers(0, 13),
-    kinds=st.permutations(STAGE_EDITS),
-    highest=st.booleans(),
-)
-def test_every_legal_edit_is_exact(steps, size, kinds, highest):
+def _check(steps, size, kinds, highest):
     data = tf.data.Dataset.range(size)
     for step in steps:
         data = step(data)
@@ -255,3 +243,22 @@ def test_every_legal_edit_is_exact(steps, size, kinds, highest):
         assert passes(changed.dataset, most) == expected, edit
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)
     assert passes(serially_drawn(together, *edits).dataset, most) == expected, edits
+
+
+def drawn(number):
+    """A test of 500 draws, the same in every run; other numbers draw others."""
+    given_all = given(
+        steps=st.lists(STEPS, min_size=1, max_size=6),
+        size=st.integers(0, 13),
+        kinds=st.permutations(STAGE_EDITS),
+        highest=st.booleans(),
+    )
+    options = settings(
+        max_examples=BY_HAND or 500,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    test = options(given_all(_check))
+    return test if BY_HAND else seed(number)(test)
