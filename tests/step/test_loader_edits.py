@@ -243,8 +243,9 @@ def test_a_class_that_cannot_be_extended_is_refused():
         def __init_subclass__(cls, *, name):
             del name
 
+    mine = Demanding()
     with pytest.raises(EditRefused, match="no class can be made from Demanding"):
-        kept(Demanding())
+        check_loader(mine, LoaderCache(bytes=1000, expects=loader_digest(mine)))
 
 
 class Racing(Sleeping):

@@ -434,3 +434,17 @@ def test_a_digest_is_the_same_in_every_process(tmp_path):
         for seed in ("1", "2", "3")
     }
     assert len(found) == 1
+
+
+class Minding:
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name} is not to be asked for")
+
+
+class Lazy(Rows):
+    lazy = Minding()
+
+
+def test_an_object_that_minds_being_looked_at_ends_nothing():
+    assert dependence(Lazy()) == "more"
+    assert loader_digest(Lazy())

@@ -9,6 +9,11 @@ from typing import Literal
 
 from uncork.core.record import Record
 
+# More threads than this wait for the interpreter, whatever they do beside it.
+MOST_WORKERS = 8
+# Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
+AHEAD = 2
+
 Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
 
 # From the strictest to the loosest; a plan promises the loosest of its steps.

@@ -16,16 +16,12 @@ from typing import Final, final
 
 from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderWorkers
+from uncork.core.edit import AHEAD, MOST_WORKERS, LoaderWorkers
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
 
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
-# More threads than this wait for the interpreter, whatever they do beside it.
-_MOST_WORKERS: Final = 8
-# Batches that Keras asks for ahead, for each thread.
-_AHEAD: Final = 2
 
 
 @final
@@ -54,8 +50,8 @@ class LoadInThreads(Optimization):
         predicted = gain(costs, costs.in_threads(loader.index))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        workers = min(_MOST_WORKERS, math.ceil(machine.cpus))
-        queued = _AHEAD * workers * (loader.bytes_per_element or 0)
+        workers = min(MOST_WORKERS, math.ceil(machine.cpus))
+        queued = AHEAD * workers * (loader.bytes_per_element or 0)
         if queued > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
         return Proposal(

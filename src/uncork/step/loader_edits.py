@@ -14,13 +14,11 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from uncork.core.edit import LoaderCache, LoaderEdit, LoaderWorkers
+from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers
 from uncork.core.errors import EditRefused
 from uncork.step.loader_reach import loader_digest, reached, state_digest
 from uncork.step.loader_state import Draws, in_class
 
-# Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
-AHEAD: Final = 2
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 # What the batches may take more than was seen when the plan was made.
@@ -84,6 +82,7 @@ def check_loader(dataset: Any, edit: LoaderEdit) -> None:
             "batches that are the same in every epoch",
             "run 'uncork tune' again",
         )
+    _apply(copy.copy(dataset), edit)  # what cannot be done is refused before anything is changed
 
 
 def workers_of(dataset: Any) -> int:

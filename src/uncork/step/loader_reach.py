@@ -121,9 +121,9 @@ class Reached:
 def reached(dataset: Any) -> Reached:
     """All that a loader's code can get at."""
     found = Reached()
-    found.add("self", type(dataset))
-    found.add("self", dict(vars(dataset)))
-    with suppress(Exception):  # what holds an open file, a lock, or too much
+    with suppress(Exception):  # what holds an open file, a lock, too much, or minds being asked
+        found.add("self", type(dataset))
+        found.add("self", dict(vars(dataset)))
         while True:
             before = len(found.functions), len(found.values)
             found.add_named()

@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from uncork.core.edit import MOST_WORKERS
 from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
@@ -33,7 +34,6 @@ _BATCHES: Final = 6
 _PAIRS: Final = 4
 # Batches that are made twice, and those that each of several threads makes; fewer of slow loaders.
 _LOOKS: Final = (4, 2)
-_MOST_THREADS: Final = 8
 # Slower loaders are not run again under a watch: Python is slower still then.
 _LONGEST_S: Final = 0.5
 # Slower ones are made no more batches of than it takes to time them.
@@ -138,7 +138,7 @@ def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:
 
 def _in_threads(dataset: Any, cost: _Cost) -> float | None:
     """Elapsed seconds of a batch where every core has a thread that makes some."""
-    threads = min(_MOST_THREADS, math.ceil(cpus()))
+    threads = min(MOST_WORKERS, math.ceil(cpus()))
     if threads < 2:
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
