@@ -100,6 +100,21 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         measurement=replace(measurement(320.0), cpu_s_per_step=0.38),
         consumer_cpu_s=0.06,
     ),
+    "python that answers the same": observed(
+        stage(0, "from_tensor_slices"),
+        stage(
+            1,
+            "map",
+            0.09,
+            name="load",
+            parallelism=AUTOTUNE,
+            python=True,
+            threads_wall_s_per_element=0.08,
+            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001, code="c0de"),
+        ),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}

@@ -6,7 +6,7 @@ import pytest
 
 from uncork.step import Feed, loader_stages
 from uncork.step.loader_code import in_float32
-from uncork.step.loader_state import draws_kept
+from uncork.watch import draws_kept
 
 ROWS = np.arange(400_000, dtype="float64").reshape(-1, 40)
 NARROW = ROWS.astype("float32")

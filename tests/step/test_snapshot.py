@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from uncork.step import Snapshot, build
-from uncork.step.snapshot import random_state, set_random_state, variables, weights
+from uncork.step.snapshot import variables, weights
+from uncork.watch import random_state, set_random_state
 
 from .models import OwnStep, Subclassed, X, Y, mlp
 

@@ -82,7 +82,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self._with(lambda s: _in_threads(s) if s.index == stage else s)
 
     def kept(self, stage: int) -> StepCosts:
-        """The same with the batches of a Python loader in memory, from the second epoch on."""
+        """The same with what a stage's Python code makes in memory, from the second epoch on."""
         return self._with(lambda s: _kept(s) if s.index == stage else s)
 
     def narrowed(self, stage: int) -> StepCosts:
@@ -175,6 +175,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
                 threads.append(thread_s)
                 if stage.parallelism != AUTOTUNE:
                     threads.append(wall_s / min(stage.parallelism or 1, self.cpus))
+                threads.append(_locked_s(stage))
                 thread_s = 0.0
             if stage.kind in _ASYNCHRONOUS:
                 threads.append(thread_s)
@@ -270,6 +271,11 @@ def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
     return min(choices, key=lambda stages: costs.vectorized(stages).step_s())
 
 
+def _locked_s(stage: Stage) -> float:
+    """Elapsed seconds of a step for Python code in several threads, whose calls share one lock."""
+    return (stage.threads_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+
+
 def _free(stage: Stage) -> Stage:
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
 
@@ -295,7 +301,10 @@ def _in_threads(stage: Stage) -> Stage:
 def _kept(stage: Stage) -> Stage:
     if stage.keepable is None or not stage.wall_s_per_element:
         return stage
-    return _scaled(stage, min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element))
+    share = min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element)
+    together = stage.threads_wall_s_per_element
+    spared = None if together is None else together * share
+    return replace(_scaled(stage, share), threads_wall_s_per_element=spared)
 
 
 def _narrowed(stage: Stage) -> Stage:

@@ -105,6 +105,18 @@ class AutotuneOff(Record, tag="autotune_off", frozen=True, kw_only=True):
     expects: str
 
 
+class PyFunctionCache(Record, tag="py_function_cache", frozen=True, kw_only=True):
+    """Call the Python functions of the map at ``stage`` once for each thing they are asked.
+
+    All answers take so many ``bytes``; the functions' ``code`` has this digest.
+    """
+
+    stage: int
+    expects: str
+    bytes: int
+    code: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -146,6 +158,7 @@ StageEdit = (
     | ParallelMap
     | ParallelInterleave
     | LessAhead
+    | PyFunctionCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy

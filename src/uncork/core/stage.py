@@ -108,15 +108,17 @@ class Copied(Record, frozen=True, kw_only=True):
 
 
 class Keepable(Record, frozen=True, kw_only=True):
-    """What keeping all batches of a Python loader would take.
+    """What keeping all that Python code makes would take: batches of a loader, answers in a map.
 
     Attributes:
         bytes: Of all of them.
-        wall_s_per_element: Elapsed seconds that handing over a batch takes that is there already.
+        wall_s_per_element: Elapsed seconds of the stage for what is there already.
+        code: Digest of the code, where the edit must know it.
     """
 
     bytes: int
     wall_s_per_element: float
+    code: str = ""
 
 
 class Buffer(Record, frozen=True, kw_only=True):
@@ -150,9 +152,10 @@ class Stage(Record, frozen=True, kw_only=True):
         wall_s_per_element: Elapsed seconds of this stage alone, run serially.
         spread_cpu_s_per_element: On a serial map, CPU seconds beyond those: TensorFlow spreads the
             ops of a lone call over its threads, and less so where every core has a call.
-        threads_wall_s_per_element: Of a Python loader whose calls share nothing that changes but
-            random states, elapsed seconds where each core has a thread that makes batches.
-        keepable: Set on a Python loader whose batches are the same in every epoch.
+        threads_wall_s_per_element: Of Python code whose calls share nothing that changes but random
+            states, elapsed seconds where each core has a thread that makes elements.
+        keepable: Set on a Python loader whose batches are the same in every epoch, and on a map
+            whose Python functions are asked the same in every epoch, and answer the same.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
         bytes_per_element: Of its output.

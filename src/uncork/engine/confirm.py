@@ -11,8 +11,8 @@ from typing import Final
 from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
-from uncork.core.measurement import Measurement, compare, spread
-from uncork.core.plan import Plan, Speedup, TimeToFinish, dump
+from uncork.core.measurement import Comparison, Measurement, compare, spread
+from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, dump
 from uncork.core.record import replace
 from uncork.engine.processes import Follow, Script, run_child
 
@@ -26,7 +26,8 @@ _MOST: Final = 0.36
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
     """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
 
-    A process that fails leaves the plan unconfirmed, with a note that says why.
+    A process that fails leaves the plan unconfirmed, with a note that says why. A plan that turns
+    out to be slower is withdrawn: what was kept is rejected, and the note has the figures.
 
     Raises:
         KeyboardInterrupt: The figures are not complete.
@@ -77,6 +78,8 @@ def _in_turn(
 
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
     found = compare(_speeds(ours), _speeds(theirs))
+    if found.verdict == "slower":
+        return _withdrawn(plan, found, ours)
     return replace(
         plan,
         baseline=combine([c.measurement for c in ours]),
@@ -91,6 +94,26 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
         of_ceiling=_median([c.of_ceiling for c in theirs if c.of_ceiling is not None]),
         time_to_finish=_time_to_finish(plan, ours, theirs),
     )
+
+
+def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
+    """The same with nothing in force."""
+    span = f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
+    baseline = combine([c.measurement for c in ours])
+    return replace(
+        plan,
+        baseline=baseline,
+        tuned=baseline,
+        steps=tuple(_rejected(step, span) for step in plan.steps),
+        notes=(*plan.notes, f"withdrawn: in fresh processes the plan was slower, {span}"),
+    )
+
+
+def _rejected(step: Step, span: str) -> Step:
+    if step.outcome != "kept":
+        return step
+    reason = f"faster in the trial; in fresh processes all that was kept came to {span}"
+    return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 
 def combine(runs: Sequence[Measurement]) -> Measurement:

@@ -41,18 +41,15 @@ from uncork.step import (
     fill_loader,
     has_hooks,
     is_categorical,
-    loader_digest,
-    loader_draws,
     loader_stages,
     one_hot_of,
     padding_of,
-    random_state,
-    set_random_state,
     signature,
     stop_workers,
     transfer_of,
     workers_of,
 )
+from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20

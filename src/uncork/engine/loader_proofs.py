@@ -10,7 +10,8 @@ from uncork.core.plan import Proof
 from uncork.pipeline import ElementDigests
 from uncork.pipeline.digests import EpochDigests, element_digest
 from uncork.proof.elements import prove_elements
-from uncork.step import Feed, dependence, drawn_alike, random_state, set_random_state, telling_draws
+from uncork.step import Feed
+from uncork.watch import dependence, drawn_alike, random_state, set_random_state, telling_draws
 
 # Batches that are compared: with threads racing for them, a wrong order shows early or never.
 _MOST = 256

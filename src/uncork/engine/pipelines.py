@@ -9,15 +9,16 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache, LoaderCache
+from uncork.core.edit import Cache, LoaderCache, PyFunctionCache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS
 from uncork.measure import available_memory
-from uncork.pipeline import Pipeline, apart, read, redirected
+from uncork.pipeline import Pipeline, apart, keeps_calls, read, redirected
 
 # Seconds to wait for the end of a dataset that may be infinite, a generator's for one.
 FILL_S: Final = 60.0
+_KEEPING: Final = {LoaderCache, PyFunctionCache}
 
 
 def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
@@ -73,9 +74,11 @@ def fill_caches(pipeline: Pipeline) -> None:
     """
     for node in (place.node for place in pipeline.places):
         cardinality = int(node.dataset.cardinality())
-        fillable = node.kind == "cache" and not node.in_complete_files
+        is_cache = node.kind == "cache" and not node.in_complete_files
+        fillable = is_cache or any(map(keeps_calls, node.functions))
         if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
-            known = node.in_memory and cardinality != tf.data.UNKNOWN_CARDINALITY
+            in_files = is_cache and not node.in_memory
+            known = not in_files and cardinality != tf.data.UNKNOWN_CARDINALITY
             limit_s = math.inf if known else FILL_S
             deadline = time.monotonic() + limit_s
             for _ in node.dataset:
@@ -92,7 +95,7 @@ def enough_memory(plan: Plan) -> None:
     kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
     sizes = [s.cache_point.memory_bytes for s in stages if s.cache_point and Cache in kinds]
-    sizes += [s.keepable.bytes for s in stages if s.keepable and LoaderCache in kinds]
+    sizes += [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
     needed = max(sizes, default=0)
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:

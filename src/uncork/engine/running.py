@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from uncork.capture import FitCall, PassThrough
+from uncork.core.edit import PyFunctionCache
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
@@ -97,6 +98,8 @@ class Running(PassThrough):
             check(call.model, edit)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
+            _check_whole_epochs(feed)
+        if any(isinstance(edit, PyFunctionCache) for edit in self.plan.pipeline_edits):
             _check_whole_epochs(feed)
         enough_memory(self.plan)
         if pipeline is None or not self.plan.pipeline_edits:

@@ -18,12 +18,13 @@ from uncork.core.errors import EditRefused
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Draws, Prefix, Reading, Repeated, Stage, Vectorized
 from uncork.measure.machine import cpus
+from uncork.pipeline.asked import asked_of
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.edits import drawing_half, first_half, readers, told_ahead
 from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
-from uncork.pipeline.keeping import buffer, cache_point
+from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
     batch_above,
@@ -95,6 +96,11 @@ def _explained(
     found = _stage(whole, stage)
     if any(earlier.node.dataset is stage.node.dataset for earlier in stages[: stage.index]):
         return found  # several branches read it: whatever is done to it, is done to the first
+    asked = asked_of(stage, elements_of(stage, budget_s)) if found.python else None
+    if asked is not None:
+        found = replace(
+            found, keepable=asked.keepable, threads_wall_s_per_element=asked.threads_wall_s
+        )
     return replace(
         found,
         prefix=_prefix(stage),

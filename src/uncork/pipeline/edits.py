@@ -19,6 +19,7 @@ from uncork.core.edit import (
     ParallelMap,
     PipelineEdit,
     Prefetch,
+    PyFunctionCache,
     ShuffleFirst,
     SplitMap,
     StageEdit,
@@ -40,6 +41,7 @@ from uncork.pipeline.nodes import (
     parallel_map,
     prefetched,
 )
+from uncork.pipeline.python_calls import keeping_calls, keeps_calls, python_digest
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.splitting import Split, split
@@ -47,6 +49,7 @@ from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
 
 _CALLS: Final = "_num_parallel_calls"
+_MapEdit = SplitMap | ParallelMap | DrawFirst | PyFunctionCache
 
 
 def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
@@ -133,25 +136,33 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
         The position of the highest of the stages, and the dataset that gives what it gave.
     """
     match edit:
-        case SplitMap():
-            replaced = stage, _split_map(_map_at(pipeline, stage))
+        case SplitMap() | ParallelMap() | DrawFirst() | PyFunctionCache():
+            replaced = stage, _with_map_edited(edit, _map_at(pipeline, stage))
         case Cache():
             replaced = stage, _cache(pipeline, pipeline.stages[stage], stage)
-        case ParallelMap():
-            replaced = stage, _parallel(_map_at(pipeline, stage))
         case FilterFirst():
             replaced = stage, _filter_first(pipeline, pipeline.stages[stage], stage)
         case ShuffleFirst():
             replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
-        case DrawFirst():
-            replaced = stage, _draw_first(_map_at(pipeline, stage))
         case ParallelInterleave():
             replaced = stage, _interleave_in_parallel(pipeline.stages[stage])
         case LessAhead():
             replaced = stage, _less_ahead(pipeline.stages[stage])
     return replaced
+
+
+def _with_map_edited(edit: _MapEdit, node: Node) -> Dataset:
+    match edit:
+        case SplitMap():
+            return _split_map(node)
+        case ParallelMap():
+            return _parallel(node)
+        case DrawFirst():
+            return _draw_first(node)
+        case PyFunctionCache():
+            return _keep_calls(node, edit)
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
@@ -313,6 +324,21 @@ def _parallel(node: Node) -> Dataset:
         )
     below = node.inputs[0].dataset
     return parallel_map(below, node.dataset._map_func, node.dataset)
+
+
+def _keep_calls(node: Node, edit: PyFunctionCache) -> Dataset:
+    function = node.functions[0]
+    found = python_digest(function)
+    if not found or found != edit.code:
+        raise EditRefused(
+            f"the Python code that {node} calls has digest {found or 'none'}",
+            f"{edit.code}, of code that was seen to depend on what it is asked alone",
+            "run 'uncork tune' again",
+        )
+    if keeps_calls(function):
+        raise EditRefused(f"{node} keeps what it was told already", "one that does not", "keep it")
+    kept = derived(node.dataset._map_func, keeping_calls(function, edit.bytes))
+    return make(node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), _map_func=kept)
 
 
 def readers(node: Node) -> int | None:

@@ -72,6 +72,14 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
     )
 
 
+def elements_of(stage: Measured, budget_s: float) -> int | None:
+    """Elements that a stage gives in one pass; None where there is no end, or no time to count."""
+    known = int(stage.node.dataset.cardinality())
+    if known == tf.data.UNKNOWN_CARDINALITY:
+        return _counted(stage, budget_s) or None
+    return known if known >= 0 else None
+
+
 def buffer(stages: Sequence[Measured], index: int) -> Buffer | None:
     """What a shuffle holds, and what it would hold below the maps; None where it must stay."""
     stage = stages[index]

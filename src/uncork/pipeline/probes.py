@@ -56,11 +56,11 @@ def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
     return rebuild(dataset, below)
 
 
-def serially(dataset: Dataset) -> Dataset:
+def serially(dataset: Dataset, *, threads: int = 1) -> Dataset:
     """Run on one thread, without the runtime's own rewrites, so that CPU time adds up."""
     options = tf.data.Options()
     options.autotune.enabled = False
-    options.threading.private_threadpool_size = 1
+    options.threading.private_threadpool_size = threads
     options.threading.max_intra_op_parallelism = 1
     options.experimental_optimization.apply_default_optimizations = False
     return dataset.with_options(options)
@@ -91,9 +91,7 @@ def grouped(dataset: Dataset, size: int, *, whole: bool = True) -> Dataset:
 
 def on_all_cores(dataset: Dataset) -> Dataset:
     """Like :func:`serially`, but with a thread for each core to share the ops of a call."""
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 0  # the number of cores
-    return serially(dataset).with_options(options)
+    return serially(dataset, threads=0)  # TensorFlow's word for the number of cores
 
 
 @dataclass

@@ -18,6 +18,7 @@ from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.road.py_function_cache import KeepAnswers
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
 from uncork.road.vectorize import VectorizeMaps
@@ -26,6 +27,7 @@ ROAD: tuple[Optimization, ...] = (
     # input: what the step waits for; exact steps before the one that draws other random numbers
     FilterBeforeMaps(),  # what is dropped need be neither made nor kept
     CacheDeterministic(),  # first: work that is not done needs no threads
+    KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from uncork.core.costmodel import StepCosts
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import AutotuneOff, Edit, Prefetch
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.stage import AUTOTUNE
 from uncork.road.proposal import Optimization, Proposal, Skipped, no_pipeline
 
 # Seconds. A trial sees the ends of epochs only when some of them fall into it.
@@ -59,6 +61,23 @@ class StopAutotune(Optimization):
             why=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
             source_edit=_SOURCE,
         )
+
+
+def hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
+    """Epochs will be short, and of the input little be left that the autotuner could spread out.
+
+    Without it bare maps no longer run in parallel; serial ones, such as random ones, never did.
+
+    Args:
+        diagnosis: Of the training as it is.
+        costs: Of its steps with what is kept in memory by then.
+    """
+    steps = diagnosis.workload.steps_per_epoch
+    if steps is None or not diagnosis.workload.default_rewrites:
+        return False
+    spread_out = [s for s in costs.stages if s.parallelism == AUTOTUNE]
+    left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in spread_out)
+    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s
 
 
 def without_autotuner(diagnosis: WorkloadDiagnosis, expects: str | None = None) -> tuple[Edit, ...]:

@@ -19,8 +19,8 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.stage import AUTOTUNE, Stage
-from uncork.road.autotune_off import SHORT_EPOCH_S, without_autotuner
+from uncork.core.stage import Stage
+from uncork.road.autotune_off import hushed, without_autotuner
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -71,7 +71,7 @@ class CacheDeterministic(Optimization):
         predicted = gain(costs, after(costs, best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        return _proposal(diagnosis, best, predicted, hushed=_hushed(diagnosis, after(costs, best)))
+        return _proposal(diagnosis, best, predicted, quiet=hushed(diagnosis, after(costs, best)))
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
@@ -85,21 +85,8 @@ def _bytes(stage: Stage) -> int:
     return stage.cache_point.memory_bytes if stage.cache_point else 0
 
 
-def _hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
-    """Later epochs are short, and of the input little is left that the autotuner could spread out.
-
-    Without it bare maps no longer run in parallel; serial ones, such as random ones, never did.
-    """
-    steps = diagnosis.workload.steps_per_epoch
-    if steps is None or not diagnosis.workload.default_rewrites:
-        return False
-    spread_out = [s for s in costs.stages if s.parallelism == AUTOTUNE]
-    left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in spread_out)
-    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s
-
-
 def _proposal(
-    diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float, *, hushed: bool
+    diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float, *, quiet: bool
 ) -> Proposal:
     digest = diagnosis.workload.pipeline
     edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest),)
@@ -110,7 +97,7 @@ def _proposal(
             SplitMap(stage=stage.index, expects=digest),
             Cache(stage=stage.index, expects=""),
         )
-    if hushed:
+    if quiet:
         edits += without_autotuner(diagnosis, expects="")
     what = f"the deterministic part of {stage.name or 'the map'}" if stage.prefix else stage.kind
     return Proposal(

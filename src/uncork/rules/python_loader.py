@@ -11,6 +11,7 @@ from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _OPS: Final = "write the function with TensorFlow's ops; more parallel calls do not help"
+_AGAIN: Final = "keep what it answers: functools.cache around it; or write it with TensorFlow's ops"
 _ANY: Final = "read with tf.data, or give the loader workers: PyDataset(workers=N)"
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
 # Of a loader's time, what threads must save to be called a help.
@@ -43,8 +44,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{place(slowest)} runs Python for {ms(wall_s)} a step, "
             f"one call at a time under the interpreter's lock; a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy=_OPS if cause == "py_function" else _remedy(slowest),
+        remedy=_in_ops(slowest) if cause == "py_function" else _remedy(slowest),
     )
+
+
+def _in_ops(stage: Stage) -> str:
+    return _AGAIN if stage.keepable is not None else _OPS
 
 
 def _remedy(loader: Stage) -> str:

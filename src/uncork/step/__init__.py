@@ -12,8 +12,6 @@ from uncork.step.loader_edits import (
     stop_workers,
     workers_of,
 )
-from uncork.step.loader_reach import loader_digest
-from uncork.step.loader_state import dependence, drawn_alike, loader_draws, telling_draws
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
@@ -21,7 +19,7 @@ from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import MIXED, StepSettings, apply, as_written, check
 from uncork.step.signature import signature
-from uncork.step.snapshot import Snapshot, random_state, set_random_state
+from uncork.step.snapshot import Snapshot
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
 
@@ -41,26 +39,19 @@ __all__ = [
     "build",
     "check",
     "check_loader",
-    "dependence",
     "device_of",
-    "drawn_alike",
     "edited_loader",
     "fill_loader",
     "has_hooks",
     "is_categorical",
-    "loader_digest",
-    "loader_draws",
     "loader_edited",
     "loader_stages",
     "one_hot_of",
     "padding_of",
-    "random_state",
     "replay",
-    "set_random_state",
     "signature",
     "spec_text",
     "stop_workers",
-    "telling_draws",
     "transfer_of",
     "workers_of",
 ]

@@ -16,8 +16,7 @@ import numpy as np
 
 from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers
 from uncork.core.errors import EditRefused
-from uncork.step.loader_reach import loader_digest, reached, state_digest
-from uncork.step.loader_state import Draws, in_class
+from uncork.watch import Draws, in_class, loader_digest, reached, state_digest
 
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")

@@ -24,9 +24,8 @@ from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import repeats_epochs, workers_of
-from uncork.step.loader_reach import state_digest
-from uncork.step.loader_state import Dependence, dependence, draws_kept
 from uncork.step.statements import Statement, statements
+from uncork.watch import Dependence, dependence, draws_kept, state_digest
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.common import global_state
-from tensorflow.python.eager import context  # the eager op-seed counter has no public API
+
+from uncork.watch import random_state, set_random_state
 
 _FLAGS = (
     "stop_training",
@@ -98,31 +97,3 @@ def weights(model: Any) -> list[np.ndarray[Any, Any]]:
     """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
     slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
     return [tf.identity(v.value).numpy() for v in (*model.weights, *slots)]
-
-
-def random_state() -> tuple[Any, ...]:
-    """Python's, NumPy's, TensorFlow's and Keras's global random states."""
-    generator = global_state.get_global_attribute("global_seed_generator")
-    seed = None if generator is None else generator.state.numpy()
-    return random.getstate(), np.random.get_state(), _tf_rng_state(), generator, seed
-
-
-def set_random_state(state: tuple[Any, ...]) -> None:
-    """Give back what :func:`random_state` took."""
-    python, numpy, tf_rng, generator, seed = state
-    random.setstate(python)
-    np.random.set_state(numpy)
-    _set_tf_rng_state(tf_rng)
-    if generator is not None:
-        generator.state.assign(seed)
-
-
-def _tf_rng_state() -> Any:
-    rng = getattr(context.context(), "_rng", None)
-    return None if rng is None else rng.getstate()
-
-
-def _set_tf_rng_state(state: Any) -> None:
-    rng = getattr(context.context(), "_rng", None)
-    if rng is not None and state is not None:
-        rng.setstate(state)

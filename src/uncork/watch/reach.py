@@ -124,18 +124,32 @@ def reached(dataset: Any) -> Reached:
     with suppress(Exception):  # what holds an open file, a lock, too much, or minds being asked
         found.add("self", type(dataset))
         found.add("self", dict(vars(dataset)))
-        while True:
-            before = len(found.functions), len(found.values)
-            found.add_named()
-            pickler = _Digesting()
-            found.generators = pickler.generators
-            pickler.dump([value for _, value in found.values])
-            for code in pickler.code:
-                found.add("", code)
-            if before == (len(found.functions), len(found.values)):
-                found.digest = pickler.digest()
-                break
+        _follow(found)
     return found
+
+
+def reached_by(function: Any) -> Reached:
+    """All that a function, or any other callable of the user's, can get at."""
+    found = Reached()
+    with suppress(Exception):
+        found.add("function", function)
+        _follow(found)
+    return found
+
+
+def _follow(found: Reached) -> None:
+    """Until nothing new is met."""
+    while True:
+        before = len(found.functions), len(found.values)
+        found.add_named()
+        pickler = _Digesting()
+        found.generators = pickler.generators
+        pickler.dump([value for _, value in found.values])
+        for code in pickler.code:
+            found.add("", code)
+        if before == (len(found.functions), len(found.values)):
+            found.digest = pickler.digest()
+            break
 
 
 def state_digest(dataset: Any) -> str:
@@ -165,7 +179,20 @@ def loader_digest(dataset: Any) -> str:
         >>> loader_digest(Numbers()) == loader_digest(Numbers())
         True
     """
-    found = reached(dataset)
+    return _code_digest(reached(dataset))
+
+
+def function_digest(function: Any) -> str:
+    """The same of a function, or of any other callable.
+
+    Example:
+        >>> function_digest(lambda x: x + 1) == function_digest(lambda x: x + 2)
+        True
+    """
+    return _code_digest(reached_by(function))
+
+
+def _code_digest(found: Reached) -> str:
     names = found.names
     state = hashlib.blake2b(digest_size=8)
     for code in found.codes:

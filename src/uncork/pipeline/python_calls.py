@@ -1,0 +1,186 @@
+"""Python functions that a map calls: which they are, what they are asked, how to keep the answers.
+
+``py_function`` and ``numpy_function`` leave a token in the graph; the function behind it stands in
+a registry of TensorFlow's. Another function under another token is all that it takes to change it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+from tensorflow.python.ops import script_ops  # the registry of Python functions has no public API
+
+from uncork.pipeline.effects import PYTHON_OPS, Judge
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    argument_specs,
+    called,
+    graph_of,
+    replay,
+    trace,
+)
+from uncork.pipeline.kept_calls import KeptCalls
+from uncork.watch import function_digest
+
+_TOKEN: Final = "token"
+_registry: Final = script_ops._py_funcs
+
+
+def python_functions(function: ConcreteFunction) -> dict[str, Callable[..., Any]]:
+    """The user's Python functions that a map's function calls, by their tokens.
+
+    Returns:
+        None of them where one is called inside a loop or a branch of the graph.
+
+    Example:
+        >>> double = tf.function(lambda x: tf.numpy_function(np.negative, [x], tf.float32))
+        >>> found = python_functions(double.get_concrete_function(tf.TensorSpec([], tf.float32)))
+        >>> list(found.values())
+        [<ufunc 'negative'>]
+    """
+    graph = graph_of(function)
+    if any(_is_call(node) for node in _called_bodies(graph)):
+        return {}
+    tokens = (node.attr[_TOKEN].s.decode() for node in graph.nodes.values() if _is_call(node))
+    found = {token: _registry.get(token) for token in tokens}
+    return {token: _users(_called(f)) for token, f in found.items() if f is not None}
+
+
+def python_digest(function: ConcreteFunction) -> str:
+    """Of the code of all Python functions that a map's function calls."""
+    return "".join(function_digest(f) for f in python_functions(function).values())
+
+
+def asks_again(function: ConcreteFunction) -> bool:
+    """An element that comes again has its Python functions asked the same again."""
+    graph, judge = graph_of(function), Judge(graph_of(function), tables=True)
+    asked = [node for node in graph.nodes.values() if _is_call(node)]
+    needed = graph.needed(reference for node in asked for reference in node.input)
+    return bool(asked) and all(
+        judge.repeatable(graph.nodes[name]) or _is_call(graph.nodes[name]) for name in needed
+    )
+
+
+@contextmanager
+def noting_calls(function: ConcreteFunction) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+    """Note what the Python functions are asked, by their tokens, for as long as the block lasts."""
+    found: dict[str, list[tuple[Any, ...]]] = {token: [] for token in python_functions(function)}
+    before = {token: _registry.get(token) for token in found}
+    instead = {t: _like(held, _noting(_called(held), found[t])) for t, held in before.items()}
+    try:
+        for token, noting in instead.items():  # the registry itself holds nothing
+            _put(token, noting)
+        yield found
+    finally:
+        for token, held in before.items():
+            _put(token, held)
+
+
+def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFunction:
+    """The same function, whose Python functions are called once for each thing they are asked.
+
+    Args:
+        function: Of a map.
+        most_bytes: That all answers take, as far as was seen.
+    """
+    graph = graph_of(function)
+    tokens, held = {}, []
+    for token in python_functions(function):
+        kept = KeptCalls(_called(_registry.get(token)), most_bytes)
+        held.append(_like(_registry.get(token), kept))
+        tokens[token] = _registry.insert(held[-1])
+    altered = _with_tokens(graph, tokens)
+    effects = [f"^{effect}" for effect in graph.effects]
+
+    def keeping(*tensors: Any) -> list[Any]:
+        feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
+        names = altered.needed([*graph.outputs, *effects])
+        return replay(altered, names, feeds, graph.outputs)
+
+    made = trace("uncork_keeping", argument_specs(graph), keeping)
+    # The registry itself forgets a function that nobody holds; TensorFlow keeps them here, too.
+    made.graph._py_funcs_used_in_graph = [
+        *getattr(made.graph, "_py_funcs_used_in_graph", ()),
+        *held,
+    ]
+    return made
+
+
+def keeps_calls(function: ConcreteFunction) -> bool:
+    """Its Python functions' answers are kept already."""
+    return any(isinstance(f, KeptCalls) for f in python_functions(function).values())
+
+
+def _called_bodies(graph: Graph) -> Iterator[Any]:
+    """Ops of the functions that a graph calls; bodies that are in place already are not called."""
+    left = [name for node in graph.nodes.values() for name in (node.op, *called(node))]
+    seen = set(left)
+    while left:
+        body = graph.library.get(left.pop())
+        for node in body.node_def if body is not None else ():
+            yield node
+            new = {node.op, *called(node)} - seen
+            seen |= new
+            left.extend(new)
+
+
+def _is_call(node: Any) -> bool:
+    return node.op in PYTHON_OPS
+
+
+def _called(held: Any) -> Callable[..., Any]:
+    """What a registered function calls: one for tensors is wrapped in an object."""
+    called: Callable[..., Any] = held._func if isinstance(held, script_ops.EagerFunc) else held
+    return called
+
+
+def _users(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Without what TensorFlow has put around it to keep AutoGraph out."""
+    if not hasattr(function, "autograph_info__"):
+        return function
+    around = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    users: Callable[..., Any] = around["func"].cell_contents if "func" in around else function
+    return users
+
+
+def _like(held: Any, function: Callable[..., Any]) -> Any:
+    """A function in the form in which another one is registered."""
+    if not isinstance(held, script_ops.EagerFunc):
+        return function
+    other = copy.copy(held)
+    other._func = function
+    return other
+
+
+def _put(token: str, held: Any) -> None:
+    _registry._funcs[token] = held
+
+
+def _noting(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> Callable[..., Any]:
+    def noting(*arguments: Any) -> Any:
+        calls.append(tuple(copy.deepcopy(a) if isinstance(a, np.ndarray) else a for a in arguments))
+        return function(*arguments)
+
+    return noting
+
+
+def _with_tokens(graph: Graph, tokens: dict[str, str]) -> Graph:
+    proto = type(graph.proto)()
+    proto.CopyFrom(graph.proto)
+    for node in proto.node:
+        if _is_call(node):
+            node.attr[_TOKEN].s = tokens[node.attr[_TOKEN].s.decode()].encode()
+    return Graph(
+        nodes={node.name: node for node in proto.node},
+        library=graph.library,
+        arguments=graph.arguments,
+        captures=graph.captures,
+        outputs=graph.outputs,
+        effects=graph.effects,
+        proto=proto,
+    )

@@ -1,0 +1,98 @@
+"""Call the Python functions of a map once for each thing they are asked, and keep their answers.
+
+Legal as ``exact`` only where every such function was seen to depend on what it is asked alone: to
+change nothing that it can get at, to draw nothing, to print and write nothing. In force, all that
+it can get at is digested before its answers are handed out again; where anything of it has changed,
+they are made anew.
+
+Where that makes epochs very short, the autotuner goes with it, as with ``cache``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import PyFunctionCache
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.stage import Stage
+from uncork.road.autotune_off import hushed, without_autotuner
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = """\
+@functools.cache
+def function(path):      # py_function hands over tensors: unpack them before, path.numpy()
+    ..."""
+
+
+@final
+class KeepAnswers(Optimization):
+    """Keep what the Python functions of a map answer."""
+
+    name = "py_function_cache"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The map that is predicted to win most, where all its answers fit the memory budget."""
+        skipped = no_pipeline(diagnosis) or _skipped(diagnosis)
+        if skipped:
+            return skipped
+        room = policy.memory_share * diagnosis.memory_available_bytes
+        asked = [s for s in diagnosis.stages if s.kind == "map" and s.keepable is not None]
+        fitting = [s for s in asked if _bytes(s) <= room]
+        if not asked:
+            return Skipped(
+                reason="no map calls Python that was seen to answer the same in every epoch"
+            )
+        if not fitting:
+            smallest = min(map(_bytes, asked))
+            return Skipped(
+                reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
+            )
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(fitting, key=lambda s: gain(costs, costs.kept(s.index)))
+        predicted = gain(costs, costs.kept(best.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        assert best.keepable is not None
+        keep = PyFunctionCache(
+            stage=best.index,
+            expects=diagnosis.workload.pipeline,
+            bytes=best.keepable.bytes,
+            code=best.keepable.code,
+        )
+        quiet = hushed(diagnosis, costs.kept(best.index))
+        return Proposal(
+            edits=(keep, *(without_autotuner(diagnosis, expects="") if quiet else ())),
+            predicted=predicted,
+            at=best.python_at or best.at,
+            why=(
+                f"what the Python code of {best.name or 'the map'} answers is kept in "
+                f"{best.keepable.bytes / 1e9:.3g} GB of memory"
+            ),
+            source_edit=_SOURCE,
+        )
+
+
+def _skipped(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    if diagnosis.workload.epochs < 2:
+        return Skipped(reason="one epoch only: nothing is read twice")
+    if diagnosis.workload.steps_given:
+        return Skipped(reason="with steps_per_epoch an epoch need not begin where the data does")
+    return None
+
+
+def _bytes(stage: Stage) -> int:
+    return stage.keepable.bytes if stage.keepable else 0

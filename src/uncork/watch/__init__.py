@@ -1,0 +1,32 @@
+"""What Python code of the user's can get at, changes and draws: seen by watching it run."""
+
+from uncork.watch.dependence import Dependence, dependence
+from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
+from uncork.watch.random_states import random_state, set_random_state
+from uncork.watch.reach import (
+    function_digest,
+    loader_digest,
+    reached,
+    reached_by,
+    state_digest,
+    value_digest,
+)
+
+__all__ = [
+    "Dependence",
+    "Draws",
+    "dependence",
+    "drawn_alike",
+    "draws_kept",
+    "function_digest",
+    "in_class",
+    "loader_digest",
+    "loader_draws",
+    "random_state",
+    "reached",
+    "reached_by",
+    "set_random_state",
+    "state_digest",
+    "telling_draws",
+    "value_digest",
+]

@@ -1,0 +1,132 @@
+"""Random numbers that a Python loader draws, from generators that its code can get at."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from uncork.watch.random_states import random_state, set_random_state
+from uncork.watch.reach import reached
+
+_SEED: Final = 20261
+
+
+class Draws:
+    """Random states: the global ones, and those of some generators.
+
+    Args:
+        generators: Python's and NumPy's.
+    """
+
+    def __init__(self, generators: Sequence[Any]) -> None:
+        self.generators = generators
+        self._global, self._own = random_state(), self._states()
+
+    def give_back(self) -> None:
+        """To all the state that they had."""
+        set_random_state(self._global)
+        for generator, state in zip(self.generators, self._own, strict=True):
+            if isinstance(generator, random.Random):
+                generator.setstate(state)
+            else:
+                _bits(generator).state = state
+
+    def seed(self) -> None:
+        """Other states than those of any moment of the training."""
+        random.seed(_SEED)
+        np.random.seed(_SEED)
+        for generator in self.generators:
+            if isinstance(generator, random.Random):
+                generator.seed(_SEED)
+            else:
+                _bits(generator).state = type(_bits(generator))(_SEED).state
+
+    def now(self) -> list[bytes]:
+        """Each of the states that may be shared, as it is at this moment."""
+        return _each(random_state(), self._states())
+
+    def are_other(self) -> bool:
+        """Some state is another one by now.
+
+        Raises:
+            ValueError: One of TensorFlow's or Keras's.
+        """
+        *_, ops, _, seed = self._global
+        *_, ops_now, _, seed_now = random_state()
+        if pickle.dumps((ops, seed)) != pickle.dumps((ops_now, seed_now)):
+            raise ValueError("drawn with TensorFlow or Keras")
+        return _each(self._global, self._own) != self.now()
+
+    def _states(self) -> list[Any]:
+        return [
+            g.getstate() if isinstance(g, random.Random) else _bits(g).state
+            for g in self.generators
+        ]
+
+
+def _each(everywhere: tuple[Any, ...], own: Sequence[Any]) -> list[bytes]:
+    python, numpy, *_ = everywhere
+    return [pickle.dumps(state) for state in (python, numpy, *own)]
+
+
+def _bits(generator: Any) -> Any:
+    """What a generator of NumPy's draws from."""
+    return getattr(generator, "_bit_generator", None) or generator.bit_generator
+
+
+def loader_draws(dataset: Any) -> Draws:
+    """The random states that a loader may draw from, as they are now."""
+    return Draws(reached(dataset).generators)
+
+
+@contextmanager
+def draws_kept(dataset: Any) -> Iterator[None]:
+    """Give all generators that a loader can get at their state back."""
+    draws = loader_draws(dataset)
+    try:
+        yield
+    finally:
+        draws.give_back()
+
+
+def drawn_alike(dataset: Any) -> Any:
+    """A copy whose batches are made one at a time, all from the random states of this moment.
+
+    Which thread makes a batch, and when, no longer tells what it draws.
+    """
+    class_, draws, lock = type(dataset), Draws(reached(dataset).generators), threading.Lock()
+
+    def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
+        with lock:
+            draws.give_back()
+            return class_.__getitem__(self, index)
+
+    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
+
+
+def telling_draws(dataset: Any, drew: list[int]) -> Any:
+    """A copy that notes the indices of the batches that drew something; for one thread."""
+    class_, generators = type(dataset), reached(dataset).generators
+
+    def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
+        before = Draws(generators).now()
+        made = class_.__getitem__(self, index)
+        if Draws(generators).now() != before:
+            drew.append(index)
+        return made
+
+    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
+
+
+def in_class(dataset: Any, made: dict[str, Any]) -> Any:
+    """The dataset itself, of a class of the same name that does some things otherwise."""
+    class_ = type(dataset)
+    dataset.__class__ = type(class_.__name__, (class_,), made)
+    return dataset

@@ -1,0 +1,38 @@
+"""The global random states of everything that a training script draws from."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from keras.src.backend.common import global_state
+from tensorflow.python.eager import context  # the eager op-seed counter has no public API
+
+
+def random_state() -> tuple[Any, ...]:
+    """Python's, NumPy's, TensorFlow's and Keras's global random states."""
+    generator = global_state.get_global_attribute("global_seed_generator")
+    seed = None if generator is None else generator.state.numpy()
+    return random.getstate(), np.random.get_state(), _tf_rng_state(), generator, seed
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Give back what :func:`random_state` took."""
+    python, numpy, tf_rng, generator, seed = state
+    random.setstate(python)
+    np.random.set_state(numpy)
+    _set_tf_rng_state(tf_rng)
+    if generator is not None:
+        generator.state.assign(seed)
+
+
+def _tf_rng_state() -> Any:
+    rng = getattr(context.context(), "_rng", None)
+    return None if rng is None else rng.getstate()
+
+
+def _set_tf_rng_state(state: Any) -> None:
+    rng = getattr(context.context(), "_rng", None)
+    if rng is not None and state is not None:
+        rng.setstate(state)
