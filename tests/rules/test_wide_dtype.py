@@ -23,6 +23,12 @@ def test_what_single_precision_spares_is_named():
         assert figure in finding.evidence
 
 
+def test_the_line_that_made_the_wide_numbers_is_blamed_where_it_is_known():
+    hear = stage(1, "map", 0.09, float32_cpu_s_per_element=0.04, wide_at="train.py:7")
+    (finding,) = wide_dtype.find(observed(stage(0, "range"), hear, shares=WAITING), MACHINE)
+    assert finding.at == "train.py:7"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

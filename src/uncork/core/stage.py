@@ -158,6 +158,7 @@ class Stage(Record, frozen=True, kw_only=True):
             whose Python functions are asked the same in every epoch, and answer the same.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
+        wide_at: The line that made those arrays, where that is known.
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
@@ -193,6 +194,7 @@ class Stage(Record, frozen=True, kw_only=True):
     threads_wall_s_per_element: float | None = None
     keepable: Keepable | None = None
     float32_cpu_s_per_element: float | None = None
+    wide_at: str | None = None
     bytes_per_element: int | None = None
     ratio: float | None = None
     elements_per_step: float | None = None

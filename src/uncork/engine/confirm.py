@@ -102,6 +102,7 @@ def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
     baseline = combine([c.measurement for c in ours])
     return replace(
         plan,
+        after=None,
         baseline=baseline,
         tuned=baseline,
         steps=tuple(_rejected(step, span) for step in plan.steps),

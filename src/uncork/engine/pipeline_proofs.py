@@ -9,12 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, VectorizeMap
+from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, PyFunctionCache, VectorizeMap
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
 from uncork.engine.subject import Version
-from uncork.pipeline import ElementDigests, Node, Pipeline, apply, element_digests, seeded
+from uncork.pipeline import (
+    ElementDigests,
+    Node,
+    Pipeline,
+    apply,
+    element_digests,
+    keeps_calls,
+    seeded,
+)
 from uncork.pipeline.probes import count
 from uncork.pipeline.ratios import DROPPING, static_ratio
 from uncork.pipeline.samples import draws, sample_digests
@@ -53,7 +61,7 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     What runs ahead of a pass that is left early may have begun to repeat its source, or not, as
     time would have it, and the next pass draws accordingly. So there is one long pass then.
     """
-    caches = any(isinstance(edit, Cache) for edit in edits)
+    caches = any(isinstance(edit, Cache | PyFunctionCache) for edit in edits)
     # What works on stacks may differ in rare elements only: as many as a while allows.
     stacks = any(isinstance(edit, VectorizeMap) for edit in edits)
     endless = edited.cardinality == ENDLESS
@@ -79,7 +87,7 @@ def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
 
 
 def _batches_of(place: Place, seconds: float) -> int:
-    if not place.node.in_memory:
+    if not (place.node.in_memory or any(map(keeps_calls, place.node.functions))):
         return 0
     elements: float | None = int(place.node.dataset.cardinality())
     if elements == tf.data.UNKNOWN_CARDINALITY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import tensorflow as tf
@@ -52,6 +52,7 @@ from uncork.pipeline.splitting import split
 from uncork.pipeline.tree import Node, Pipeline
 from uncork.pipeline.vectorize import batch_size as size_of
 from uncork.pipeline.vectorize import batched, vectorized
+from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
@@ -262,6 +263,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         wall_s_per_element=stage.wall_s,
         spread_cpu_s_per_element=_spread(stage),
         float32_cpu_s_per_element=stage.single_cpu_s,
+        wide_at=None if stage.single_cpu_s is None else _wide_at(stage),
         bytes_per_element=stage.bytes,
         ratio=static_ratio(node) if stage.below else None,
         elements_per_step=stage.per_step,
@@ -303,6 +305,27 @@ def _spread(stage: Measured) -> float | None:
 
 def _in_python(node: Node) -> bool:
     return node.kind == "from_generator" or any(map(runs_python, node.functions))
+
+
+def _wide_at(stage: Measured) -> str | None:
+    """Where the script made the float64 numbers that a map is given, from a tensor in memory."""
+    given = tf.nest.flatten(stage.below[0].node.dataset.element_spec)
+    if tf.float64 not in [getattr(spec, "dtype", None) for spec in given]:
+        return None  # it makes them itself
+    wide = [
+        tensor
+        for source in _sources(stage)
+        for tensor in getattr(source.dataset, "_tensors", ())
+        if tensor.dtype == tf.float64
+    ]
+    return origin(max(wide, key=lambda tensor: tensor.shape.num_elements())) if wide else None
+
+
+def _sources(stage: Measured) -> Iterator[Node]:
+    if not stage.below:
+        yield stage.node
+    for below in stage.below:
+        yield from _sources(below)
 
 
 def _reading(stage: Measured) -> Reading | None:

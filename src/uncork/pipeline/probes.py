@@ -37,10 +37,12 @@ def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
     """A node as it costs least to time: one call at a time, nothing ahead, small shuffle buffer.
 
     A user's in-memory cache is used as it is, so that it is filled once and then shared; one in
-    files is only read. A copy of a shuffle is made, so the user's own is not moved on by an epoch.
+    files is only read, and one of endless data is left out: it holds more and more, and is never
+    read. A copy of a shuffle is made, so the user's own is not moved on by an epoch.
     """
     dataset = node.dataset
-    if not below or kind_of(dataset).op is None or node.in_memory:
+    endless = int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+    if not below or kind_of(dataset).op is None or (node.in_memory and not endless):
         return dataset
     if node.kind in ("prefetch", "cache", "snapshot") and not node.in_complete_files:
         # Prefetch is no work of its own; a cache in files must not be written by measuring.

@@ -38,8 +38,9 @@ def python_functions(function: ConcreteFunction) -> dict[str, Callable[..., Any]
         None of them where one is called inside a loop or a branch of the graph.
 
     Example:
-        >>> double = tf.function(lambda x: tf.numpy_function(np.negative, [x], tf.float32))
-        >>> found = python_functions(double.get_concrete_function(tf.TensorSpec([], tf.float32)))
+        >>> import tensorflow as tf
+        >>> minus = tf.function(lambda x: tf.numpy_function(np.negative, [x], tf.float32))
+        >>> found = python_functions(minus.get_concrete_function(tf.TensorSpec([], tf.float32)))
         >>> list(found.values())
         [<ufunc 'negative'>]
     """

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.effects import is_order_free, runs_python
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
@@ -26,9 +26,11 @@ from uncork.pipeline.graphs import (
 )
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
+from uncork.pipeline.python_calls import python_functions
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.watch import Draws, reached_by
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
 _KEEP_STATE: Final = COUNTING_SOURCES | {"shuffle", "cache"}
@@ -177,10 +179,25 @@ def variables(pipeline: Pipeline) -> list[Any]:
 
 @contextmanager
 def state_kept(pipeline: Pipeline) -> Iterator[None]:
-    """Put the variables of the pipeline's functions back as they were, whatever happens inside."""
+    """Put what the pipeline's functions change back as it was, whatever happens inside.
+
+    Variables; and of functions that run Python, the random states that they can get at.
+    """
     before = [(v, v.read_value()) for v in variables(pipeline)]
+    draws = _python_draws(pipeline)
     try:
         yield
     finally:
         for variable, value in before:
             variable.assign(value)
+        if draws is not None:
+            draws.give_back()
+
+
+def _python_draws(pipeline: Pipeline) -> Draws | None:
+    functions = [f for place in pipeline.places for f in place.node.functions]
+    if not any(map(runs_python, functions)):
+        return None
+    called = [python for f in functions for python in python_functions(f).values()]
+    generators = {id(g): g for python in called for g in reached_by(python).generators}
+    return Draws(list(generators.values()))

@@ -31,7 +31,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             share=min(input_share(diagnosis), 1 - 1 / upper),
             upper_bound=upper,
             interval=interval(diagnosis, "input", upper),
-            at=stage.at,
+            at=stage.wide_at or stage.at,
             evidence=(
                 f"{place(stage)} {verb} float64, {ms(stage.cpu_s_per_step)} of CPU a step; "
                 f"the same in float32 took {ms(spared_s)} less"

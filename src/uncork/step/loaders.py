@@ -25,7 +25,7 @@ from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import repeats_epochs, workers_of
 from uncork.step.statements import Statement, statements
-from uncork.watch import Dependence, dependence, draws_kept, state_digest
+from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6
@@ -67,6 +67,7 @@ def _stage(dataset: Any) -> Stage:
         needs = dependence(dataset, cost.looks)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
+    single_s = _in_single(dataset, cost)
     return Stage(
         index=0,
         kind="pydataset",
@@ -78,7 +79,8 @@ def _stage(dataset: Any) -> Stage:
             _in_threads(dataset, cost) if needs != "more" and workers == 1 else None
         ),
         keepable=_keepable(dataset, cost) if needs == "index" else None,
-        float32_cpu_s_per_element=_in_single(dataset, cost),
+        float32_cpu_s_per_element=single_s,
+        wide_at=None if single_s is None else _wide_at(dataset),
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
         parallelism=workers if workers > 1 else 1,
@@ -194,6 +196,11 @@ def _in_single(dataset: Any, cost: _Cost) -> float | None:
         ratio = max(narrow / wide for wide, narrow in pairs[1:])
         return cost.cpu_s * min(1.0, ratio)
     return None
+
+
+def _wide_at(dataset: Any) -> str | None:
+    wide = [array for array in reached_arrays(dataset) if array.dtype == np.float64]
+    return origin(max(wide, key=lambda array: array.nbytes)) if wide else None
 
 
 def _handed_over_s(load: Callable[[int], Any]) -> float:

@@ -1,0 +1,92 @@
+"""What leaves the process is seen, on the thread that is watched, and reading is none of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from uncork.watch.outside import outside
+
+
+def writing(folder):
+    (folder / "new").write_text("here")
+
+
+def appending(folder):
+    with (folder / "there").open("a") as file:
+        file.write("more")
+
+
+def writing_low_down(folder):
+    os.close(os.open(folder / "new", os.O_WRONLY | os.O_CREAT))
+
+
+def removing(folder):
+    (folder / "there").unlink()
+
+
+def starting(folder):
+    subprocess.run([sys.executable, "-c", "pass"], cwd=folder, check=True)
+
+
+def printing(folder):
+    print(folder)
+
+
+def complaining(folder):
+    sys.stderr.write(str(folder))
+
+
+def reading(folder):
+    (folder / "there").read_text()
+    list(folder.iterdir())
+    os.close(os.open(folder / "there", os.O_RDONLY))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "there").write_text("so far")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "does", [writing, appending, writing_low_down, removing, starting, printing, complaining]
+)
+def test_what_others_could_notice_is_seen(does, folder):
+    with outside() as seen:
+        does(folder)
+    assert seen
+
+
+def test_reading_is_nothing_to_others(folder):
+    with outside() as seen:
+        reading(folder)
+    assert seen == []
+
+
+def test_nothing_is_noted_afterwards_and_streams_are_given_back(folder):
+    streams = sys.stdout, sys.stderr
+    with pytest.raises(KeyError), outside() as seen:
+        raise KeyError
+    appending(folder)
+    printing(folder)
+    assert seen == []
+    assert (sys.stdout, sys.stderr) == streams
+
+
+def test_what_other_threads_do_is_their_own(folder):
+    with outside() as seen:
+        other = threading.Thread(target=lambda: (appending(folder), printing(folder)))
+        other.start()
+        other.join()
+    assert seen == []
+
+
+def test_all_that_is_printed_arrives(capsys):
+    with outside():
+        print("one", "two")
+    assert capsys.readouterr().out == "one two\n"
