@@ -115,6 +115,18 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(2, "batch"),
         shares=WAITING,
     ),
+    "a generator that yields the same": observed(
+        stage(
+            0,
+            "from_generator",
+            0.09,
+            name="pictures",
+            python=True,
+            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001, code="c0de"),
+        ),
+        stage(1, "batch"),
+        shares=WAITING,
+    ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}

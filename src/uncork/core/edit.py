@@ -117,6 +117,18 @@ class PyFunctionCache(Record, tag="py_function_cache", frozen=True, kw_only=True
     code: str
 
 
+class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
+    """Run the Python generator at ``stage`` once, and keep what it yields: so many ``bytes``.
+
+    Its ``code`` has this digest.
+    """
+
+    stage: int
+    expects: str
+    bytes: int
+    code: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -159,6 +171,7 @@ StageEdit = (
     | ParallelInterleave
     | LessAhead
     | PyFunctionCache
+    | GeneratorCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
 StepEdit = StepsPerExecution | JitCompile | DtypePolicy

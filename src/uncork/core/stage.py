@@ -108,10 +108,10 @@ class Copied(Record, frozen=True, kw_only=True):
 
 
 class Keepable(Record, frozen=True, kw_only=True):
-    """What keeping all that Python code makes would take: batches of a loader, answers in a map.
+    """What keeping all that Python code makes would take: batches, answers in a map, elements.
 
     Attributes:
-        bytes: Of all of them.
+        bytes: Of all of them; 0 where their number is not known.
         wall_s_per_element: Elapsed seconds of the stage for what is there already.
         code: Digest of the code, where the edit must know it.
     """
@@ -154,8 +154,8 @@ class Stage(Record, frozen=True, kw_only=True):
             ops of a lone call over its threads, and less so where every core has a call.
         threads_wall_s_per_element: Of Python code whose calls share nothing that changes but random
             states, elapsed seconds where each core has a thread that makes elements.
-        keepable: Set on a Python loader whose batches are the same in every epoch, and on a map
-            whose Python functions are asked the same in every epoch, and answer the same.
+        keepable: Set on a Python loader or generator that makes the same in every epoch, and on a
+            map whose Python functions are asked the same in every epoch, and answer the same.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
         wide_at: The line that made those arrays, where that is known.

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Cache, Edit, Guarantee, ParallelMap, PyFunctionCache, VectorizeMap
+from uncork.core.edit import (
+    Cache,
+    Edit,
+    GeneratorCache,
+    Guarantee,
+    ParallelMap,
+    PyFunctionCache,
+    VectorizeMap,
+)
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
@@ -20,7 +28,7 @@ from uncork.pipeline import (
     Pipeline,
     apply,
     element_digests,
-    keeps_calls,
+    keeps_python,
     seeded,
 )
 from uncork.pipeline.probes import count
@@ -61,7 +69,7 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     What runs ahead of a pass that is left early may have begun to repeat its source, or not, as
     time would have it, and the next pass draws accordingly. So there is one long pass then.
     """
-    caches = any(isinstance(edit, Cache | PyFunctionCache) for edit in edits)
+    caches = any(isinstance(edit, Cache | PyFunctionCache | GeneratorCache) for edit in edits)
     # What works on stacks may differ in rare elements only: as many as a while allows.
     stacks = any(isinstance(edit, VectorizeMap) for edit in edits)
     endless = edited.cardinality == ENDLESS
@@ -87,11 +95,12 @@ def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
 
 
 def _batches_of(place: Place, seconds: float) -> int:
-    if not (place.node.in_memory or any(map(keeps_calls, place.node.functions))):
+    if not (place.node.in_memory or keeps_python(place.node)):
         return 0
     elements: float | None = int(place.node.dataset.cardinality())
     if elements == tf.data.UNKNOWN_CARDINALITY:
-        elements = count(place.node.inputs[0].dataset, budget_s=seconds)
+        counted = place.node.inputs[0] if place.node.inputs else place.node
+        elements = count(counted.dataset, budget_s=seconds)
     branch, position = place
     above = branch.stages[position + 1 :]
     while elements is not None:

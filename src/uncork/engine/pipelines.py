@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache, LoaderCache, PyFunctionCache
+from uncork.core.edit import Cache, GeneratorCache, LoaderCache, PyFunctionCache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS
 from uncork.measure import available_memory
-from uncork.pipeline import Pipeline, apart, keeps_calls, read, redirected
+from uncork.pipeline import Pipeline, apart, keeps_python, read, redirected
 
 # Seconds to wait for the end of a dataset that may be infinite, a generator's for one.
 FILL_S: Final = 60.0
-_KEEPING: Final = {LoaderCache, PyFunctionCache}
+_KEEPING: Final = {LoaderCache, PyFunctionCache, GeneratorCache}
 
 
 def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
@@ -75,7 +75,7 @@ def fill_caches(pipeline: Pipeline) -> None:
     for node in (place.node for place in pipeline.places):
         cardinality = int(node.dataset.cardinality())
         is_cache = node.kind == "cache" and not node.in_complete_files
-        fillable = is_cache or any(map(keeps_calls, node.functions))
+        fillable = is_cache or keeps_python(node)
         if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
             in_files = is_cache and not node.in_memory
             known = not in_files and cardinality != tf.data.UNKNOWN_CARDINALITY

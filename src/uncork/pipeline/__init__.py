@@ -11,7 +11,7 @@ from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, eleme
 from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
-from uncork.pipeline.python_calls import keeps_calls
+from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
 from uncork.pipeline.source_lines import record_source_lines, source_line
 from uncork.pipeline.splitting import Split, split
@@ -30,7 +30,7 @@ __all__ = [
     "continued",
     "element_digests",
     "is_deterministic",
-    "keeps_calls",
+    "keeps_python",
     "measure",
     "read",
     "record_source_lines",

@@ -1,7 +1,8 @@
-"""What it would take, and spare, to keep what the Python functions of a map answer."""
+"""What it would take, and spare, to keep what Python code in a pipeline makes."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -11,29 +12,32 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import MOST_WORKERS
 from uncork.core.stage import Keepable
 from uncork.measure.machine import cpus
-from uncork.pipeline.kept_calls import KeptCalls
+from uncork.pipeline.kept_calls import KeptCalls, copied, size_of
 from uncork.pipeline.legality import is_random
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import serially
 from uncork.pipeline.python_calls import (
     asks_again,
-    keeps_calls,
+    generator_of,
+    keeps_python,
     noting_calls,
     python_digest,
     python_functions,
 )
-from uncork.watch import dependence
+from uncork.watch import dependence, function_digest
 
 # Calls that are made again, and of functions that take longer.
 _LOOKS: Final = (4, 2)
 _LONG_S: Final = 0.5
+# Elements of a generator that are made again, where they are made so soon; else as few as calls.
+_FIRST: Final = 16
+_QUICK_S: Final = 0.02
 # Slower ones are called no more often than it takes to see that.
 _LONGEST_S: Final = 1.0
 # Above a shuffle, they put other elements together in every pass.
@@ -44,11 +48,12 @@ _GROUPING: Final = frozenset({
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a map's Python functions, which answer by what they are asked alone.
+    """What is known of Python code that makes the same whenever it is asked the same.
 
     Attributes:
-        keepable: What keeping their answers would take.
-        threads_wall_s: Elapsed seconds of a call of all where each core has a thread that calls.
+        keepable: What keeping all of it would take.
+        threads_wall_s: Of functions in a map, elapsed seconds of a call of all where each core has
+            a thread that calls.
     """
 
     keepable: Keepable
@@ -77,27 +82,51 @@ class Calls:
         return self.function(*self.asked[index])
 
 
+class Passes:
+    """The beginning of what a generator yields, as the one batch of a loader.
+
+    Args:
+        function: Of the user's.
+        elements: How many of them.
+    """
+
+    num_batches = 1
+
+    def __init__(self, function: Callable[[], Iterable[Any]], elements: int) -> None:
+        self.function = function
+        self.elements = elements
+
+    def __getitem__(self, index: int) -> list[Any]:
+        """What comes first."""
+        return list(itertools.islice(self.function(), self.elements))
+
+
 def asked_of(stage: Measured, elements: int | None) -> Asked | None:
-    """Watch the Python functions of a map.
+    """Watch the Python functions of a map, or a generator.
 
     Args:
         stage: Timed already.
-        elements: That it gives in a pass.
+        elements: That it gives in a pass; None where there was no time to count them.
 
     Returns:
         None where they are not seen to answer by what they are asked alone, where they are asked
         other things in every pass, or too slow to be watched.
     """
-    node = stage.node
-    if node.kind != "map" or not elements or stage.wall_s is None or stage.wall_s > _LONGEST_S:
+    if stage.wall_s is None or stage.wall_s > _LONGEST_S or keeps_python(stage.node):
         return None
-    (function,) = node.functions
+    if stage.node.kind == "map" and elements:
+        return _of_map(stage, elements, stage.wall_s)
+    if stage.node.kind == "from_generator":
+        return _of_generator(stage, elements, stage.wall_s)
+    return None
+
+
+def _of_map(stage: Measured, elements: int, wall_s: float) -> Asked | None:
+    (function,) = stage.node.functions
     functions = python_functions(function)
-    if not functions or keeps_calls(function) or not asks_again(function):
+    if not (functions and asks_again(function) and _come_again(stage.node.inputs[0])):
         return None
-    if not _come_again(node.inputs[0]):
-        return None
-    most = _LOOKS[0] if stage.wall_s <= _LONG_S else _LOOKS[1]
+    most = _LOOKS[0] if wall_s <= _LONG_S else _LOOKS[1]
     with noting_calls(function) as noted, suppress(tf.errors.OpError):
         for _ in serially(stage.dataset).take(most):
             pass
@@ -108,10 +137,36 @@ def asked_of(stage: Measured, elements: int | None) -> Asked | None:
     return Asked(
         keepable=Keepable(
             bytes=math.ceil(size * elements),
-            wall_s_per_element=max(0.0, stage.wall_s - max(0.0, made_s - kept_s)),
+            wall_s_per_element=max(0.0, wall_s - max(0.0, made_s - kept_s)),
             code=python_digest(function),
         ),
         threads_wall_s=_in_threads(watched),
+    )
+
+
+def _of_generator(stage: Measured, elements: int | None, wall_s: float) -> Asked | None:
+    function = generator_of(stage.node)
+    if function is None:
+        return None
+    passes = Passes(function, _FIRST if wall_s <= _QUICK_S else _LOOKS[0])
+    if dependence(passes) != "index":
+        return None
+    begin = time.perf_counter()
+    made = passes[0]
+    made_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    size = sum(size_of(copied(element)) for element in made)
+    kept_s = time.perf_counter() - begin
+    if not made:
+        return None
+    spared_s = max(0.0, made_s - kept_s) / len(made)
+    return Asked(
+        keepable=Keepable(
+            bytes=math.ceil(size / len(made) * (elements or 0)),
+            wall_s_per_element=max(0.0, wall_s - spared_s),
+            code=function_digest(function),
+        ),
+        threads_wall_s=None,
     )
 
 
@@ -137,8 +192,7 @@ def _costs(calls: Calls) -> tuple[float, float, float]:
     kept = KeptCalls(calls.function, 1 << 40)
     made_s = [_seconds(kept, asked) for asked in calls.asked]
     kept_s = [_seconds(kept, asked) for asked in calls.asked]
-    answers = [tf.nest.flatten(calls[index]) for index in range(calls.num_batches)]
-    size = statistics.mean(sum(np.asarray(leaf).nbytes for leaf in answer) for answer in answers)
+    size = statistics.mean(size_of(calls[index]) for index in range(calls.num_batches))
     return statistics.median(made_s), statistics.median(kept_s), size
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from uncork.watch import Draws, reached_by, value_digest
 
 # What the answers may take more than was seen when the plan was made.
-_MORE: Final = 1.25
+MORE: Final = 1.25
 # Where a look takes no more of the time of a call, there is one before every answer.
 _CHEAP: Final = 0.05
 
@@ -46,7 +46,7 @@ class KeptCalls:
 
     def __init__(self, function: Callable[..., Any], most_bytes: int) -> None:
         self.function = function
-        self._most = self._room = _MORE * most_bytes
+        self._most = self._room = MORE * most_bytes
         self._answers: dict[str, _Answer] = {}
         self._lock = threading.Lock()
         self._pass = 0
@@ -73,7 +73,7 @@ class KeptCalls:
                 answer = self._answers.get(key)
             if answer is not None:
                 answer.served = self._pass
-                return _copied(answer.made)
+                return copied(answer.made)
         return self._asked(key, arguments)
 
     def clear(self) -> None:
@@ -107,10 +107,10 @@ class KeptCalls:
         return made
 
     def _keep(self, key: str, made: Any) -> None:
-        size = sum(_bytes(leaf) for leaf in tf.nest.flatten(made))
+        size = size_of(made)
         if size <= self._room:
             self._room -= size
-            self._answers[key] = _Answer(_copied(made), self._pass)
+            self._answers[key] = _Answer(copied(made), self._pass)
 
 
 def _key(arguments: tuple[Any, ...]) -> str | None:
@@ -121,11 +121,12 @@ def _key(arguments: tuple[Any, ...]) -> str | None:
         return None
 
 
-def _copied(made: Any) -> Any:
-    """TensorFlow may take an array as it is, and compute in its place."""
+def copied(made: Any) -> Any:
+    """For TensorFlow, which may take an array as it is, and compute in its place."""
     return tf.nest.map_structure(lambda v: v.copy() if isinstance(v, np.ndarray) else v, made)
 
 
-def _bytes(leaf: Any) -> int:
-    array = np.asarray(leaf)
-    return sum(map(len, array.flat)) if array.dtype == object else int(array.nbytes)
+def size_of(made: Any) -> int:
+    """Bytes of all arrays and tensors in it, strings by their length."""
+    arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(made)]
+    return sum(sum(map(len, a.flat)) if a.dtype == object else int(a.nbytes) for a in arrays)

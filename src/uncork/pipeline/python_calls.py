@@ -21,10 +21,13 @@ from uncork.pipeline.graphs import (
     argument_specs,
     called,
     graph_of,
+    is_control,
     replay,
     trace,
 )
 from uncork.pipeline.kept_calls import KeptCalls
+from uncork.pipeline.kept_generator import KeptGenerator
+from uncork.pipeline.node import Node
 from uncork.watch import function_digest
 
 _TOKEN: Final = "token"
@@ -112,9 +115,23 @@ def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFuncti
     return made
 
 
-def keeps_calls(function: ConcreteFunction) -> bool:
-    """Its Python functions' answers are kept already."""
-    return any(isinstance(f, KeptCalls) for f in python_functions(function).values())
+def generator_of(node: Node) -> Callable[[], Any] | None:
+    """The user's function behind ``Dataset.from_generator``; None where it takes arguments."""
+    if node.kind != "from_generator":
+        return None
+    for call in filter(_is_call, _called_bodies(graph_of(node.functions[0]))):
+        registered = _registry.get(call.attr[_TOKEN].s.decode())
+        method = _users(registered) if registered is not None else None
+        state = getattr(method, "__self__", None)
+        if state is not None and hasattr(state, "_generator") and all(map(is_control, call.input)):
+            function: Callable[[], Any] = state._generator
+            return function
+    return None
+
+
+def keeps_python(node: Node) -> bool:
+    """What its Python code makes is kept already."""
+    return any(map(_keeps_calls, node.functions)) or isinstance(generator_of(node), KeptGenerator)
 
 
 def _called_bodies(graph: Graph) -> Iterator[Any]:
@@ -128,6 +145,10 @@ def _called_bodies(graph: Graph) -> Iterator[Any]:
             new = {node.op, *called(node)} - seen
             seen |= new
             left.extend(new)
+
+
+def _keeps_calls(function: ConcreteFunction) -> bool:
+    return any(isinstance(f, KeptCalls) for f in python_functions(function).values())
 
 
 def _is_call(node: Any) -> bool:

@@ -26,7 +26,7 @@ from uncork.pipeline.graphs import (
 )
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
-from uncork.pipeline.python_calls import python_functions
+from uncork.pipeline.python_calls import generator_of, python_functions
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
@@ -199,5 +199,6 @@ def _python_draws(pipeline: Pipeline) -> Draws | None:
     if not any(map(runs_python, functions)):
         return None
     called = [python for f in functions for python in python_functions(f).values()]
+    called += filter(None, (generator_of(place.node) for place in pipeline.places))
     generators = {id(g): g for python in called for g in reached_by(python).generators}
     return Draws(list(generators.values()))

@@ -8,6 +8,7 @@ from uncork.road.cache import CacheDeterministic
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.full_precision import FullPrecision
+from uncork.road.generator_cache import KeepElements
 from uncork.road.jit_compile import CompileStep
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
@@ -28,6 +29,7 @@ ROAD: tuple[Optimization, ...] = (
     FilterBeforeMaps(),  # what is dropped need be neither made nor kept
     CacheDeterministic(),  # first: work that is not done needs no threads
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
+    KeepElements(),
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them

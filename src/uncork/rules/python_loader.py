@@ -11,6 +11,7 @@ from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _OPS: Final = "write the function with TensorFlow's ops; more parallel calls do not help"
+_KEEP: Final = "keep what it yields: .cache() behind from_generator, before shuffle"
 _AGAIN: Final = "keep what it answers: functools.cache around it; or write it with TensorFlow's ops"
 _ANY: Final = "read with tf.data, or give the loader workers: PyDataset(workers=N)"
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
@@ -54,6 +55,8 @@ def _in_ops(stage: Stage) -> str:
 
 def _remedy(loader: Stage) -> str:
     """What was seen of the loader in threads, where it could be tried."""
+    if loader.kind == "from_generator" and loader.keepable is not None:
+        return _KEEP
     alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
     if alone is None or together is None:
         return _ANY

@@ -1,0 +1,78 @@
+"""Run a Python generator once, and keep what it yields in memory.
+
+Legal as ``exact`` only where it was seen to yield the same each time: to change nothing that it can
+get at, to draw nothing, to print and write nothing. In force, all that it can get at is digested
+when a pass begins; where anything of it has changed, the generator is run anew.
+
+Where that makes epochs very short, the autotuner goes with it, as with ``cache``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import GeneratorCache
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.autotune_off import hushed, without_autotuner
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = "tf.data.Dataset.from_generator(...).cache()  # before shuffle and augmentation"
+
+
+@final
+class KeepElements(Optimization):
+    """Keep what a Python generator yields."""
+
+    name = "generator_cache"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """All elements, where they fit the memory budget; as many as do, where nobody counted."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        if diagnosis.workload.epochs < 2:
+            return Skipped(reason="one epoch only: nothing is read twice")
+        kept = [s for s in diagnosis.stages if s.kind == "from_generator" and s.keepable]
+        if not kept:
+            return Skipped(reason="no generator that was seen to yield the same in every epoch")
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(kept, key=lambda s: gain(costs, costs.kept(s.index)))
+        assert best.keepable is not None
+        room = policy.memory_share * diagnosis.memory_available_bytes
+        needed = best.keepable.bytes or int(room)
+        if needed > room:
+            return Skipped(
+                reason=f"needs {needed / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
+            )
+        predicted = gain(costs, costs.kept(best.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        keep = GeneratorCache(
+            stage=best.index,
+            expects=diagnosis.workload.pipeline,
+            bytes=needed,
+            code=best.keepable.code,
+        )
+        quiet = hushed(diagnosis, costs.kept(best.index))
+        most = "" if best.keepable.bytes else "at most "
+        return Proposal(
+            edits=(keep, *(without_autotuner(diagnosis, expects="") if quiet else ())),
+            predicted=predicted,
+            at=best.at,
+            why=f"what the generator yields is kept in {most}{needed / 1e9:.3g} GB of memory",
+            source_edit=_SOURCE,
+        )

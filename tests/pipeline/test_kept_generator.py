@@ -1,0 +1,209 @@
+"""Generators: which of them are kept, and what of them is handed out then."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import GeneratorCache
+from uncork.core.errors import EditRefused
+from uncork.core.record import replace
+from uncork.pipeline import apply, element_digests, measure, read
+from uncork.pipeline.python_calls import generator_of
+from uncork.watch import function_digest
+
+ROWS = np.arange(40, dtype=np.float32).reshape(10, 4)
+SCALE = {"by": 2.0}
+TURNS: list[int] = []
+SPEC = tf.TensorSpec((4,), tf.float32)
+
+
+def rows():
+    for row in ROWS:
+        yield row * np.float32(SCALE["by"])
+
+
+def rows_in_one_place():
+    row = np.zeros(4, np.float32)
+    for number in range(10):
+        row[:] = ROWS[number]
+        yield row
+
+
+def rows_of(table):
+    yield from table
+
+
+def shuffled():
+    order = list(range(10))
+    random.shuffle(order)
+    for number in order:
+        yield ROWS[number]
+
+
+def unseen():
+    """Draws behind the elements that are looked at."""
+    for number in range(40):
+        yield ROWS[number % 10] + np.float32(np.random.normal() if number > 30 else 0)
+
+
+def in_turn():
+    TURNS.append(1)
+    for row in ROWS:
+        yield row + len(TURNS)
+
+
+def printing():
+    for row in ROWS:
+        print(".", end="")
+        yield row
+
+
+class Reader:
+    def __init__(self):
+        self.rows = ROWS + 1
+
+    def __call__(self):
+        yield from self.rows
+
+    def read(self):
+        yield from self.rows
+
+
+def made_by(generator, **settings):
+    return tf.data.Dataset.from_generator(generator, output_signature=SPEC, **settings)
+
+
+def keepable(dataset):
+    found = measure(read(dataset), batch_size=1, budget_s=1.0)
+    return next((s.keepable for s in found if s.keepable), None)
+
+
+def edit_of(dataset):
+    pipeline = read(dataset)
+    code = function_digest(generator_of(pipeline.stages[0]))
+    return GeneratorCache(stage=0, expects=pipeline.digest, bytes=1 << 20, code=code)
+
+
+def kept(dataset):
+    return apply(read(dataset), edit_of(dataset)).dataset
+
+
+def values(dataset):
+    return [x.numpy().tolist() for x in dataset]
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [rows, rows_in_one_place, Reader(), Reader().read, functools.partial(rows_of, ROWS)],
+    ids=["function", "one place", "object", "method", "partial"],
+)
+def test_what_yields_the_same_is_kept(generator):
+    dataset = made_by(generator)
+    found = keepable(dataset.shuffle(10).batch(2))
+    assert found is not None
+    assert found.bytes == 10 * 4 * 4
+    assert element_digests(kept(dataset), epochs=3) == element_digests(dataset, epochs=3)
+
+
+@pytest.mark.parametrize("generator", [shuffled, in_turn, printing])
+def test_what_may_yield_something_else_is_not(generator):
+    assert keepable(made_by(generator)) is None
+
+
+def test_arguments_are_left_alone():
+    dataset = made_by(rows_of, args=(ROWS,))
+    assert generator_of(read(dataset).root) is None
+    assert keepable(dataset) is None
+
+
+def test_it_is_run_once():
+    TURNS.clear()
+    dataset = kept(made_by(in_turn))
+    first = values(dataset)
+    assert values(dataset) != first  # its turns are something that it can get at
+    once = kept(made_by(Reader()))
+    assert values(once) == values(once)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda d: d.repeat(2),
+        lambda d: d.shuffle(10, seed=3).batch(3),
+        lambda d: d.map(lambda x: x + 1).prefetch(2),
+        lambda d: tf.data.Dataset.zip(tf.data.Dataset.range(10), d),
+    ],
+    ids=["repeated", "shuffled", "mapped", "zipped"],
+)
+def test_everything_behind_it_stays(build):
+    plain = build(made_by(rows))
+    pipeline = read(plain)
+    stage = next(i for i, p in enumerate(pipeline.places) if p.node.kind == "from_generator")
+    code = function_digest(rows)
+    edit = GeneratorCache(stage=stage, expects=pipeline.digest, bytes=1 << 20, code=code)
+    edited = apply(pipeline, edit)
+    assert edited.digest == pipeline.digest
+    assert edited.root.at == pipeline.root.at
+    assert element_digests(edited.dataset, epochs=3) == element_digests(plain, epochs=3)
+
+
+def test_what_it_reads_may_change_between_passes(monkeypatch):
+    plain, dataset = made_by(rows), kept(made_by(rows))
+    before = values(dataset)
+    assert values(dataset) == before
+    monkeypatch.setitem(SCALE, "by", 5.0)
+    assert values(dataset) == values(plain) != before
+
+
+def test_a_pass_in_which_something_was_drawn_is_not_kept():
+    dataset = kept(made_by(unseen))
+    holder = generator_of(read(dataset).root)
+    list(dataset)
+    assert len(holder) == 0
+
+
+def test_a_pass_that_was_left_is_not_kept():
+    dataset = kept(made_by(rows))
+    list(dataset.take(3))
+    assert values(dataset) == values(made_by(rows))
+
+
+def test_no_more_is_kept_than_was_planned_for():
+    dataset = made_by(rows)
+    changed = apply(read(dataset), replace(edit_of(dataset), bytes=3 * 16)).dataset
+    assert values(changed) == values(changed) == values(dataset)
+    assert len(generator_of(read(changed).root)) == 0
+
+
+def test_other_code_is_refused():
+    with pytest.raises(EditRefused, match="tune"):
+        apply(read(made_by(rows)), replace(edit_of(made_by(rows)), code="c0de"))
+    with pytest.raises(EditRefused):
+        apply(
+            read(tf.data.Dataset.range(3)),
+            replace(edit_of(made_by(rows)), expects=read(tf.data.Dataset.range(3)).digest),
+        )
+
+
+def test_it_is_kept_once():
+    dataset = kept(made_by(rows))
+    with pytest.raises(EditRefused):
+        apply(read(dataset), edit_of(dataset))
+    assert keepable(dataset) is None
+
+
+def test_a_generator_that_fails_fails_as_before():
+    def failing():
+        yield from ROWS[:5]
+        raise ValueError("no such row")
+
+    ours, theirs = (
+        element_digests(d, epochs=2) for d in (made_by(failing), kept(made_by(failing)))
+    )
+    assert ours == theirs
+    assert ours.epochs[0].error is not None

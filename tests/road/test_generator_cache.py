@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import GeneratorCache
+from uncork.core.stage import Keepable
+from uncork.road.generator_cache import KeepElements
+
+from .situations import SITUATIONS, WAITING, proposal, reason
+
+KEEP = KeepElements()
+ELEMENTS = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009, code="c0de")
+
+
+def yielding(*, keepable=ELEMENTS, **workload):
+    memory = workload.pop("memory_available_bytes", 64 << 30)
+    return observed(
+        stage(0, "from_generator", 0.09, python=True, keepable=keepable),
+        stage(1, "batch"),
+        shares=WAITING,
+        memory_available_bytes=memory,
+        workload={"pipeline": "d1ge57", **workload},
+    )
+
+
+def test_what_is_yielded_in_every_epoch_is_kept():
+    found = proposal(KEEP, yielding())
+    edit = GeneratorCache(stage=0, expects="d1ge57", bytes=2_000_000_000, code="c0de")
+    assert found.edits[0] == edit
+    assert found.predicted == pytest.approx(0.1 / 0.01, rel=0.2)
+    assert "2 GB of memory" in found.why
+
+
+def test_where_nobody_counted_as_much_is_kept_as_fits():
+    uncounted = Keepable(bytes=0, wall_s_per_element=0.009, code="c0de")
+    found = proposal(KEEP, yielding(keepable=uncounted, memory_available_bytes=8_000_000_000))
+    assert found.edits[0].bytes == 4_000_000_000
+    assert "at most 4 GB" in found.why
+
+
+def test_handing_them_over_costs_what_it_did():
+    dear = Keepable(bytes=1000, wall_s_per_element=0.088)
+    assert "predicted gain" in reason(KEEP, yielding(keepable=dear))
+
+
+def test_they_must_fit_the_memory_budget():
+    assert "needs 2.0 GB of memory" in reason(KEEP, yielding(memory_available_bytes=3 << 30))
+
+
+def test_one_epoch_reads_nothing_twice():
+    assert "one epoch" in reason(KEEP, yielding(epochs=1))
+
+
+def test_other_elements_in_every_epoch_are_not_kept():
+    assert "yield the same" in reason(KEEP, yielding(keepable=None))
+
+
+def test_without_a_generator_there_is_nothing_to_keep():
+    assert "no generator" in reason(KEEP, SITUATIONS["waiting for input"])
+
+
+def test_batches_of_a_loader_are_another_matter():
+    loader = observed(
+        stage(0, "pydataset", 0.09, python=True, keepable=ELEMENTS), workload={"data": "pydataset"}
+    )
+    assert "not by tf.data" in reason(KEEP, loader)
