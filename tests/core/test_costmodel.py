@@ -56,6 +56,25 @@ def test_a_parallel_map_between_them_makes_two_threads():
     assert apart.step_s() == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    ("stages", "consumer_s", "slower"),
+    [
+        ((stage(0, 0.04, parallelism=AUTOTUNE),), 0.0001, 1 / 0.6),  # all cores are busy
+        ((stage(0, 0.01, parallelism=1),), 0.0, 1.0),  # one thread is alone
+        ((), 0.01, 1.0),  # so is the step
+        ((stage(0, 0.01, parallelism=1),), 0.1, 1 + (2 / 3 / 3)),  # two of four side by side
+    ],
+)
+def test_cores_are_slower_together_than_alone(stages, consumer_s, slower):
+    fast = costs(*stages, consumer_s=consumer_s)
+    assert replace(fast, together=0.6).step_s() == pytest.approx(slower * fast.step_s(), rel=0.01)
+
+
+def test_a_step_that_was_timed_with_all_cores_busy_is_slow_enough():
+    busy = replace(costs(stage(0, 0.04, parallelism=AUTOTUNE)), consumer_cpu_s=0.04)
+    assert replace(busy, together=0.5).step_s() == busy.step_s()
+
+
 def test_a_parallel_map_is_spread_over_the_cores():
     spread = costs(stage(0, 0.04, parallelism=AUTOTUNE))
     assert spread.step_s() == pytest.approx((0.4 + 0.01) / 4)

@@ -33,22 +33,37 @@ class StepCosts(Record, frozen=True, kw_only=True):
         consumer_cpu_s: CPU seconds of the same.
         stages: The input pipeline, source first.
         cpus: Cores this process may keep busy.
+        together: Speed of a core while all are busy, over that of one alone.
     """
 
     consumer_s: float
     consumer_cpu_s: float
     stages: tuple[Stage, ...]
     cpus: float
+    together: float = 1.0
 
     def step_s(self) -> float:
         """Seconds a step takes at least.
+
+        The consumer alone has all the cores that it uses, and was timed so. Where the input works
+        beside it, or beside itself, each core is slower.
 
         Example:
             >>> StepCosts(consumer_s=0.01, consumer_cpu_s=0.02, stages=(), cpus=2).step_s()
             0.01
         """
         busiest = max(self._threads(), default=0.0)
-        return max(self.consumer_s, busiest, self.cpu_s() / self.cpus)
+        least_s = max(self.consumer_s, busiest, self.cpu_s() / self.cpus)
+        return least_s * self._slowdown(least_s)
+
+    def _slowdown(self, step_s: float) -> float:
+        """Of a step that would take so long were its cores no slower for being busy at once."""
+        alone = self.consumer_cpu_s / self.consumer_s if self.consumer_s else 0.0
+        alone = max(1.0, alone)  # cores that were busy while things were timed by themselves
+        if step_s <= 0 or alone >= self.cpus:
+            return 1.0
+        crowded = (self.cpu_s() / step_s - alone) / (self.cpus - alone)
+        return 1.0 + min(1.0, max(0.0, crowded)) * (1.0 / self.together - 1.0)
 
     def cpu_s(self) -> float:
         """CPU seconds of a step, input and training together."""
@@ -202,6 +217,7 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
         consumer_cpu_s=consumer_cpu,
         stages=stages,
         cpus=cpus,
+        together=diagnosis.together,
     )
 
 

@@ -137,6 +137,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
             ``unknown`` for what may be nothing but noise.
         intervals: Of the shares of ``input`` and ``host``, noise included.
         consumer_cpu_s: CPU seconds of one step on a resident batch; None where that is not known.
+        together: Speed of a core while all are busy, over that of one alone, 0 to 1.
         tracing: Part of a step in which functions were traced anew, 0 to 1.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
@@ -159,6 +160,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     breakdown: dict[str, float]
     intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
     consumer_cpu_s: float | None = None
+    together: float = 1.0
     tracing: float = 0.0
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()

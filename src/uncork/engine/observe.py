@@ -17,7 +17,7 @@ from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
-from uncork.measure import available_memory, paired
+from uncork.measure import available_memory, paired, together
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
@@ -123,6 +123,7 @@ def observe(
         intervals=shares.intervals,
         tracing=shares.tracing,
         consumer_cpu_s=shares.consumer_cpu_s,
+        together=together() if known is None else known.together,
         stages=stages,
         notes=tuple(dict.fromkeys(subject.notes)),
         memory_available_bytes=available_memory(),

@@ -1,5 +1,6 @@
 """Measuring: the machine, one block of training steps, two versions in turn."""
 
+from uncork.measure.contention import together
 from uncork.measure.interleave import (
     Block,
     Runner,
@@ -23,4 +24,5 @@ __all__ = [
     "patiently",
     "probe",
     "summarize",
+    "together",
 ]

@@ -17,6 +17,7 @@ from uncork.core.record import digest
 from uncork.pipeline.graphs import NodeDef, full_name, graph_of, is_control, op_of
 from uncork.pipeline.kinds import kind_of
 from uncork.pipeline.node import Node
+from uncork.pipeline.python_calls import keeps_python
 
 _IGNORED: Final = frozenset({
     "seed", "seed2", "token", "shared_name", "container", "metadata", "_class", "_output_shapes",
@@ -46,6 +47,8 @@ def _describe(node: Node) -> Iterable[str]:
         yield "memory" if node.in_memory else "file"
     for function in node.functions:
         yield function_digest(function)
+    if keeps_python(node):
+        yield "kept"
     yield repr(dataset.element_spec)
     for child in node.inputs:
         yield from _describe(child)

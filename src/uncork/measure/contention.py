@@ -1,0 +1,54 @@
+"""How much slower is a core while all others are busy, too?
+
+Cores share power, memory and caches, and what a cloud machine calls a core is often one thread of
+two on the same. So two of them do less than twice the work of one, and how much less decides what
+work in parallel can win.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+
+from uncork.measure.machine import cpus
+
+_ROUNDS: Final = 9
+# More would ask the scheduler, not the cores.
+_MOST: Final = 64
+_TEXT: Final = bytes(range(256)) * 256
+_NUMBERS: Final = np.linspace(1.0, 2.0, 1 << 17)
+
+
+def together() -> float:
+    """Speed of a core while all are busy, over that of one alone: 0 to 1.
+
+    Example:
+        >>> 0 < together() <= 1
+        True
+    """
+    threads = min(_MOST, int(cpus()))
+    if threads < 2:
+        return 1.0
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(_work, range(threads)))
+        # In turn, so that a change of the machine's speed meets both alike.
+        found = [_took(pool, 1) / _took(pool, threads) for _ in range(_ROUNDS)]
+    return min(1.0, statistics.median(found))
+
+
+def _took(pool: ThreadPoolExecutor, threads: int) -> float:
+    begin = time.perf_counter()
+    list(pool.map(_work, range(threads)))
+    return time.perf_counter() - begin
+
+
+def _work(_: int) -> None:
+    """Some milliseconds of which none hold the interpreter's lock, in caches and in memory."""
+    for _ in range(12):
+        zlib.crc32(zlib.compress(_TEXT, 1))
+        np.sqrt(_NUMBERS)
