@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -37,6 +38,10 @@ def printing(folder):
     print(folder)
 
 
+def logging_(folder):
+    logging.getLogger("loading").warning(folder)
+
+
 def complaining(folder):
     sys.stderr.write(str(folder))
 
@@ -54,7 +59,8 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "does", [writing, appending, writing_low_down, removing, starting, printing, complaining]
+    "does",
+    [writing, appending, writing_low_down, removing, starting, printing, logging_, complaining],
 )
 def test_what_others_could_notice_is_seen(does, folder):
     with outside() as seen:

@@ -1,11 +1,13 @@
 """Does code do anything beyond computing: print, write files, start processes, use the network?
 
 Python tells its audit hooks of all that leaves the process, and a hook stays for ever: there is
-one, which looks up who is being watched. What is printed passes through stand-ins for the streams.
+one, which looks up who is being watched. What is printed passes through stand-ins for the streams,
+and what is logged past a stand-in for the method that hands it to whoever listens.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -43,9 +45,18 @@ def outside() -> Iterator[list[str]]:
     thread, streams = threading.get_ident(), (sys.stdout, sys.stderr)
     seen = _seen[thread] = []
     sys.stdout, sys.stderr = (_Stream(stream, thread, seen) for stream in streams)
+    hand_on = logging.Logger.callHandlers
+
+    def told(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if threading.get_ident() == thread:
+            seen.append("log")
+        hand_on(logger, record)
+
+    logging.Logger.callHandlers = told  # type: ignore[method-assign]
     try:
         yield seen
     finally:
+        logging.Logger.callHandlers = hand_on  # type: ignore[method-assign]
         sys.stdout, sys.stderr = streams
         del _seen[thread]
 
