@@ -243,3 +243,11 @@ def test_without_a_ceiling_the_step_itself_is_the_consumer():
 def test_the_consumer_never_costs_less_than_nothing():
     slow = replace(measurement(612.0), cpu_s_per_step=0.0)
     assert costs_of(workload_diagnosis(measurement=slow), 2.0).consumer_cpu_s == 0.0
+
+
+def test_no_more_is_promised_than_what_was_measured_would_leave():
+    slow = costs(stage(0, 0.04, parallelism=1))
+    assert gain(slow, slow.parallel(0)) == pytest.approx(4, rel=0.05)
+    measured = replace(slow, measured_s=0.2)
+    assert gain(measured, measured.parallel(0)) == pytest.approx(2, rel=0.05)
+    assert gain(replace(slow, measured_s=9.0), slow.parallel(0)) == pytest.approx(4, rel=0.05)

@@ -34,6 +34,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         stages: The input pipeline, source first.
         cpus: Cores this process may keep busy.
         together: Speed of a core while all are busy, over that of one alone.
+        measured_s: Elapsed seconds of a step as it is; infinite where that was not measured.
     """
 
     consumer_s: float
@@ -41,6 +42,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     cpus: float
     together: float = 1.0
+    measured_s: float = math.inf
 
     def step_s(self) -> float:
         """Seconds a step takes at least.
@@ -218,12 +220,18 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
         stages=stages,
         cpus=cpus,
         together=diagnosis.together,
+        measured_s=diagnosis.step_s,
     )
 
 
 def gain(before: StepCosts, after: StepCosts) -> float:
-    """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain."""
-    return max(1.0, before.step_s() / after.step_s()) if after.step_s() > 0 else 1.0
+    """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain.
+
+    What costs a lone thread so much may cost less in the training, whose idle cores help. So no
+    more is promised than what was measured would leave.
+    """
+    as_it_is = min(before.step_s(), before.measured_s)
+    return max(1.0, as_it_is / after.step_s()) if after.step_s() > 0 else 1.0
 
 
 def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:

@@ -52,7 +52,7 @@ def outside() -> Iterator[list[str]]:
             seen.append("log")
         hand_on(logger, record)
 
-    logging.Logger.callHandlers = told  # type: ignore[method-assign]
+    logging.Logger.callHandlers = told  # type: ignore[method-assign, assignment]
     try:
         yield seen
     finally:
