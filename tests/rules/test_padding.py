@@ -33,6 +33,14 @@ def test_without_a_pipeline_the_call_is_named():
     assert finding.at == "train.py:41"
 
 
+def test_where_the_script_fills_up_in_one_place_that_is_named():
+    told = Padded(longest=200, mean=33.4, cut=FASTER, at="train.py:7")
+    (finding,) = found(padded=told)
+    assert finding.at == "train.py:7"
+    (finding,) = found(stage(0, "map"), stage(1, "padded_batch"), padded=told)
+    assert finding.at == "train.py:21"
+
+
 @pytest.mark.parametrize("changes", [{"cut": ALIKE}, {"shares": {"step": 0.1, "input": 0.9}}])
 def test_what_wins_little_is_left_alone(changes):
     assert found(**changes) == []

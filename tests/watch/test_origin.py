@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.watch import origin
+from uncork.watch import only_call, origin
 
 
 @pytest.fixture
@@ -71,3 +71,16 @@ def test_what_has_no_name_has_no_line(script, tmp_path):
 
 def test_nothing_is_known_of_what_nobody_runs():
     assert origin(np.ones(3), types.ModuleType("typed")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def f(rows):\n    return keras.utils.pad_sequences(rows)", "train.py:2"),
+        ("def f(rows):\n    return pad_sequences(rows)", "train.py:2"),
+        ("def f(r):\n    return pad_sequences(r), pad_sequences(r)", None),
+        ("pad_sequences = None", None),
+    ],
+)
+def test_a_call_in_one_place_is_found(script, text, line):
+    assert only_call("pad_sequences", script(text)) == line

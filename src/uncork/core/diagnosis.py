@@ -69,11 +69,13 @@ class Padded(Record, frozen=True, kw_only=True):
         longest: That length.
         mean: Of the rows without their zeros.
         cut: The step on a batch cut to the mean length over the same as it is.
+        at: The line that fills them up, where the script has one such line.
     """
 
     longest: int
     mean: float
     cut: Comparison
+    at: str | None = None
 
 
 class OneHot(Record, frozen=True, kw_only=True):

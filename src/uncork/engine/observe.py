@@ -22,6 +22,7 @@ from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
 from uncork.step import MIXED
+from uncork.watch import only_call
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
@@ -209,7 +210,8 @@ def _padded(
         shorter.prime()
         base.prime()
         compared = paired(base, shorter, block_s=seconds.block / 2, pairs=_PAIRS).comparison
-        return Padded(longest=padding.longest, mean=padding.mean, cut=compared)
+        at = only_call("pad_sequences")
+        return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
     return None
 
 

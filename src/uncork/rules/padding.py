@@ -28,7 +28,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         share=min(share, 1 - 1 / upper),
         upper_bound=upper,
         interval=step_interval(diagnosis, padded.cut),
-        at=filling[-1] if filling else diagnosis.workload.at,
+        at=filling[-1] if filling else padded.at or diagnosis.workload.at,
         evidence=(
             f"rows of {padded.longest:,} numbers are filled up with zeros, from {padded.mean:.0f} "
             f"on average; on rows of that length the step itself, {ms(share * diagnosis.step_s)}, "

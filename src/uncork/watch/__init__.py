@@ -2,7 +2,7 @@
 
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
-from uncork.watch.origin import origin
+from uncork.watch.origin import only_call, origin
 from uncork.watch.random_states import random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
@@ -23,6 +23,7 @@ __all__ = [
     "in_class",
     "loader_digest",
     "loader_draws",
+    "only_call",
     "origin",
     "random_state",
     "reached",

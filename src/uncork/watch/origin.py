@@ -1,6 +1,7 @@
 """Where a script made an array: the line that gave it the name by which it is known.
 
-An array has no history. But a script keeps the large ones under names of its own, and says where.
+An array has no history. But a script keeps the large ones under names of its own, and says where;
+and what has made it may have been called in one place only.
 """
 
 from __future__ import annotations
@@ -45,6 +46,31 @@ def origin(array: Any, module: Any = None) -> str | None:
         lines = [line for name, line in _assignments(tree.body) if name in names]
         return place(str(file), lines[-1]) if lines else None
     return None
+
+
+def only_call(name: str, module: Any = None) -> str | None:
+    """Where the script calls a function or method of some name, if that is in one place.
+
+    Args:
+        name: The last part of it.
+        module: Whose source is read; that of the script that runs, unless given.
+    """
+    module = sys.modules.get("__main__") if module is None else module
+    file = getattr(module, "__file__", None)
+    with suppress(Exception):
+        tree = ast.parse(Path(file or "").read_text())
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        lines = [c.lineno for c in calls if name in (_attribute(c.func), _name(c.func))]
+        return place(str(file), lines[0]) if len(lines) == 1 else None
+    return None
+
+
+def _attribute(called: ast.expr) -> str | None:
+    return called.attr if isinstance(called, ast.Attribute) else None
+
+
+def _name(called: ast.expr) -> str | None:
+    return called.id if isinstance(called, ast.Name) else None
 
 
 def _is_same(value: Any, array: Any) -> bool:
