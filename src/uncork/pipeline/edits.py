@@ -32,7 +32,6 @@ from uncork.measure.machine import cpus, schedulable_cpus
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
 from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.kept_generator import KeptGenerator
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import batch_above, cache_place, maps_below
 from uncork.pipeline.nodes import (
@@ -43,14 +42,12 @@ from uncork.pipeline.nodes import (
     parallel_map,
     prefetched,
 )
-from uncork.pipeline.python_calls import generator_of, keeping_calls, keeps_python, python_digest
+from uncork.pipeline.python_edits import keep_calls, keep_generator
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
-from uncork.pipeline.source_lines import same_line
 from uncork.pipeline.splitting import Split, split
 from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
-from uncork.watch import function_digest
 
 _CALLS: Final = "_num_parallel_calls"
 _MapEdit = SplitMap | ParallelMap | DrawFirst | PyFunctionCache
@@ -155,7 +152,7 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
         case LessAhead():
             replaced = stage, _less_ahead(pipeline.stages[stage])
         case GeneratorCache():
-            replaced = stage, _keep_generator(pipeline.stages[stage], edit)
+            replaced = stage, keep_generator(pipeline.stages[stage], edit)
     return replaced
 
 
@@ -168,7 +165,7 @@ def _with_map_edited(edit: _MapEdit, node: Node) -> Dataset:
         case DrawFirst():
             return _draw_first(node)
         case PyFunctionCache():
-            return _keep_calls(node, edit)
+            return keep_calls(node, edit)
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
@@ -330,38 +327,6 @@ def _parallel(node: Node) -> Dataset:
         )
     below = node.inputs[0].dataset
     return parallel_map(below, node.dataset._map_func, node.dataset)
-
-
-def _keep_calls(node: Node, edit: PyFunctionCache) -> Dataset:
-    function = node.functions[0]
-    found = python_digest(function)
-    if not found or found != edit.code:
-        raise EditRefused(
-            f"the Python code that {node} calls has digest {found or 'none'}",
-            f"{edit.code}, of code that was seen to depend on what it is asked alone",
-            "run 'uncork tune' again",
-        )
-    if keeps_python(node):
-        raise EditRefused(f"{node} keeps what it was told already", "one that does not", "keep it")
-    kept = derived(node.dataset._map_func, keeping_calls(function, edit.bytes))
-    return make(node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), _map_func=kept)
-
-
-def _keep_generator(node: Node, edit: GeneratorCache) -> Dataset:
-    function = generator_of(node)
-    found = "" if function is None else function_digest(function)
-    if function is None or found != edit.code:
-        raise EditRefused(
-            f"the generator behind {node} has digest {found or 'none'}",
-            f"{edit.code}, of one that was seen to yield the same each time",
-            "run 'uncork tune' again",
-        )
-    if keeps_python(node):
-        raise EditRefused(f"{node} is kept already", "one that is not", "keep it")
-    spec, kept = node.dataset.element_spec, KeptGenerator(function, edit.bytes)
-    made = tf.data.Dataset.from_generator(kept, output_signature=spec, name=node.dataset._name)
-    vars(made).update(same_line(node.dataset))
-    return made
 
 
 def readers(node: Node) -> int | None:

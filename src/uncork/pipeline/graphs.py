@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +74,10 @@ class Graph:
             name: tuple(tf.TensorShape(s) for s in node.attr["_output_shapes"].list.shape)
             for name, node in self.nodes.items()
         }
+
+    def with_proto(self, proto: GraphDef) -> Graph:
+        """The same with other attributes on its ops, whose names and wiring stay."""
+        return replace(self, nodes={node.name: node for node in proto.node}, proto=proto)
 
     def needed(self, references: Iterable[str], stop: Iterable[str] = ()) -> set[str]:
         """Ops that the given tensors depend on, not looking behind the tensors in ``stop``."""

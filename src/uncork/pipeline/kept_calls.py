@@ -128,5 +128,11 @@ def copied(made: Any) -> Any:
 
 def size_of(made: Any) -> int:
     """Bytes of all arrays and tensors in it, strings by their length."""
-    arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(made)]
-    return sum(sum(map(len, a.flat)) if a.dtype == object else int(a.nbytes) for a in arrays)
+    return sum(_bytes(leaf) for leaf in tf.nest.flatten(made, expand_composites=True))
+
+
+def _bytes(leaf: Any) -> int:
+    array = np.asarray(leaf)
+    if array.dtype != object:
+        return int(array.nbytes)
+    return sum(len(each) if isinstance(each, (str, bytes)) else 0 for each in array.flat)

@@ -95,12 +95,4 @@ def _narrower(graph: Graph) -> Graph:
                 kind = tf.as_dtype(_NARROWER[value.tensor.dtype])
                 numbers = np.asarray(tf.make_ndarray(value.tensor), kind.as_numpy_dtype)
                 value.tensor.CopyFrom(tf.make_tensor_proto(numbers, kind))
-    return Graph(
-        nodes={node.name: node for node in proto.node},
-        library=graph.library,
-        arguments=graph.arguments,
-        captures=graph.captures,
-        outputs=graph.outputs,
-        effects=graph.effects,
-        proto=proto,
-    )
+    return graph.with_proto(proto)

@@ -197,12 +197,4 @@ def _with_tokens(graph: Graph, tokens: dict[str, str]) -> Graph:
     for node in proto.node:
         if _is_call(node):
             node.attr[_TOKEN].s = tokens[node.attr[_TOKEN].s.decode()].encode()
-    return Graph(
-        nodes={node.name: node for node in proto.node},
-        library=graph.library,
-        arguments=graph.arguments,
-        captures=graph.captures,
-        outputs=graph.outputs,
-        effects=graph.effects,
-        proto=proto,
-    )
+    return graph.with_proto(proto)
