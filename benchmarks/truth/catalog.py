@@ -27,6 +27,7 @@ CURES: Final[dict[str, str]] = {
     "per_element_work": "fit",
     "shuffle_of_decoded": "loop",
     "small_steps": "fit",
+    "eager_step": "loop",
     "wasted_work": "zip_loop",
     "storage_bound": "file_cache",
     "autotune_memory": "loop",

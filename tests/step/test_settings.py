@@ -52,7 +52,7 @@ def test_a_model_of_mixed_precision_computes_in_float32_and_back(policy):
 def test_weights_that_are_no_float32_are_not_made_so(policy):
     model = mlp(keras.layers.Dense(4, dtype=policy))
     with pytest.raises(EditRefused, match=policy):
-        check(model, FLOAT32)
+        check(model, (FLOAT32,))
 
 
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
@@ -163,14 +163,14 @@ def test_an_eager_model_can_be_looked_at_compiled():
 
 def test_steps_per_execution_of_the_users_own_are_kept():
     with pytest.raises(EditRefused, match="is 5 already"):
-        check(mlp(steps_per_execution=5), CHAIN)
+        check(mlp(steps_per_execution=5), (CHAIN,))
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64", "bfloat16"])
 def test_a_policy_of_the_users_own_is_kept(policy):
     model = mlp(keras.layers.Dense(4, dtype=policy))
     with pytest.raises(EditRefused, match=policy):
-        check(model, BFLOAT16)
+        check(model, (BFLOAT16,))
 
 
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Protocol
+
+from uncork.core.stack import function_place
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class LoopEvidence:
 
     Attributes:
         eager_step: Gradients were computed op by op from Python, not in a traced function.
-        eager_at: Where the user's function begins that did so; None when it is none.
+        eager_codes: The user's code that did so, from the function that holds the tape outwards.
         steps_seen: Elements the loop had taken when it was recognised.
         tape_calls_per_step: Calls of ``GradientTape.gradient`` during the last step. While a
             function is traced this counts calls in the trace (TensorFlow traces a function that
@@ -46,7 +49,12 @@ class LoopEvidence:
     eager_step: bool
     steps_seen: int
     tape_calls_per_step: int
-    eager_at: str | None = None
+    eager_codes: tuple[CodeType, ...] = ()
+
+    @property
+    def eager_at(self) -> str | None:
+        """Where the function begins that holds the tape; None when it is none."""
+        return function_place(self.eager_codes)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakSet
+
+from uncork.core.stack import function_place
 
 
 class Counts(NamedTuple):
@@ -55,7 +58,8 @@ def trained(before: Counts, now: Counts) -> bool:
 class Evidence:
     """The counters, and the optimizers that are asked for theirs.
 
-    ``eager_at`` is where the function begins that was last seen to compute gradients eagerly.
+    ``eager_codes`` is the user's code that was last seen to compute gradients eagerly: of the
+    function that holds the tape, of its caller, and so on.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -63,11 +67,16 @@ class Evidence:
 
     def __init__(self) -> None:
         self.eager_gradients = 0
-        self.eager_at: str | None = None
+        self.eager_codes: tuple[CodeType, ...] = ()
         self.traced_gradients = 0
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
+
+    @property
+    def eager_at(self) -> str | None:
+        """Where the function begins that computes gradients eagerly; None outside of any."""
+        return function_place(self.eager_codes)
 
     def counts(self) -> Counts:
         """As of now; reading the optimizers takes some microseconds and waits for the device."""

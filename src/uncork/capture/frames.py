@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Final
 
 from uncork.core.stack import OWN, outwards, owner, place, user_frame
@@ -24,12 +24,9 @@ def user_line(frame: FrameType | None) -> str:
     return _place(found) if found else UNKNOWN
 
 
-def user_function(frame: FrameType | None) -> str | None:
-    """``file.py:line`` where the innermost of the user's functions begins; None outside of any."""
-    found = user_frame(frame)
-    if found is None or found.f_code.co_name == "<module>":
-        return None
-    return place(found.f_code.co_filename, found.f_code.co_firstlineno)
+def user_codes(frame: FrameType | None) -> tuple[CodeType, ...]:
+    """The code of all of the user's frames, from the innermost outwards."""
+    return tuple(each.f_code for each in outwards(frame) if owner(each) == "user")
 
 
 def iterating_line(frame: FrameType | None) -> str | None:

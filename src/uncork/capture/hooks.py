@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from uncork.capture.calls import FitCall, Listener
 from uncork.capture.evidence import Evidence
-from uncork.capture.frames import UNKNOWN, iterating_line, user_function, user_line
+from uncork.capture.frames import UNKNOWN, iterating_line, user_codes, user_line
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
 from uncork.capture.sites import Sites
@@ -143,7 +143,7 @@ class _Hooks:
                 if eager():
                     evidence.eager_gradients += 1
                     if evidence.eager_gradients <= _FIRST:
-                        evidence.eager_at = user_function(sys._getframe(1))
+                        evidence.eager_codes = user_codes(sys._getframe(1))
                 else:
                     evidence.traced_gradients += 1
                 return original(*args, **kwargs)

@@ -164,7 +164,7 @@ class Watch:
             eager_step=new.eager_gradients > 0,
             steps_seen=self._taken,
             tape_calls_per_step=new.gradients,
-            eager_at=self._loops.evidence.eager_at if new.eager_gradients else None,
+            eager_codes=self._loops.evidence.eager_codes if new.eager_gradients else (),
         )
         self._feed = self._stops.guarded(lambda: self._loops.recognised(self, evidence))
 

@@ -129,6 +129,15 @@ class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
     code: str
 
 
+class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
+    """Run a step that runs op by op as a ``tf.function``.
+
+    The code of a step of the user's own has this digest; ``""`` where a model runs eagerly.
+    """
+
+    code: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -174,6 +183,11 @@ StageEdit = (
     | GeneratorCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
-StepEdit = StepsPerExecution | JitCompile | DtypePolicy
+StepEdit = TfFunction | StepsPerExecution | JitCompile | DtypePolicy
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit
+
+
+def is_graph(edits: tuple[StepEdit, ...]) -> bool:
+    """Whether they make a step that runs op by op a ``tf.function``."""
+    return any(isinstance(edit, TfFunction) for edit in edits)

@@ -6,9 +6,9 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final, Literal
 
 Owner = Literal["user", "library", "tensorflow", "keras", "uncork"]
@@ -71,6 +71,18 @@ def place(path: str, line: int) -> str:
         path = str(Path(path).absolute())
         path = str(Path(path).relative_to(Path.cwd()))
     return f"{path}:{line}"
+
+
+def code_place(code: CodeType) -> str:
+    """Where a function begins."""
+    return place(code.co_filename, code.co_firstlineno)
+
+
+def function_place(codes: Sequence[CodeType]) -> str | None:
+    """Where the first of these begins; None where there is none, or it is no function."""
+    if not codes or codes[0].co_name == "<module>":
+        return None
+    return code_place(codes[0])
 
 
 def _main_file() -> str:

@@ -54,6 +54,9 @@ class Workload(Record, frozen=True, kw_only=True):
         loader_kept: Its batches are made once and kept, by an edit.
         loader_workers: Threads or processes that make its batches; 1 where it has none.
         eager_step: The step runs op by op from Python.
+        step_code: Digest of the code of an eager step of the user's own.
+        not_traceable: Why an eager step cannot be a ``tf.function``, as part of a sentence; ``""``
+            where it can, as far as was seen.
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
@@ -76,6 +79,8 @@ class Workload(Record, frozen=True, kw_only=True):
     loader_kept: bool = False
     loader_workers: int = 1
     eager_step: bool = False
+    step_code: str = ""
+    not_traceable: str = ""
     batch_hooks: tuple[str, ...] = ()
     jit_compile: bool = False
     steps_per_execution: int = 1

@@ -13,7 +13,14 @@ import keras
 import tensorflow as tf
 
 from uncork.core.diagnosis import OneHot, Transfer
-from uncork.core.edit import Guarantee, LoaderCache, LoaderEdit, StepEdit, StepsPerExecution
+from uncork.core.edit import (
+    Guarantee,
+    LoaderCache,
+    LoaderEdit,
+    StepEdit,
+    StepsPerExecution,
+    is_graph,
+)
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -43,6 +50,7 @@ from uncork.step import (
     is_categorical,
     loader_stages,
     one_hot_of,
+    own_python,
     padding_of,
     signature,
     stop_workers,
@@ -147,7 +155,7 @@ class FitSubject(Subject):
         Of an eager model, the same step compiled: Python and the overhead of single ops are gone.
         """
         work = self.workload
-        if work.eager_step:
+        if work.eager_step and not is_graph(version.step):
             return self._compiled()
         grouped_already = work.steps_per_execution > 1 or any(
             isinstance(edit, StepsPerExecution) for edit in version.step
@@ -170,7 +178,7 @@ class FitSubject(Subject):
 
     def most_python_s(self, version: Version, resident_s: float) -> float | None:
         """Of a compiled model, all between two executions; None for an eager one."""
-        if self.workload.eager_step:
+        if self.workload.eager_step and not is_graph(version.step):
             return None
         return watched_python(*self._watched(version, resident_s))
 
@@ -306,6 +314,7 @@ class FitSubject(Subject):
             loader=loader_digest(self.feed.x) if self.feed.kind == "pydataset" else "",
             loader_workers=workers_of(self.feed.x) if self.feed.kind == "pydataset" else 1,
             eager_step=bool(model.run_eagerly),
+            not_traceable=own_python(model) if model.run_eagerly else "",
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,
             steps_per_execution=model.steps_per_execution,

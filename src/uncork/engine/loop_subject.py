@@ -1,7 +1,8 @@
 """A custom training loop under examination: the user's code drives, we choose what feeds it.
 
-Its step is the user's own and cannot be replayed, so only the input pipeline is edited. The run is
-thrown away: the loop's weights after the trials are those of a training on mixed-up batches.
+Its step is the user's own: the one edit of it is to run as a ``tf.function`` what runs op by op.
+The run is thrown away: the loop's weights after the trials are those of a training on mixed-up
+batches.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee
+from uncork.core.edit import Guarantee, is_graph
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
+from uncork.engine.eager_step_proofs import prove_eager_step
+from uncork.engine.eager_steps import NO_FUNCTION, NOT_SEEN, eager_step_of
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
 from uncork.pipeline import Pipeline
-from uncork.step import batch_samples, spec_text
+from uncork.step import Mode, batch_samples, spec_text
 
 
 class LoopRunner(VersionRunner):
@@ -35,14 +38,20 @@ class LoopRunner(VersionRunner):
         board: The loop's other end.
         epoch: Makes an iterator over one epoch of batches.
         pipeline: Where they come from, None for a resident batch.
+        switch: Called before each block, to set up the loop's step.
     """
 
     def __init__(
-        self, board: Switchboard, epoch: Callable[[], Iterator[Any]], pipeline: Pipeline | None
+        self,
+        board: Switchboard,
+        epoch: Callable[[], Iterator[Any]],
+        pipeline: Pipeline | None,
+        switch: Callable[[], None] = lambda: None,
     ) -> None:
         self._board = board
         self._epoch = epoch
         self._pipeline = pipeline
+        self._switch = switch
         self._epoch_s = math.inf
 
     def prime(self) -> float:
@@ -63,6 +72,7 @@ class LoopRunner(VersionRunner):
         return self._run(seconds, whole=self._epoch_s <= seconds)
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
+        self._switch()  # the loop waits for a batch: none of its steps is running
         if self._pipeline is None:
             return self._board.block(self._epoch, seconds)[0]
         found, _ = self._board.block(self._epoch, seconds, whole=whole, anew=True)
@@ -104,17 +114,29 @@ class LoopSubject(Subject):
         )
         samples = float(self.workload.batch_size or 1)
         self.board = Switchboard(samples, sys.setprofile, call.evidence.steps_seen)
+        self._step = eager_step_of(call) if call.evidence.eager_step else None
+        if self._step is not None:
+            self._step.recording = True
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop, fed by this version's pipeline."""
         assert version.pipeline is not None
         dataset = version.pipeline.dataset
-        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline)
+        switch = self._switch(_mode(version))
+        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch)
 
     def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with one batch over and over."""
-        del version  # the step is the user's own
-        return LoopRunner(self.board, self._resident_epoch, None)
+        return self._resident(_mode(version))
+
+    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+        """Of a step that runs op by op, the same step as a graph: Python between ops is gone."""
+        del resident_s
+        if self._step is None or self._step.refusal != "" or is_graph(version.step):
+            return None
+        runner = self._resident(Mode.GRAPH)
+        runner.prime()
+        return runner if self._step.refusal == "" else None
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
@@ -124,18 +146,60 @@ class LoopSubject(Subject):
     def seen(self) -> Workload:
         """The workload; a loop that leaves its data early has epochs of that length."""
         assert self._pipeline is not None
-        return replace(self.workload, steps_per_epoch=steps_of_epoch(self._pipeline, self.board))
+        return replace(
+            self.workload,
+            steps_per_epoch=steps_of_epoch(self._pipeline, self.board),
+            step_code=self._step.code if self._step else "",
+            not_traceable=self._not_traceable(),
+        )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
-        """Never asked: the road skips edits of a step that is the user's own."""
-        raise NotImplementedError("a custom loop's step is not edited")
+        """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""
+        del version, budget_s
+        step, answers = self._step, list[Proof | Exception]()
+        assert step is not None
+
+        def prove() -> None:
+            try:
+                answers.append(prove_eager_step(step, kind))
+            except Exception as error:
+                answers.append(error)
+
+        step.at_next_call(prove)
+        self._resident(Mode.EAGER).prime()
+        (answer,) = answers
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def restore(self) -> None:
-        """Nothing: weights moved by the user's own loop, in a run that is thrown away."""
+        """The step as written; weights were moved by the user's own loop, in a run thrown away."""
+        self._switch(Mode.EAGER)()
+
+    def _resident(self, mode: Mode) -> LoopRunner:
+        return LoopRunner(self.board, self._resident_epoch, None, self._switch(mode))
+
+    def _switch(self, mode: Mode) -> Callable[[], None]:
+        def switch() -> None:
+            if self._step is not None:
+                self._step.mode = mode
+
+        return switch
+
+    def _not_traceable(self) -> str:
+        if not self.workload.eager_step:
+            return ""
+        if self._step is None:
+            return NO_FUNCTION
+        return NOT_SEEN if self._step.refusal is None else self._step.refusal
 
     def _resident_epoch(self) -> Iterator[Any]:
         while True:
             yield self._batch
+
+
+def _mode(version: Version) -> Mode:
+    return Mode.GRAPH if is_graph(version.step) else Mode.EAGER
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

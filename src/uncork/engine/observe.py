@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from uncork.core.diagnosis import OneHot, Padded, Transfer, WorkloadDiagnosis
-from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers
+from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, is_graph
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -113,6 +113,7 @@ def observe(
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(),
+            eager_step=_is_eager(subject, version),
             pipeline=digest,
             **loader,
             default_rewrites=default_rewrites(version.pipeline),
@@ -136,6 +137,10 @@ def observe(
         transfer=transfer,
     )
     return judge(found, machine)
+
+
+def _is_eager(subject: Subject, version: Version) -> bool:
+    return subject.workload.eager_step and not is_graph(version.step)
 
 
 def _loader(subject: Subject, version: Version) -> dict[str, Any]:
@@ -163,7 +168,8 @@ def _in_other_precision(
 ) -> tuple[Comparison | None, Comparison | None]:
     """The kernels in bfloat16, or in float32 where they are in a lower precision, against as is."""
     work = subject.workload
-    if work.model is None or work.eager_step or work.distributed or _switched(version):
+    eager = _is_eager(subject, version)
+    if work.model is None or eager or work.distributed or _switched(version):
         return None, None
     if any(policy in MIXED for policy in work.model.dtype_policy):
         journal.write("phase", "measuring the step in float32")

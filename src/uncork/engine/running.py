@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from uncork.capture import FitCall, PassThrough
-from uncork.core.edit import PyFunctionCache
+from uncork.capture import FitCall, LoopCall, PassThrough
+from uncork.core.edit import PyFunctionCache, TfFunction
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
+from uncork.engine.eager_steps import NO_FUNCTION, eager_step_of
 from uncork.engine.fitting import differences
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
 from uncork.pipeline import continued, read
 from uncork.step import (
     Feed,
+    Mode,
     apply,
     as_written,
     batch_hooks,
@@ -39,6 +42,7 @@ class Running(PassThrough):
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         self.met = False
+        self._step_met = False
         self._versions: dict[int, tuple[Any, Any]] = {}
 
     def fit(self, call: FitCall) -> Any:
@@ -61,9 +65,21 @@ class Running(PassThrough):
             with saving:
                 return call.original(**arguments)
 
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """Let the loop's step run as a graph where the plan says so; the loop itself goes on."""
+        edit = next((e for e in self.plan.step_edits if isinstance(e, TfFunction)), None)
+        meant = call.index == self.plan.before.workload.index
+        if edit is not None and meant and not self._step_met:
+            self.met = self._step_met = True
+            try:
+                self._step_as_graph(call, edit)
+            except EditRefused as refusal:
+                self._refuse(refusal, call.at)
+        return first
+
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
-        if not self.wants_loops:
+        if not (self.wants_loops and self.plan.pipeline_edits):
             return dataset
         known = self._versions.get(id(dataset))
         if known is not None:
@@ -94,8 +110,7 @@ class Running(PassThrough):
                 "the training it was made for",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        for edit in self.plan.step_edits:
-            check(call.model, edit)
+        check(call.model, self.plan.step_edits)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
             _check_whole_epochs(feed)
@@ -108,10 +123,30 @@ class Running(PassThrough):
         assert edited is not None
         return continued(edited).dataset
 
+    def _step_as_graph(self, call: LoopCall, edit: TfFunction) -> None:
+        if not call.evidence.eager_step:
+            raise EditRefused("its step is compiled already", "one that runs op by op", "keep it")
+        step = eager_step_of(call, lambda why: _told_so(call.at, why))
+        if step is None:
+            raise EditRefused(NO_FUNCTION, "a function that holds the tape", "tune again")
+        found = step.code_now()
+        if found != edit.code:
+            step.give_back()
+            raise EditRefused(
+                "the code of its step is another one",
+                "the code that the plan was made for",
+                "run 'uncork tune' again to make a plan for this one",
+            )
+        step.mode = Mode.GRAPH
+
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         if self.strict:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
+
+
+def _told_so(at: str, why: str) -> None:
+    sys.stderr.write(f"uncork: the step of {at} goes on op by op: {why}\n")
 
 
 def _check_whole_epochs(feed: Feed) -> None:

@@ -26,6 +26,7 @@ from uncork.core.edit import (
     ShuffleFirst,
     SplitMap,
     StepsPerExecution,
+    TfFunction,
     VectorizeMap,
 )
 
@@ -53,6 +54,7 @@ SAID: Final[dict[type[Edit], str]] = {
     GeneratorCache: "run the generator at stage {stage} once and keep in memory what it yields",
     LoaderCache: "make each batch once and keep it in memory",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
+    TfFunction: "run the training step as a tf.function",
     StepsPerExecution: "run {steps} training steps for each call from Python",
     JitCompile: "compile the training step with XLA",
     DtypePolicy: "compute in {policy}",

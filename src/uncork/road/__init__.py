@@ -22,6 +22,7 @@ from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
+from uncork.road.tf_function import GraphStep
 from uncork.road.vectorize import VectorizeMaps
 
 ROAD: tuple[Optimization, ...] = (
@@ -42,6 +43,7 @@ ROAD: tuple[Optimization, ...] = (
     PrefetchBatches(),  # it can only hide what is left
     StopAutotune(),  # last of the input: it must not choose for stages that are still to change
     # host: shows once the input keeps up
+    GraphStep(),  # what follows is for compiled steps
     ChainSteps(),
     # compile before precision: both change the kernels, and XLA is the milder promise
     CompileStep(),

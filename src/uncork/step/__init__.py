@@ -2,7 +2,9 @@
 
 from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
+from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.graph_state import GraphState
 from uncork.step.loader_edits import (
     check_loader,
     edited_loader,
@@ -14,19 +16,24 @@ from uncork.step.loader_edits import (
 )
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
+from uncork.step.own_python import own_python
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import MIXED, StepSettings, apply, as_written, check
 from uncork.step.signature import signature
 from uncork.step.snapshot import Snapshot
+from uncork.step.taken_over import function_of
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
 
 __all__ = [
     "MIXED",
+    "EagerStep",
     "Feed",
     "FitRunner",
+    "GraphState",
+    "Mode",
     "Padding",
     "Recording",
     "Replay",
@@ -42,11 +49,13 @@ __all__ = [
     "device_of",
     "edited_loader",
     "fill_loader",
+    "function_of",
     "has_hooks",
     "is_categorical",
     "loader_edited",
     "loader_stages",
     "one_hot_of",
+    "own_python",
     "padding_of",
     "replay",
     "signature",

@@ -8,12 +8,21 @@ from typing import Any
 
 import keras
 
-from uncork.core.edit import DtypePolicy, JitCompile, StepEdit, StepsPerExecution
+from uncork.core.edit import (
+    DtypePolicy,
+    JitCompile,
+    StepEdit,
+    StepsPerExecution,
+    TfFunction,
+    is_graph,
+)
 from uncork.core.errors import EditRefused
+from uncork.step.own_python import own_python
 
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
 _SWITCHABLE = ("float32", *MIXED)
+_FLAGS = ("run_eagerly", "jit_compile", "steps_per_execution")
 
 
 class StepSettings:
@@ -38,8 +47,7 @@ class StepSettings:
         self.edits = edits
         self._compiled = compiled
         self._train_function: Any = None
-        for edit in edits:
-            check(model, edit)
+        check(model, edits)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -50,7 +58,8 @@ class StepSettings:
         eagerly = model.run_eagerly
         try:
             apply(model, self.edits)
-            model.run_eagerly = eagerly and not self._compiled
+            if self._compiled:
+                model.run_eagerly = False
             model.train_function = self._train_function
             model.make_train_function()
             self._train_function = model.train_function
@@ -73,6 +82,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
             model.steps_per_execution = edit.steps
         elif isinstance(edit, JitCompile):
             model.jit_compile = True
+        elif isinstance(edit, TfFunction):
+            model.run_eagerly = False
         else:
             _switch_policy(model, edit)
     if edits:
@@ -102,7 +113,7 @@ class _Written:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._policies = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
-        self._flags = {k: getattr(model, k) for k in ("jit_compile", "steps_per_execution")}
+        self._flags = {k: getattr(model, k) for k in _FLAGS}
 
     def give_back(self) -> None:
         changed = any(getattr(self._model, k) != v for k, v in self._flags.items())
@@ -137,18 +148,35 @@ class _Written:
             object.__delattr__(model, "save")
 
 
-def check(model: Any, edit: StepEdit) -> None:
-    """Refuse an edit whose precondition this model does not meet.
+def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
+    """Refuse edits whose preconditions this model does not meet.
 
     Raises:
         EditRefused: With what was found and what was expected.
     """
-    if model.run_eagerly:
+    if is_graph(edits):
+        _check_eager(model)
+    elif edits and model.run_eagerly:
         raise EditRefused(
             "the model runs eagerly (run_eagerly=True)",
             "a compiled step",
             "compile the model without run_eagerly=True",
         )
+    for edit in edits:
+        _check_one(model, edit)
+
+
+def _check_eager(model: Any) -> None:
+    if not model.run_eagerly:
+        raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
+    reason = own_python(model)
+    if reason:
+        raise EditRefused(
+            reason, "a step of Keras's own code alone", "make sure that it may be traced"
+        )
+
+
+def _check_one(model: Any, edit: StepEdit) -> None:
     if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
         raise EditRefused(
             f"steps_per_execution is {model.steps_per_execution} already",

@@ -1,8 +1,11 @@
 """What Python code of the user's can get at, changes and draws: seen by watching it run."""
 
+from uncork.watch.code import is_users_class
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
+from uncork.watch.guards import Guards, UnguardedError
 from uncork.watch.origin import only_call, origin
+from uncork.watch.outside import outside
 from uncork.watch.random_states import random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
@@ -16,15 +19,19 @@ from uncork.watch.reach import (
 __all__ = [
     "Dependence",
     "Draws",
+    "Guards",
+    "UnguardedError",
     "dependence",
     "drawn_alike",
     "draws_kept",
     "function_digest",
     "in_class",
+    "is_users_class",
     "loader_digest",
     "loader_draws",
     "only_call",
     "origin",
+    "outside",
     "random_state",
     "reached",
     "reached_by",

@@ -12,15 +12,15 @@ import os
 import pickle
 import random
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from uncork.core.stack import is_users
+from uncork.watch.code import cells, code_text, codes, functions, is_users_class
 
 # More data than this is not digested: it would take seconds, and several times so.
 _MOST_BYTES: Final = 512 << 20
@@ -52,7 +52,7 @@ class Reached:
     @property
     def codes(self) -> list[CodeType]:
         """Of the functions, and of what is defined inside them."""
-        return [code for function in self.functions for code in _codes(function.__code__)]
+        return [code for function in self.functions for code in codes(function.__code__)]
 
     @property
     def names(self) -> frozenset[str]:
@@ -91,7 +91,7 @@ class Reached:
                 self.add(name, vars(module)[name])
 
     def _add_function(self, function: FunctionType) -> None:
-        held = dict(_cells(function)) | vars(function)
+        held = dict(cells(function)) | vars(function)
         if not is_users(function.__code__.co_filename):
             # A library's wrapper: it counts as what it was put around.
             for name, value in held.items():
@@ -100,7 +100,7 @@ class Reached:
             return
         self.functions.append(function)
         known = function.__globals__
-        names = {name for code in _codes(function.__code__) for name in code.co_names}
+        names = {name for code in codes(function.__code__) for name in code.co_names}
         for name in sorted(names & known.keys()):
             self.add(name, known[name])
         for name, value in held.items():
@@ -109,12 +109,12 @@ class Reached:
 
     def _add_class(self, class_: type) -> None:
         for base in class_.__mro__:
-            own = [f for v in vars(base).values() for f in _functions(v)]
-            if any(is_users(f.__code__.co_filename) for f in own) or _is_users_class(base):
+            own = [f for v in vars(base).values() for f in functions(v)]
+            if any(is_users(f.__code__.co_filename) for f in own) or is_users_class(base):
                 for function in own:
                     self.add(function.__name__, function)
                 for name, value in vars(base).items():
-                    if not name.startswith("__") and not _functions(value):
+                    if not name.startswith("__") and not functions(value):
                         self.add(name, value)
 
 
@@ -196,8 +196,7 @@ def _code_digest(found: Reached) -> str:
     names = found.names
     state = hashlib.blake2b(digest_size=8)
     for code in found.codes:
-        constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]
-        state.update(f"{code.co_name}{code.co_names}{constants}".encode() + code.co_code)
+        state.update(code_text(code))
     for name, value in found.values:
         state.update(f"{name}={_said(value, names, _DEPTH)};".encode())
     return state.hexdigest()
@@ -246,45 +245,6 @@ def _is_modules(value: Any) -> bool:
     """A built-in function, and no method of some object."""
     own = getattr(value, "__self__", None)
     return isinstance(value, BuiltinFunctionType) and (own is None or isinstance(own, ModuleType))
-
-
-def _is_users_class(class_: type) -> bool:
-    module = sys.modules.get(class_.__module__)
-    return is_users(getattr(module, "__file__", None) or "<")
-
-
-def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # one that is still empty
-            yield name, _content(cell)
-
-
-def _content(cell: CellType) -> Any:
-    return cell.cell_contents
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of what is defined inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _functions(value: Any) -> list[FunctionType]:
-    """Of an entry of a class, the functions in it."""
-    if isinstance(value, property):
-        parts = [value.fget, value.fset]
-    else:
-        parts = [getattr(value, "__func__", value)]
-    return [part for part in parts if isinstance(part, FunctionType)]
-
-
-def _constant(value: Any) -> str:
-    """Of code; a set has its entries in another order in every process."""
-    if isinstance(value, frozenset):
-        return f"{{{sorted(map(_constant, value))}}}"
-    return f"({[_constant(v) for v in value]})" if isinstance(value, tuple) else repr(value)
 
 
 def _said(value: Any, names: frozenset[str], depth: int) -> str:

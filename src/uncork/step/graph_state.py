@@ -1,0 +1,54 @@
+"""The variables that a traced function reads or writes: all that its calls leave behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.step.replay import Arrays
+
+
+class GraphState:
+    """Takes the values of a function's variables, and gives them back.
+
+    Args:
+        traced: A concrete function. What it got hold of while it was traced is all that it can
+            change: variables of models, of optimizers, of generators of random numbers alike.
+
+    Example:
+        >>> counter = tf.Variable(1.0)
+        >>> count = tf.function(lambda: counter.assign_add(1.0)).get_concrete_function()
+        >>> state = GraphState(count)
+        >>> _ = count()
+        >>> float(state.values()[0])
+        2.0
+        >>> state.restore()
+        >>> float(counter)
+        1.0
+    """
+
+    def __init__(self, traced: Any) -> None:
+        # A function does not keep its variables alive: what is looked up here must be held.
+        self._variables = tuple(traced.variables)
+        self._saved = [tf.identity(variable) for variable in self._variables]
+
+    def values(self) -> Arrays:
+        """As they are now."""
+        return [tf.identity(variable).numpy() for variable in self._variables]
+
+    def restore(self) -> None:
+        """Give back what they were at the beginning."""
+        for variable, value in zip(self._variables, self._saved, strict=True):
+            variable.assign(value)
+
+    def nudge(self, seed: int, units: int) -> None:
+        """Move every number with a fraction by some units in the last place, up or down."""
+        signs = np.random.default_rng(seed)
+        for variable in self._variables:
+            if variable.dtype.is_floating:
+                value = tf.identity(variable).numpy()
+                unit = float(np.spacing(np.ones((), value.dtype)))
+                sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
+                variable.assign((value * (1 + units * unit * sign)).astype(value.dtype))

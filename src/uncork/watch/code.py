@@ -1,0 +1,68 @@
+"""Functions, classes and code objects, taken apart."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from types import CodeType, FunctionType
+from typing import Any
+
+from uncork.core.stack import is_users
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of what is defined inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes(constant)
+
+
+def cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function's closure holds, by name."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # one that is still empty
+            yield name, cell.cell_contents
+
+
+def functions(value: Any) -> list[FunctionType]:
+    """Of an entry of a class, the functions in it."""
+    if isinstance(value, property):
+        parts = [value.fget, value.fset]
+    else:
+        parts = [getattr(value, "__func__", value)]
+    return [part for part in parts if isinstance(part, FunctionType)]
+
+
+def global_names(code: CodeType) -> set[str]:
+    """What code reads, sets or deletes by its bare name outside of any function.
+
+    Example:
+        >>> sorted(global_names((lambda x: len(x.shape) + rate).__code__))
+        ['len', 'rate']
+    """
+    found = {
+        i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))
+    }
+    return {name for name in found if isinstance(name, str)}
+
+
+def code_text(code: CodeType) -> bytes:
+    """What code does, without where it stands: equal in the next process."""
+    constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]
+    return f"{code.co_name}{code.co_names}{constants}".encode() + code.co_code
+
+
+def is_users_class(class_: type) -> bool:
+    """Whether the user wrote it, as far as its module tells."""
+    module = sys.modules.get(class_.__module__)
+    return is_users(getattr(module, "__file__", None) or "<")
+
+
+def _constant(value: Any) -> str:
+    """Of code; a set has its entries in another order in every process."""
+    if isinstance(value, frozenset):
+        return f"{{{sorted(map(_constant, value))}}}"
+    return f"({[_constant(v) for v in value]})" if isinstance(value, tuple) else repr(value)

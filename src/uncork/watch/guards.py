@@ -1,0 +1,232 @@
+"""What a function reads in Python, noted so that a look shows whether any of it has changed.
+
+A traced function keeps what Python told it while it was traced: a number, a flag, which layers were
+trainable. Code that runs op by op sees each change at its next call. With guards a traced one still
+does: they are looked at before each call, and where one no longer holds, it is traced anew. The
+same guards, before and after a call, show what the call itself changes in Python.
+
+What is read by name counts: globals, closures, defaults, attributes, entries of small containers.
+The values of TensorFlow's variables do not; a traced function reads them as they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import random
+import time
+from itertools import chain
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.record import digest
+from uncork.core.stack import is_users
+from uncork.watch.code import code_text, codes, functions, global_names, is_users_class
+
+# Entries of a container that are compared at each call, and bytes of an array: some microseconds.
+_MOST_ENTRIES: Final = 256
+_MOST_BYTES: Final = 1 << 12
+_PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, np.generic, tf.DType, np.dtype)
+# Modules whose functions answer otherwise at each call: in a traced function they answer once.
+_CHANGING: Final = (random, time, datetime, np.random)
+_GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
+_FRAMEWORKS: Final = ("tensorflow", "keras", "numpy")
+# What Keras reads of its own objects, beside their public attributes, while a step is traced.
+_KERAS_READS: Final = ("_trainable", "_dtype_policy")
+_GONE: Final = object()
+
+
+class UnguardedError(Exception):
+    """Something is read that cannot be watched; the message says what, as part of a sentence."""
+
+
+class Guards:
+    """All that a function reads in Python, as it is at this moment.
+
+    Args:
+        function: Of the user's.
+
+    Raises:
+        UnguardedError: It reads what cannot be watched, or what answers otherwise at each call.
+
+    Example:
+        >>> class Settings:
+        ...     scale = 2.0
+        >>> settings = Settings()
+        >>> settings.scale = 3.0
+        >>> guards = Guards(lambda x: settings.scale * x)
+        >>> print(guards.changed())
+        None
+        >>> settings.scale = 4.0
+        >>> guards.changed()
+        'scale'
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self._attributes: set[str] = set()
+        self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self._cells: dict[int, tuple[str, CellType, Any]] = {}
+        self._containers: dict[int, tuple[str, Any, tuple[Any, ...]]] = {}
+        self._arrays: dict[int, tuple[str, Any, bytes]] = {}
+        self._codes: set[bytes] = set()
+        self._met: dict[int, Any] = {}
+        known = -1
+        while known != len(self._attributes):  # one met late may be of what was met early
+            known = len(self._attributes)
+            self._met.clear()
+            self._walk(function.__name__, function)
+        self._met.clear()
+
+    @property
+    def code(self) -> str:
+        """Digest of all code of the user's that the function may run."""
+        return digest(*sorted(self._codes))
+
+    def changed(self) -> str | None:
+        """The name of something that is no longer as it was; None where all is."""
+        for held, key, then in self._read.values():
+            if not _same(held.get(key, _GONE), then):
+                return key
+        for name, cell, then in self._cells.values():
+            if not _same(_content(cell), then):
+                return name
+        for name, container, entries in self._containers.values():
+            now = _entries(container)
+            if len(now) != len(entries) or not all(map(_same, now, entries)):
+                return name
+        for name, array, data in self._arrays.values():
+            if array.tobytes() != data:
+                return name
+        return None
+
+    def _walk(self, name: str, value: Any) -> None:
+        if value is _GONE or isinstance(value, _PLAIN) or id(value) in self._met:
+            return
+        self._met[id(value)] = value
+        if isinstance(value, (tuple, frozenset, list, dict, set)):
+            self._walk_entries(name, value)
+        elif isinstance(value, np.ndarray):
+            self._note_array(name, value)
+        elif isinstance(value, ModuleType):
+            self._walk_module(name, value)
+        elif isinstance(value, MethodType):
+            self._walk(name, value.__func__)
+            self._walk(name, value.__self__)
+        elif isinstance(value, functools.partial):
+            self._walk(name, (value.func, *value.args, *value.keywords.values()))
+        elif isinstance(value, FunctionType):
+            self._walk_function(value)
+        elif isinstance(value, BuiltinFunctionType):
+            self._walk(name, value.__self__)
+        elif isinstance(value, type):
+            self._walk_class(value)
+        else:
+            self._walk_object(name, value)
+
+    def _walk_entries(self, name: str, container: Any) -> None:
+        if len(container) > _MOST_ENTRIES:
+            raise UnguardedError(f"{name} has {len(container)} entries")
+        entries = _entries(container)
+        if not isinstance(container, (tuple, frozenset)):
+            self._containers[id(container)] = (name, container, entries)
+        for entry in entries:
+            self._walk(name, entry)
+
+    def _note_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        if array.nbytes > _MOST_BYTES or array.dtype.hasobject:
+            raise UnguardedError(f"{name} is a NumPy array, which a graph would keep as it is now")
+        self._arrays[id(array)] = (name, array, array.tobytes())
+
+    def _walk_module(self, name: str, module: ModuleType) -> None:
+        if module in _CHANGING:
+            raise UnguardedError(f"{name} answers otherwise at each call")
+        if is_users(getattr(module, "__file__", None) or "<"):
+            self._note(vars(module), self._attributes)
+
+    def _walk_function(self, function: FunctionType) -> None:
+        if not is_users(function.__code__.co_filename):
+            # A library's wrapper counts as what it was put around.
+            for cell in function.__closure__ or ():
+                if isinstance(_content(cell), (FunctionType, MethodType)):
+                    self._walk(function.__name__, _content(cell))
+            return
+        for code in codes(function.__code__):
+            self._codes.add(code_text(code))
+            names = global_names(code)
+            self._attributes.update(set(code.co_names) - names)
+            self._note(function.__globals__, names)
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            self._cells[id(cell)] = (name, cell, _content(cell))
+            self._walk(name, _content(cell))
+        defaults = function.__defaults__ or (), (function.__kwdefaults__ or {}).values()
+        for default in chain(*defaults):
+            self._walk(f"a default of {function.__name__}", default)
+
+    def _walk_class(self, class_: type, *, made: bool = False) -> None:
+        """Its functions; without the one that makes objects, where they are made already."""
+        for base in filter(is_users_class, class_.__mro__):
+            own = vars(base)
+            for function in chain.from_iterable(map(functions, own.values())):
+                if not (made and function.__name__ == "__init__"):
+                    self._walk(function.__name__, function)
+            self._note(own, {k for k in self._attributes if not functions(own.get(k))})
+
+    def _walk_object(self, name: str, value: Any) -> None:
+        inner = getattr(value, "python_function", None)
+        if isinstance(inner, (FunctionType, MethodType)):  # of a tf.function
+            self._walk(name, inner)
+            return
+        if isinstance(value, _GENERATORS):
+            raise UnguardedError(f"{name} draws random numbers in Python")
+        framework = type(value).__module__.partition(".")[0]
+        if isinstance(value, keras.layers.Layer):
+            for layer in value._flatten_layers(include_self=False):
+                self._walk(layer.name, layer)
+        if framework == "keras" or isinstance(value, keras.layers.Layer):
+            self._note_keras(value)
+        if framework in _FRAMEWORKS:
+            return
+        if not hasattr(value, "__dict__"):
+            raise UnguardedError(f"{name} is a {type(value).__name__}")
+        self._walk_class(type(value), made=True)
+        self._note(vars(value), self._attributes)
+
+    def _note_keras(self, value: Any) -> None:
+        held = getattr(value, "__dict__", {})
+        for key, now in held.items():
+            plain = isinstance(now, _PLAIN) and not key.startswith("_")
+            if plain or key in _KERAS_READS:
+                self._read[id(held), key] = (held, key, now)
+            elif isinstance(now, (FunctionType, MethodType)):  # a loss, an activation, a Lambda's
+                self._walk(key, now)
+
+    def _note(self, held: Any, names: set[str]) -> None:
+        """What stands under these names, and all that can be reached from there."""
+        for key in names & held.keys():
+            self._read[id(held), key] = (held, key, held[key])
+            self._walk(key, held[key])
+
+
+def _same(now: Any, then: Any) -> bool:
+    if now is then:
+        return True
+    return type(now) is type(then) and isinstance(then, _PLAIN) and bool(now == then)
+
+
+def _entries(container: Any) -> tuple[Any, ...]:
+    if isinstance(container, dict):
+        return (*container.keys(), *container.values())
+    return tuple(container)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # still empty
+        return _GONE

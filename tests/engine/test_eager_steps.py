@@ -1,0 +1,139 @@
+"""Loops that train op by op: real scripts, measured, and run with their step as a graph."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.edit import TfFunction
+from uncork.core.plan import dump
+from uncork.core.record import from_json, replace
+from uncork.core.stack import place
+from uncork.engine.eager_steps import step_code
+
+from .conftest import Run, Write
+
+SCRIPT = """
+    import sys
+    import keras, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64, activation="relu"),
+                              keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+    seen = []
+
+    def gradients_of(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True) ** 2)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def train_step(x):
+        loss, gradients = gradients_of(x)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        {extra}
+        return loss
+
+    def main():
+        rows = tf.random.stateless_normal((640, 32), (1, 2))
+        data = tf.data.Dataset.from_tensor_slices(rows).shuffle(640, seed=1).batch(64)
+        for epoch in range(int(sys.argv[1])):
+            for x in data:
+                loss = train_step(x)
+            print(f"epoch {{epoch + 1}}: loss {{float(loss):.5f}}", flush=True)
+        model.save_weights("trained.weights.h5")
+
+    main()
+    """
+
+
+def script(extra: str = "pass") -> str:
+    return SCRIPT.format(extra=extra)
+
+
+def diagnosed(uncork: Run, path: Path, folder: Path):
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", path, "100000")
+    assert done.returncode == 0, done.stderr
+    return from_json((folder / "d.json").read_bytes(), Diagnosis).workloads[0]
+
+
+def planned(folder: Path, workload) -> Path:
+    """Stands in for ``uncork tune``, whose choice depends on the machine."""
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    edits = (TfFunction(code=workload.step_code),)
+    made = plan(
+        before=workload_diagnosis(workload=workload, stages=()),
+        after=None,
+        steps=(replace(kept, name="tf_function", edits=edits, guarantee="rounding"),),
+    )
+    (folder / "plan.json").write_bytes(dump(made))
+    return folder / "plan.json"
+
+
+@pytest.mark.slow
+def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, tmp_path: Path):
+    path = write(script())
+    found = diagnosed(uncork, path, tmp_path)
+    assert found.workload.eager_step
+    assert found.workload.not_traceable == ""
+    assert found.workload.step_code
+    assert found.findings[0].cause == "eager_step"
+    made = planned(tmp_path, found.workload)
+    tuned = uncork("run", "--plan", made, path, "3")
+    plain = uncork("run", path, "3")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    assert [losses(t) for t in tuned.stdout.splitlines()] == pytest.approx(
+        [losses(p) for p in plain.stdout.splitlines()], rel=1e-3
+    )
+    assert "uncork:" not in tuned.stderr
+    # The same plan, and a step that does something else: as written, and said so.
+    other = write(script("optimizer.learning_rate.assign(0.001)"), path.name)
+    refused = uncork("run", "--plan", made, other, "1")
+    assert refused.returncode == 0
+    assert "the code of its step is another one" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_step_that_does_more_is_left_alone(write: Write, uncork: Run, tmp_path: Path):
+    found = diagnosed(uncork, write(script("seen.append(float(loss))")), tmp_path)
+    assert found.workload.eager_step
+    assert found.workload.not_traceable == "it changes seen in each step"
+    assert found.findings[0].cause == "eager_step"  # it is slow all the same
+
+
+def losses(line: str) -> float:
+    return float(line.rpartition(" ")[2])
+
+
+def chain():
+    """The code of three functions, from the innermost outwards."""
+
+    def tape():
+        return sys._getframe()
+
+    def step():
+        return tape()
+
+    def loop():
+        for _ in range(1):
+            frame = step()
+        return frame
+
+    frame = loop()
+    codes = []
+    while frame.f_code is not loop.__code__:
+        codes.append(frame.f_code)
+        frame = frame.f_back
+    return (*codes, loop.__code__), loop.__code__
+
+
+def test_the_step_is_what_the_loop_calls():
+    codes, loop = chain()
+    at = place(loop.co_filename, loop.co_firstlineno + 2)
+    assert step_code(codes, at).co_name == "step"
+    assert step_code(codes[2:], at) is None  # the tape stands in the loop itself
+    assert step_code((), at) is None
+    assert step_code(codes[:2], "elsewhere.py:3").co_name == "step"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import TfFunction
+from uncork.road.tf_function import GraphStep
+
+from .situations import AUGMENTING, COMPUTING, proposal, reason
+
+GRAPH = GraphStep()
+LOST = {"input": 0.05, "host": 0.75, "step": 0.2}
+
+
+def training(shares=LOST, **workload):
+    return observed(*AUGMENTING, shares=shares, workload={"eager_step": True, **workload})
+
+
+def loop(**workload):
+    return training(kind="custom_loop", model=None, step_code="c0de", step_at="a.py:3", **workload)
+
+
+def test_what_is_lost_between_ops_is_saved():
+    found = proposal(GRAPH, training())
+    assert found.edits == (TfFunction(code=""),)
+    assert found.predicted == pytest.approx(4.0)
+    assert "run_eagerly" in found.source_edit
+
+
+def test_the_step_of_a_loop_is_known_by_its_code():
+    found = proposal(GRAPH, loop())
+    assert found.edits == (TfFunction(code="c0de"),)
+    assert found.at == "a.py:3"
+    assert "@tf.function" in found.source_edit
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"eager_step": False}, "compiled already"),
+        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"distributed": True}, "strategy"),
+        ({"not_traceable": "it does more than compute: print"}, "cannot become a graph: it does"),
+        ({"kind": "custom_loop", "data": "other"}, "no tf.data pipeline"),
+    ],
+)
+def test_left_alone(workload, words):
+    assert words in reason(GRAPH, training(**workload))
+
+
+def test_not_worth_it_where_python_takes_little():
+    assert "below 1.05x" in reason(GRAPH, training(shares=COMPUTING | {"host": 0.03}))

@@ -1,0 +1,245 @@
+"""Steps of real models, watched and run as graphs."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import EagerStep, GraphState, Mode
+
+RATE = 1.0
+NOTES = SimpleNamespace(count=0)
+LOSSES: list[float] = []
+X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
+
+
+class Training:
+    def __init__(self):
+        keras.utils.set_random_seed(1)
+        self.model = keras.Sequential(
+            [
+                keras.Input((3,)),
+                keras.layers.Dense(8, activation="relu"),
+                keras.layers.Dropout(0.5),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dense(1),
+            ]
+        )
+        self.optimizer = keras.optimizers.Adam(0.01)
+        self.mean = keras.metrics.Mean()
+
+    def step(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = RATE * tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        self.mean.update_state(loss)
+        return {"loss": loss, "nothing": None}
+
+
+@pytest.fixture
+def training():
+    return Training()
+
+
+def taken_over(function, heard=lambda _: None):
+    """One call has been watched; from now on it is a graph where it may."""
+    step = EagerStep(function, heard)
+    function(X, Y)
+    step.mode = Mode.GRAPH
+    return step
+
+
+def trained(training, steps=6):
+    losses = [float(training.step(X, Y)["loss"]) for _ in range(steps)]
+    return losses, [v.numpy() for v in training.model.variables]
+
+
+@pytest.fixture
+def given_back():
+    """The class's own method must not stay taken over for the tests that follow."""
+    code = Training.step.__code__
+    yield
+    Training.step.__code__ = code
+
+
+def test_the_same_weights_and_losses(given_back):
+    as_written = trained(Training(), 7)
+    training = Training()
+    step = EagerStep(Training.step)
+    first = float(training.step(X, Y)["loss"])
+    assert step.refusal == ""
+    step.mode = Mode.GRAPH
+    losses, weights = trained(training)
+    assert step.graph().experimental_get_tracing_count() == 1
+    np.testing.assert_allclose([first, *losses], as_written[0], rtol=1e-5)
+    for ours, theirs in zip(weights, as_written[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_another_shape_is_traced_once(training, given_back):
+    step = EagerStep(Training.step)
+    training.step(X, Y)
+    step.mode = Mode.GRAPH
+    for _ in range(3):
+        training.step(X, Y)
+        training.step(X[:5], Y[:5])
+    assert step.graph().experimental_get_tracing_count() == 2
+    assert step.refusal == ""
+
+
+def test_what_it_reads_may_change_between_calls(monkeypatch):
+    def step(x, y):
+        return tf.reduce_mean(x - y) * RATE
+
+    took = taken_over(step)
+    before = float(step(X, Y))
+    monkeypatch.setitem(globals(), "RATE", 3.0)
+    assert float(step(X, Y)) == pytest.approx(3 * before)
+    assert float(step(X, Y)) == pytest.approx(3 * before)
+    assert took.refusal == ""
+
+
+def printing(x, y):
+    print("so far")
+    return x + y
+
+
+def counting(x, y):
+    NOTES.count += 1
+    return x + y
+
+
+def collecting(x, y):
+    LOSSES.append(1.0)
+    return x + y
+
+
+def drawing(x, y):
+    return x + y * random.random()
+
+
+def drawing_with_numpy(x, y):
+    return x + y * np.random.normal()
+
+
+def returning_a_number(x, y):
+    return float(tf.reduce_mean(x + y))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (printing, "does more than compute: print"),
+        (counting, "changes count in each step"),
+        (collecting, "changes LOSSES in each step"),
+        (drawing, "random answers otherwise"),
+        (drawing_with_numpy, "draws random numbers in Python"),
+        (returning_a_number, "returns something that is no tensor"),
+    ],
+)
+def test_python_beside_the_ops_is_refused(function, words, capsys):
+    heard = []
+    step = taken_over(function, heard.append)
+    try:
+        assert words in step.refusal
+        assert heard == [step.refusal]
+        function(X, Y)  # goes on as written
+    finally:
+        step.give_back()
+
+
+def test_what_cannot_be_traced_goes_on_op_by_op():
+    def step(x, y):
+        return tf.constant((x + y).numpy())
+
+    heard = []
+    took = taken_over(step, heard.append)
+    assert took.refusal == ""  # nothing of it shows before
+    found = step(X, Y)
+    np.testing.assert_array_equal(found, X + Y)
+    assert ["tracing it fails" in why for why in heard] == [True]
+
+
+def test_an_error_of_the_step_is_its_own():
+    def step(x, y):
+        tf.debugging.assert_positive(tf.reduce_sum(x * x) - 1_000 * tf.reduce_sum(y - Y))
+        return x + y
+
+    took = taken_over(step)
+    step(X, Y)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        step(X, Y + 100)
+    assert took.refusal == ""
+
+
+def test_another_value_of_pythons_at_each_call_is_given_up():
+    def step(x, number):
+        return x * number
+
+    heard = []
+    took = EagerStep(step, heard.append)
+    step(X, 0)
+    took.mode = Mode.GRAPH
+    for number in range(20):
+        np.testing.assert_array_equal(step(X, number), X * number)
+    assert heard == ["it is given another value of Python's at each call"]
+
+
+def test_something_that_changes_before_each_call_is_given_up(monkeypatch):
+    def step(x, y):
+        return (x + y) * RATE
+
+    heard = []
+    took = taken_over(step, heard.append)
+    for number in range(100):
+        monkeypatch.setitem(globals(), "RATE", float(number))
+        np.testing.assert_array_equal(step(X, Y), (X + Y) * float(number))
+    assert heard == ["RATE changes from call to call"]
+    assert took.refusal
+
+
+def test_inside_a_graph_of_the_users_it_is_what_it_was():
+    def inner(x, y):
+        return x + y
+
+    took = EagerStep(inner)
+    outer = tf.function(lambda: inner(X, Y))
+    np.testing.assert_array_equal(outer(), X + Y)
+    assert took.refusal is None
+
+
+def test_all_that_a_step_changes_is_given_back(training, given_back):
+    step = EagerStep(Training.step)
+    step.recording = True
+    training.step(X, Y)
+    training.step(X, Y)
+    args, kwargs = step.calls[0]
+    state = GraphState(step.graph().get_concrete_function(*args, **kwargs))
+    held = [*training.model.variables, *training.optimizer.variables, *training.mean.variables]
+    before = [v.numpy() for v in held]
+    for mode in Mode:
+        step.mode = mode
+        training.step(X, Y)
+        assert any((v.numpy() != b).any() for v, b in zip(held, before, strict=True))
+        state.restore()
+        assert all((v.numpy() == b).all() for v, b in zip(held, before, strict=True))
+
+
+def test_calls_are_recorded_as_they_were_made():
+    def step(x, y):
+        return tf.constant(x) + y
+
+    took = EagerStep(step)
+    took.recording = True
+    buffer = np.zeros(3)
+    step(buffer, 1.0)
+    for number in range(100):
+        buffer[:] = number
+        step(buffer, 1.0)
+    assert [args[0][0] for args, _ in took.calls] == list(range(64))

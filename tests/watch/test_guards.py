@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import random
+import time
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.watch import Guards, UnguardedError
+
+RATE = 0.5
+HISTORY: list[float] = []
+NAMES = {"a": 1}
+WEIGHTS = np.ones(4)
+LARGE = np.ones(10_000)
+MANY = list(range(1_000))
+SETTINGS = SimpleNamespace(scale=2.0, unread=1)
+
+
+class Trainer:
+    temperature = 1.0
+
+    def __init__(self):
+        self.count = 0
+        self.unread = 0
+        self.loss = keras.losses.MeanSquaredError()
+
+    def step(self, x):
+        return self.scaled(x) / self.temperature
+
+    def scaled(self, x):
+        return x * (self.count + 1)
+
+
+@pytest.fixture
+def trainer():
+    return Trainer()
+
+
+def reads_global(x):
+    return x * RATE
+
+
+def reads_containers(x):
+    return x * len(HISTORY) * NAMES["a"] * WEIGHTS[0]
+
+
+def reads_setting(x):
+    return x * SETTINGS.scale
+
+
+def calls_another(x, *, factor=3):
+    return reads_global(x) * factor
+
+
+@pytest.mark.parametrize(
+    ("function", "change", "named"),
+    [
+        (reads_global, lambda patch: patch.setitem(globals(), "RATE", 0.25), "RATE"),
+        (calls_another, lambda patch: patch.setitem(globals(), "RATE", 0.25), "RATE"),
+        (reads_containers, lambda patch: patch.setitem(globals(), "HISTORY", [1.0]), "HISTORY"),
+        (reads_containers, lambda patch: patch.setitem(NAMES, "a", 2), "NAMES"),
+        (reads_containers, lambda patch: patch.setitem(NAMES, "b", 1), "NAMES"),
+        (reads_setting, lambda patch: patch.setattr(SETTINGS, "scale", 3.0), "scale"),
+        (reads_global, lambda patch: patch.delitem(globals(), "RATE"), "RATE"),
+    ],
+)
+def test_what_changes_is_named(monkeypatch, function, change, named):
+    guards = Guards(function)
+    assert guards.changed() is None
+    change(monkeypatch)
+    assert guards.changed() == named
+    monkeypatch.undo()
+    assert guards.changed() is None
+
+
+def test_entries_that_change_in_place():
+    guards = Guards(reads_containers)
+    HISTORY.append(1.0)
+    assert guards.changed() == "HISTORY"
+    HISTORY.pop()
+    assert guards.changed() is None
+    WEIGHTS[0] = 7
+    assert guards.changed() == "WEIGHTS"
+    WEIGHTS[0] = 1
+    assert guards.changed() is None
+
+
+def test_an_equal_number_is_the_same(monkeypatch):
+    guards = Guards(reads_global)
+    monkeypatch.setitem(globals(), "RATE", float("0.5"))
+    assert guards.changed() is None
+    monkeypatch.setitem(globals(), "RATE", np.float64(0.5))
+    assert guards.changed() == "RATE"
+
+
+def test_what_is_not_read_may_change(monkeypatch):
+    guards = Guards(reads_setting)
+    monkeypatch.setattr(SETTINGS, "unread", 2)
+    monkeypatch.setitem(globals(), "RATE", 9.0)
+    assert guards.changed() is None
+
+
+def test_attributes_of_an_object_of_the_users(trainer, monkeypatch):
+    guards = Guards(trainer.step)
+    trainer.unread += 1
+    assert guards.changed() is None
+    trainer.count += 1
+    assert guards.changed() == "count"
+    trainer.count -= 1
+    monkeypatch.setattr(Trainer, "temperature", 2.0)
+    assert guards.changed() == "temperature"
+
+
+def test_closures():
+    held = 1
+
+    def step(x):
+        return x * held
+
+    guards = Guards(step)
+    assert guards.changed() is None
+    held = 2
+    assert guards.changed() == "held"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda model: setattr(model.layers[0], "trainable", False), "_trainable"),
+        (lambda model: setattr(model.layers[1], "rate", 0.25), "rate"),
+    ],
+)
+def test_what_keras_reads_of_layers(change, named):
+    model = keras.Sequential([keras.layers.Dense(2), keras.layers.Dropout(0.5)])
+    model.build((None, 3))
+    optimizer = keras.optimizers.Adam()
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    step(tf.ones((2, 3)))
+    guards = Guards(step)
+    step(tf.ones((2, 3)))
+    assert guards.changed() is None  # weights, slots and seeds are TensorFlow's
+    change(model)
+    assert guards.changed() == named
+
+
+def reads_large(x):
+    return x * LARGE
+
+
+def reads_many(x):
+    return x * MANY[0]
+
+
+def reads_clock(x):
+    return x * time.time()
+
+
+def draws(x):
+    return x * random.random()
+
+
+GENERATOR = np.random.default_rng(0)
+OPEN = iter([1, 2])
+
+
+def draws_from_a_generator(x):
+    return x * GENERATOR.normal()
+
+
+def reads_iterator(x):
+    return x * next(OPEN)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (reads_large, "LARGE is a NumPy array"),
+        (reads_many, "MANY has 1000 entries"),
+        (reads_clock, "time answers otherwise"),
+        (draws, "random answers otherwise"),
+        (draws_from_a_generator, "GENERATOR draws random numbers"),
+        (reads_iterator, "OPEN is a list_iterator"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(function, words):
+    with pytest.raises(UnguardedError, match=words):
+        Guards(function)
+
+
+def test_names_of_attributes_are_no_globals():
+    """``x.LARGE`` has nothing to do with a global of that name."""
+    Guards(lambda x: x.LARGE)
+
+
+def test_code_is_told_apart():
+    assert Guards(reads_global).code == Guards(reads_global).code
+    assert Guards(reads_global).code != Guards(reads_setting).code
+    assert Guards(calls_another).code != Guards(reads_global).code
+
+
+def test_a_look_takes_microseconds(trainer):
+    guards = Guards(trainer.step)
+    begin = time.thread_time()
+    for _ in range(1_000):
+        guards.changed()
+    assert time.thread_time() - begin < 0.5
