@@ -44,8 +44,8 @@ class Enlarger(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.look = keras.layers.Conv2D(32, 5, padding="same", activation="relu")
-        self.think = keras.layers.Conv2D(32, 3, padding="same", activation="relu")
+        self.look = keras.layers.Conv2D(12, 5, padding="same", activation="relu")
+        self.think = keras.layers.Conv2D(12, 3, padding="same", activation="relu")
         self.draw = keras.layers.Conv2D(27, 3, padding="same")
 
     def call(self, small):

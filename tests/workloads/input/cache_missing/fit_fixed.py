@@ -35,7 +35,7 @@ dataset = (
 
 inputs = keras.Input((160, 160, 3), dtype="uint8")
 x = keras.layers.Rescaling(1 / 127.5, offset=-1)(inputs)
-x = keras.layers.Conv2D(16, 5, strides=2, activation="relu")(x)
+x = keras.layers.Conv2D(16, 5, strides=4, activation="relu")(x)
 x = keras.layers.MaxPooling2D()(x)
 x = keras.layers.Conv2D(32, 3, activation="relu")(x)
 x = keras.layers.GlobalAveragePooling2D()(x)

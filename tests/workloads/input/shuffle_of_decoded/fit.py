@@ -1,4 +1,4 @@
-"""Tell photographs apart by their colours, row by row; decoded pictures are shuffled.
+"""Tell photographs apart by their colours, four rows at a time; decoded pictures are shuffled.
 
 ``shuffle`` fills its buffer before it gives the first batch, and here each element of it has been
 decoded and varied. An epoch is a third of the photographs, so that it ends sooner, but all of them
@@ -50,7 +50,7 @@ dataset = (
 model = keras.Sequential(
     [
         keras.Input((112, 112, 3)),
-        keras.layers.Reshape((112, 336)),
+        keras.layers.Reshape((28, 1344)),
         keras.layers.LSTM(64, return_sequences=True),
         keras.layers.LSTM(64),
         keras.layers.Dense(len(classes)),

@@ -1,4 +1,4 @@
-"""Tell photographs apart by their colours, row by row; names are shuffled, not pictures."""
+"""Tell photographs apart by their colours; names are shuffled, not pictures."""
 
 import argparse
 import time
@@ -44,7 +44,7 @@ dataset = (
 model = keras.Sequential(
     [
         keras.Input((112, 112, 3)),
-        keras.layers.Reshape((112, 336)),
+        keras.layers.Reshape((28, 1344)),
         keras.layers.LSTM(64, return_sequences=True),
         keras.layers.LSTM(64),
         keras.layers.Dense(len(classes)),
