@@ -13,7 +13,7 @@ from uncork.core.edit import TfFunction
 from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.core.stack import place
-from uncork.engine.eager_steps import step_code
+from uncork.engine.eager_steps import step_of_loop
 
 from .conftest import Run, Write
 
@@ -104,6 +104,36 @@ def test_a_step_that_does_more_is_left_alone(write: Write, uncork: Run, tmp_path
     assert found.findings[0].cause == "eager_step"  # it is slow all the same
 
 
+ARRAYS = """
+    def main():
+        rows = tf.random.stateless_normal((640, 32), (1, 2)).numpy()
+        for epoch in range(int(sys.argv[1])):
+            for begin in range(0, 640, 64):
+                loss = train_step(rows[begin : begin + 64])
+            print(f"epoch {epoch + 1}: loss {float(loss):.5f}", flush=True)
+
+    main()
+    """
+
+
+@pytest.mark.slow
+def test_a_loop_over_arrays_as_well(write: Write, uncork: Run, tmp_path: Path):
+    head = script().partition("    def main():")[0]
+    path = write(head + ARRAYS.partition("\n")[2])
+    found = diagnosed(uncork, path, tmp_path)
+    assert found.workload.eager_step
+    assert found.workload.not_traceable == ""
+    assert found.workload.batch_size == 64
+    assert found.findings[0].cause == "eager_step"
+    tuned = uncork("run", "--plan", planned(tmp_path, found.workload), path, "3")
+    plain = uncork("run", path, "3")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    assert "uncork:" not in tuned.stderr
+    assert [losses(t) for t in tuned.stdout.splitlines()] == pytest.approx(
+        [losses(p) for p in plain.stdout.splitlines()], rel=1e-3
+    )
+
+
 def losses(line: str) -> float:
     return float(line.rpartition(" ")[2])
 
@@ -133,7 +163,7 @@ def chain():
 def test_the_step_is_what_the_loop_calls():
     codes, loop = chain()
     at = place(loop.co_filename, loop.co_firstlineno + 2)
-    assert step_code(codes, at).co_name == "step"
-    assert step_code(codes[2:], at) is None  # the tape stands in the loop itself
-    assert step_code((), at) is None
-    assert step_code(codes[:2], "elsewhere.py:3").co_name == "step"
+    assert step_of_loop(codes, at).co_name == "step"
+    assert step_of_loop(codes[2:], at) is None  # the tape stands in the loop itself
+    assert step_of_loop((), at) is None
+    assert step_of_loop(codes[:2], "elsewhere.py:3").co_name == "step"

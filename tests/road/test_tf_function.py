@@ -41,7 +41,6 @@ def test_the_step_of_a_loop_is_known_by_its_code():
         ({"called_in_loop": True}, "a few steps at a time"),
         ({"distributed": True}, "strategy"),
         ({"not_traceable": "it does more than compute: print"}, "cannot become a graph: it does"),
-        ({"kind": "custom_loop", "data": "other"}, "no tf.data pipeline"),
     ],
 )
 def test_left_alone(workload, words):

@@ -10,6 +10,10 @@ from typing import Any, Protocol
 from uncork.core.stack import function_place
 
 
+def _at_once(act: Callable[[], Any]) -> Any:
+    return act()
+
+
 @dataclass(frozen=True)
 class FitCall:
     """The script called ``model.fit``.
@@ -89,6 +93,7 @@ class StepCall:
         step: What is called: a ``tf.function``, a model, an optimizer.
         eager: The step runs op by op: what is called is its last part, the optimizer's update.
         eager_at: Where the user's function begins that computes its gradients.
+        guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
     """
 
     index: int
@@ -99,6 +104,7 @@ class StepCall:
     step: Any = None
     eager: bool = False
     eager_at: str | None = None
+    guarded: Callable[[Callable[[], Any]], Any] = _at_once
 
 
 class Listener(Protocol):

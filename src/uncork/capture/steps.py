@@ -133,8 +133,9 @@ class Steps:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
             eager_at = self._evidence.eager_at if eager else None
             index = self._sites.index(at)
-            call = StepCall(index, at, args, kwargs, original, step, eager, eager_at)
-            return self._stops.guarded(lambda: self._handed_over(step, call))
+            guarded = self._stops.guarded
+            call = StepCall(index, at, args, kwargs, original, step, eager, eager_at, guarded)
+            return guarded(lambda: self._handed_over(step, call))
 
     @contextmanager
     def _within(self) -> Iterator[None]:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee, is_graph
+from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
-from uncork.engine.eager_step_proofs import prove_eager_step
-from uncork.engine.eager_steps import NO_FUNCTION, NOT_SEEN, eager_step_of
+from uncork.engine.eager_steps import StepSwitch, eager_step, step_of_loop
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
@@ -114,29 +113,28 @@ class LoopSubject(Subject):
         )
         samples = float(self.workload.batch_size or 1)
         self.board = Switchboard(samples, sys.setprofile, call.evidence.steps_seen)
-        self._step = eager_step_of(call) if call.evidence.eager_step else None
-        if self._step is not None:
-            self._step.recording = True
+        codes = call.evidence.eager_codes
+        self._step = StepSwitch(eager_step(step_of_loop(codes, call.at)))
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop, fed by this version's pipeline."""
         assert version.pipeline is not None
         dataset = version.pipeline.dataset
-        switch = self._switch(_mode(version))
+        switch = self._step.of(version)
         return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch)
 
     def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with one batch over and over."""
-        return self._resident(_mode(version))
+        return self._resident(self._step.of(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """Of a step that runs op by op, the same step as a graph: Python between ops is gone."""
         del resident_s
-        if self._step is None or self._step.refusal != "" or is_graph(version.step):
+        if not self._step.may_be_graph(version):
             return None
-        runner = self._resident(Mode.GRAPH)
+        runner = self._resident(self._step.to(Mode.GRAPH))
         runner.prime()
-        return runner if self._step.refusal == "" else None
+        return runner if self._step.may_be_graph(version) else None
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
@@ -146,60 +144,24 @@ class LoopSubject(Subject):
     def seen(self) -> Workload:
         """The workload; a loop that leaves its data early has epochs of that length."""
         assert self._pipeline is not None
-        return replace(
-            self.workload,
-            steps_per_epoch=steps_of_epoch(self._pipeline, self.board),
-            step_code=self._step.code if self._step else "",
-            not_traceable=self._not_traceable(),
-        )
+        steps = steps_of_epoch(self._pipeline, self.board)
+        return self._step.described(replace(self.workload, steps_per_epoch=steps))
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""
         del version, budget_s
-        step, answers = self._step, list[Proof | Exception]()
-        assert step is not None
-
-        def prove() -> None:
-            try:
-                answers.append(prove_eager_step(step, kind))
-            except Exception as error:
-                answers.append(error)
-
-        step.at_next_call(prove)
-        self._resident(Mode.EAGER).prime()
-        (answer,) = answers
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return self._step.prove(kind, self._resident(self._step.to(Mode.EAGER)).prime)
 
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""
-        self._switch(Mode.EAGER)()
+        self._step.to(Mode.EAGER)()
 
-    def _resident(self, mode: Mode) -> LoopRunner:
-        return LoopRunner(self.board, self._resident_epoch, None, self._switch(mode))
-
-    def _switch(self, mode: Mode) -> Callable[[], None]:
-        def switch() -> None:
-            if self._step is not None:
-                self._step.mode = mode
-
-        return switch
-
-    def _not_traceable(self) -> str:
-        if not self.workload.eager_step:
-            return ""
-        if self._step is None:
-            return NO_FUNCTION
-        return NOT_SEEN if self._step.refusal is None else self._step.refusal
+    def _resident(self, switch: Callable[[], None]) -> LoopRunner:
+        return LoopRunner(self.board, self._resident_epoch, None, switch)
 
     def _resident_epoch(self) -> Iterator[Any]:
         while True:
             yield self._batch
-
-
-def _mode(version: Version) -> Mode:
-    return Mode.GRAPH if is_graph(version.step) else Mode.EAGER
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

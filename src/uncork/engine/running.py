@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
-from uncork.capture import FitCall, LoopCall, PassThrough
+from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.edit import PyFunctionCache, TfFunction
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
-from uncork.engine.eager_steps import NO_FUNCTION, eager_step_of
+from uncork.engine.eager_steps import NO_FUNCTION, eager_step, step_around, step_of_loop
 from uncork.engine.fitting import differences
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
@@ -67,15 +68,15 @@ class Running(PassThrough):
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as a graph where the plan says so; the loop itself goes on."""
-        edit = next((e for e in self.plan.step_edits if isinstance(e, TfFunction)), None)
-        meant = call.index == self.plan.before.workload.index
-        if edit is not None and meant and not self._step_met:
-            self.met = self._step_met = True
-            try:
-                self._step_as_graph(call, edit)
-            except EditRefused as refusal:
-                self._refuse(refusal, call.at)
+        evidence = call.evidence
+        code = step_of_loop(evidence.eager_codes, call.at) if evidence.eager_step else None
+        self._step_as_graph(call, code)
         return first
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """The same of a loop that reads no dataset."""
+        self._step_as_graph(call, step_around(sys._getframe()) if call.eager else None)
+        return None
 
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
@@ -123,21 +124,21 @@ class Running(PassThrough):
         assert edited is not None
         return continued(edited).dataset
 
-    def _step_as_graph(self, call: LoopCall, edit: TfFunction) -> None:
-        if not call.evidence.eager_step:
-            raise EditRefused("its step is compiled already", "one that runs op by op", "keep it")
-        step = eager_step_of(call, lambda why: _told_so(call.at, why))
-        if step is None:
-            raise EditRefused(NO_FUNCTION, "a function that holds the tape", "tune again")
-        found = step.code_now()
-        if found != edit.code:
+    def _step_as_graph(self, call: LoopCall | StepCall, code: CodeType | None) -> None:
+        edit = next((e for e in self.plan.step_edits if isinstance(e, TfFunction)), None)
+        if edit is None or self._step_met or call.index != self.plan.before.workload.index:
+            return
+        self.met = self._step_met = True
+        step = eager_step(code, lambda why: _told_so(call.at, why))
+        if step is not None and step.code_now() == edit.code:
+            step.mode = Mode.GRAPH
+            return
+        if step is not None:
             step.give_back()
-            raise EditRefused(
-                "the code of its step is another one",
-                "the code that the plan was made for",
-                "run 'uncork tune' again to make a plan for this one",
-            )
-        step.mode = Mode.GRAPH
+        received = NO_FUNCTION if step is None else "the code of its step is another one"
+        expected = "the step that the plan was made for, run op by op"
+        remedy = "run 'uncork tune' again to make a plan for this one"
+        self._refuse(EditRefused(received, expected, remedy), call.at)
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         if self.strict:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,9 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_steps
+from uncork.engine.eager_steps import StepSwitch
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -34,6 +37,8 @@ from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
 from uncork.step import (
+    EagerStep,
+    Mode,
     Padding,
     device_of,
     is_categorical,
@@ -79,16 +84,20 @@ class StepLoopSubject(Subject):
     Args:
         call: Of the step, recognised by the capture layer.
         repeated: The loop itself stands in a loop: there is more than one epoch.
+        step: The step, where it runs op by op and was taken over. Without it, all that is known of
+            such a step is its last part, the optimizer's update.
     """
 
-    def __init__(self, call: StepCall, *, repeated: bool) -> None:
+    def __init__(self, call: StepCall, *, repeated: bool, step: EagerStep | None = None) -> None:
         self.notes = [
             "epochs of a custom loop are not known: later epochs are assumed",
             "pauses between epochs (shuffling, validation) are not counted",
         ]
         self.original = Version(None)
         brief = brief_of_steps(call, epochs=2 if repeated else 1)
-        self.workload = replace(brief, batch_size=None if call.eager else samples_of(call))
+        self._step = StepSwitch(step)
+        self._whole = step is not None or not call.eager
+        self.workload = replace(brief, batch_size=samples_of(call) if self._whole else None)
         if self.workload.batch_size is None:
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
@@ -128,17 +137,29 @@ class StepLoopSubject(Subject):
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop as it is."""
-        del version
-        return LoopRunner(self.board, _as_it_is, None)
+        return LoopRunner(self.board, _as_it_is, None, self._step.of(version))
 
     def resident(self, version: Version) -> VersionRunner:
         """The step on one batch over and over, its arrays tensors already.
 
-        A step that runs eagerly is the loop's own code and cannot be called: the loop as it is.
+        A step that stands in the loop itself cannot be called: the loop as it is.
         """
-        if self.workload.eager_step:
+        if not self._whole:
             return self.runner(version)
-        return LoopRunner(self.board, _resident_epoch, None)
+        return LoopRunner(self.board, _resident_epoch, None, self._step.of(version))
+
+    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+        """Of a step that runs op by op, the same step as a graph."""
+        del resident_s
+        if not self._step.may_be_graph(version):
+            return None
+        runner = LoopRunner(self.board, _resident_epoch, None, self._step.to(Mode.GRAPH))
+        runner.prime()
+        return runner if self._step.may_be_graph(version) else None
+
+    def seen(self) -> Workload:
+        """The workload, with what was seen of its step."""
+        return self._step.described(self.workload)
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Every argument with rows of that length is cut."""
@@ -176,7 +197,7 @@ class StepLoopSubject(Subject):
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
-        epoch = _as_it_is if self.workload.eager_step else _resident_epoch
+        epoch = _resident_epoch if self._whole else _as_it_is
         block, ops = self.board.block(epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
@@ -187,7 +208,7 @@ class StepLoopSubject(Subject):
 
     def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What the loop does between two steps; Python where its own thread computes."""
-        if self.workload.eager_step:
+        if not self._whole:
             return ()
         wall_s, busy_s = self._between_s()
         return (
@@ -206,11 +227,13 @@ class StepLoopSubject(Subject):
         )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
-        """Never asked: the road skips edits of a step that is the user's own."""
-        raise NotImplementedError("a custom loop's step is not edited")
+        """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""
+        del budget_s
+        return self._step.prove(kind, self.runner(replace_fields(version, step=())).prime)
 
     def restore(self) -> None:
-        """Nothing: weights moved by the user's own loop, in a run that is thrown away."""
+        """The step as written; weights were moved by the user's own loop, in a run thrown away."""
+        self._step.to(Mode.EAGER)()
 
     def _between_s(self) -> tuple[float, float]:
         found = self._between

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import statistics
 import sys
 import time
@@ -23,6 +25,7 @@ from uncork.core.record import replace, to_json, write_atomically
 from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.confirm import confirming_s
+from uncork.engine.eager_steps import eager_step, step_around
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
@@ -36,6 +39,7 @@ from uncork.engine.walk import LOOKING_SHARE, Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
+from uncork.step import EagerStep
 
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
@@ -66,6 +70,8 @@ class Trial(PassThrough):
         self.reached: list[Workload] = []
         self.result: Result | None = None
         self._loop: LoopSubject | StepLoopSubject | None = None
+        # Where a loop is whose step will be taken over at its next call.
+        self._claimed = ""
         self._calls = Calls()
         self._notes: list[str] = []
 
@@ -125,11 +131,30 @@ class Trial(PassThrough):
         """Take over the loop that is meant at its step; let others go on."""
         again = repeated(sys._getframe())
         brief = brief_of_steps(call, epochs=2 if again else 1)
-        if self._loop is not None or not self._meant(brief):
+        if self._loop is not None or self._claimed or not self._meant(brief):
             return None
-        subject = self._loop = StepLoopSubject(call, repeated=again)
+        step = eager_step(step_around(sys._getframe())) if call.eager else None
+        if step is None:
+            return self._stepping(StepLoopSubject(call, repeated=again)).step
+        self._claimed = call.at
+        step.instead = functools.partial(self._begin, call, step, again)
+        return None  # from its next call on, the step itself is what is called
+
+    def _begin(self, call: StepCall, step: EagerStep, again: bool, args: Any, kwargs: Any) -> Any:
+        """Take over a loop at a call of its eager step."""
+        first = dataclasses.replace(call, args=args, kwargs=kwargs, original=step.run)
+
+        def stepping() -> Any:
+            subject = self._stepping(StepLoopSubject(first, repeated=again, step=step))
+            step.instead = functools.partial(_stepped, first, subject)
+            return subject.step(first)
+
+        return call.guarded(stepping)
+
+    def _stepping(self, subject: StepLoopSubject) -> StepLoopSubject:
+        self._loop = subject
         run_beside(lambda: self._work(subject), subject.board, StopScript())
-        return subject.step
+        return subject
 
     def finish(self) -> None:
         """The script has ended; what was found until then counts.
@@ -142,9 +167,10 @@ class Trial(PassThrough):
         found = None if self.result else self.partial()
         if found is not None:
             self._done(found)
-        if self.result is None and self._loop is not None:
+        at = self._loop.workload.at if self._loop is not None else self._claimed
+        if self.result is None and at:
             raise NothingToMeasure(
-                f"the loop at {self._loop.workload.at} ended by itself before it was measured",
+                f"the loop at {at} ended by itself before it was measured",
                 "a loop that asks for batches as long as it is given some, for a minute or two",
                 "let it run longer: take out its 'break', raise its number of steps or epochs",
             )
@@ -255,6 +281,11 @@ class Confirming(Trial):
         version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
         version = version.with_loader_edits(self._plan.loader_edits)
         return version.with_step_edits(self._plan.step_edits)
+
+
+def _stepped(first: StepCall, subject: StepLoopSubject, args: Any, kwargs: Any) -> Any:
+    call = dataclasses.replace(first, args=args, kwargs=kwargs)
+    return first.guarded(lambda: subject.step(call))
 
 
 def _of_ceiling(subject: Subject, version: Version, runner: VersionRunner) -> float:

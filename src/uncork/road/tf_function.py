@@ -70,8 +70,6 @@ def _forbidden(work: Workload) -> Skipped | None:
         return Skipped(reason="fit is called for a few steps at a time, and traces anew each time")
     if work.distributed:
         return Skipped(reason="not tried under a tf.distribute strategy yet")
-    if work.kind == "custom_loop" and work.data != "tf.data":
-        return Skipped(reason="the loop reads no tf.data pipeline: its step is left as it is")
     if work.not_traceable:
         return Skipped(reason=f"the step cannot become a graph: {work.not_traceable}")
     return None

@@ -50,6 +50,7 @@ class EagerStep:
         mode: How it runs.
         refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
             it was not called.
+        instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
         calls: The first calls' arguments, when :attr:`recording`.
         code: Digest of all code of the user's that it runs.
     """
@@ -59,6 +60,7 @@ class EagerStep:
     ) -> None:
         self.mode = Mode.EAGER
         self.refusal: str | None = None
+        self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.recording = False
         self.calls: list[Call] = []
         self._on_refusal = on_refusal
@@ -75,9 +77,17 @@ class EagerStep:
         """In the place of the user's function."""
         if not tf.executing_eagerly():  # called from a graph of the user's own
             return self.eagerly(*args, **kwargs)
+        if self.instead is not None:
+            return self.instead(args, kwargs)
+        return self.run(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The step as :attr:`mode` says."""
         task, self._task = self._task, None
         if task is not None:
             task()
+        if self.refusal is None and tf.distribute.has_strategy():
+            self._refuse("it runs under a tf.distribute strategy")
         if self.refusal is None:
             return self._watched(args, kwargs)
         if self.recording:
