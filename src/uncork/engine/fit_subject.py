@@ -50,10 +50,10 @@ from uncork.step import (
     is_categorical,
     loader_stages,
     one_hot_of,
-    own_python,
     padding_of,
     signature,
     stop_workers,
+    traceable,
     transfer_of,
     workers_of,
 )
@@ -139,6 +139,10 @@ class FitSubject(Subject):
         self._reading: list[Any] = []  # epoch iterators whose loader may have threads
         described = self._describe(arguments, index, at)
         self.workload = replace(described, step_at=step_at, policy_at=policy_at)
+        if model.run_eagerly:
+            refusal, code = traceable(model, self._resident(()).prime)
+            self.workload = replace(self.workload, not_traceable=refusal, step_code=code)
+            self.restore()
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
@@ -270,8 +274,8 @@ class FitSubject(Subject):
         return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
 
     def _compiled(self) -> VersionRunner | None:
-        """A step of the user's own may do in Python what happens once only when it is traced."""
-        if type(self.model).train_step is not keras.Model.train_step:
+        """None where Python does in each step what would happen once only when it is traced."""
+        if self.workload.not_traceable:
             return None
         with suppress(Exception):
             settings = StepSettings(self.model, compiled=True)
@@ -314,7 +318,6 @@ class FitSubject(Subject):
             loader=loader_digest(self.feed.x) if self.feed.kind == "pydataset" else "",
             loader_workers=workers_of(self.feed.x) if self.feed.kind == "pydataset" else 1,
             eager_step=bool(model.run_eagerly),
-            not_traceable=own_python(model) if model.run_eagerly else "",
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,
             steps_per_execution=model.steps_per_execution,

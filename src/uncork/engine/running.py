@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
 from typing import Any
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.edit import PyFunctionCache, TfFunction
+from uncork.core.edit import PyFunctionCache, TfFunction, is_graph
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
@@ -25,6 +26,7 @@ from uncork.step import (
     batch_hooks,
     check,
     check_loader,
+    guarded,
     loader_edited,
     signature,
 )
@@ -63,8 +65,13 @@ class Running(PassThrough):
             as_written(call.model) as saving,
         ):
             apply(call.model, self.plan.step_edits)
-            with saving:
+            with saving, self._guarded(call):
                 return call.original(**arguments)
+
+    def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
+        if not is_graph(self.plan.step_edits):
+            return nullcontext()
+        return guarded(call.model, lambda what: _told_so(call.at, f"{what} has changed"))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as a graph where the plan says so; the loop itself goes on."""

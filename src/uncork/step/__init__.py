@@ -2,6 +2,7 @@
 
 from uncork.step.building import build
 from uncork.step.callbacks import batch_hooks
+from uncork.step.eager_model import guarded, traceable
 from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.graph_state import GraphState
@@ -16,7 +17,6 @@ from uncork.step.loader_edits import (
 )
 from uncork.step.loaders import loader_stages
 from uncork.step.one_hot import one_hot_of
-from uncork.step.own_python import own_python
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
@@ -50,17 +50,18 @@ __all__ = [
     "edited_loader",
     "fill_loader",
     "function_of",
+    "guarded",
     "has_hooks",
     "is_categorical",
     "loader_edited",
     "loader_stages",
     "one_hot_of",
-    "own_python",
     "padding_of",
     "replay",
     "signature",
     "spec_text",
     "stop_workers",
+    "traceable",
     "transfer_of",
     "workers_of",
 ]

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.step.taken_over import TakenOver
-from uncork.watch import Draws, Guards, UnguardedError, outside
+from uncork.watch import Guards, UnguardedError, watched
 
 # Of one step, with the same Python around it: other shapes. More are other values of an argument.
 _MOST_TRACES: Final = 8
@@ -125,19 +125,11 @@ class EagerStep:
         except UnguardedError as reason:
             self._refuse(str(reason))
             return self.eagerly(*args, **kwargs)
-        draws = Draws(())
-        before = draws.now()
-        with outside() as seen:
-            found = self.eagerly(*args, **kwargs)
-        changed = guards.changed()
-        if seen:
-            self._refuse(f"it does more than compute: {seen[0]}")
-        elif changed is not None:
-            self._refuse(f"it changes {changed} in each step")
-        elif draws.now() != before:
-            self._refuse("it draws random numbers in Python")
-        elif not all(map(_is_tensor, tf.nest.flatten(found))):
-            self._refuse("it returns something that is no tensor")
+        found, refusal = watched(guards, lambda: self.eagerly(*args, **kwargs))
+        if not refusal and not all(map(_is_tensor, tf.nest.flatten(found))):
+            refusal = "it returns something that is no tensor"
+        if refusal:
+            self._refuse(refusal)
         else:
             self.refusal, self.code = "", guards.code
         return found

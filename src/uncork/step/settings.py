@@ -14,10 +14,10 @@ from uncork.core.edit import (
     StepEdit,
     StepsPerExecution,
     TfFunction,
-    is_graph,
 )
 from uncork.core.errors import EditRefused
-from uncork.step.own_python import own_python
+from uncork.step.eager_model import guards_of
+from uncork.watch import UnguardedError
 
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
@@ -154,8 +154,9 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
     Raises:
         EditRefused: With what was found and what was expected.
     """
-    if is_graph(edits):
-        _check_eager(model)
+    graph = next((edit for edit in edits if isinstance(edit, TfFunction)), None)
+    if graph is not None:
+        _check_eager(model, graph.code)
     elif edits and model.run_eagerly:
         raise EditRefused(
             "the model runs eagerly (run_eagerly=True)",
@@ -166,13 +167,18 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         _check_one(model, edit)
 
 
-def _check_eager(model: Any) -> None:
+def _check_eager(model: Any, code: str) -> None:
     if not model.run_eagerly:
         raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
-    reason = own_python(model)
-    if reason:
+    try:
+        found = guards_of(model).code
+    except UnguardedError as reason:
+        raise EditRefused(str(reason), "Python that can be watched", "tune again") from None
+    if found != code:
         raise EditRefused(
-            reason, "a step of Keras's own code alone", "make sure that it may be traced"
+            "the Python code of the model's step is another one",
+            "the code that was watched",
+            "run 'uncork tune' again to make a plan for this one",
         )
 
 

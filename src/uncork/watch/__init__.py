@@ -1,6 +1,6 @@
 """What Python code of the user's can get at, changes and draws: seen by watching it run."""
 
-from uncork.watch.code import is_users_class
+from uncork.watch.beside import watched
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
 from uncork.watch.guards import Guards, UnguardedError
@@ -26,7 +26,6 @@ __all__ = [
     "draws_kept",
     "function_digest",
     "in_class",
-    "is_users_class",
     "loader_digest",
     "loader_draws",
     "only_call",
@@ -39,4 +38,5 @@ __all__ = [
     "state_digest",
     "telling_draws",
     "value_digest",
+    "watched",
 ]

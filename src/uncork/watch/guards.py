@@ -37,6 +37,9 @@ _GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
 _FRAMEWORKS: Final = ("tensorflow", "keras", "numpy")
 # What Keras reads of its own objects, beside their public attributes, while a step is traced.
 _KERAS_READS: Final = ("_trainable", "_dtype_policy")
+_SET_BY_FIT: Final = frozenset({
+    "history", "predict_function", "stop_training", "test_function", "train_function",
+})  # fmt: skip
 _GONE: Final = object()
 
 
@@ -45,10 +48,10 @@ class UnguardedError(Exception):
 
 
 class Guards:
-    """All that a function reads in Python, as it is at this moment.
+    """All that code of the user's reads in Python, as it is at this moment.
 
     Args:
-        function: Of the user's.
+        roots: Functions, and objects whose methods are called.
 
     Raises:
         UnguardedError: It reads what cannot be watched, or what answers otherwise at each call.
@@ -66,7 +69,7 @@ class Guards:
         'scale'
     """
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, *roots: Any) -> None:
         self._attributes: set[str] = set()
         self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._cells: dict[int, tuple[str, CellType, Any]] = {}
@@ -78,12 +81,13 @@ class Guards:
         while known != len(self._attributes):  # one met late may be of what was met early
             known = len(self._attributes)
             self._met.clear()
-            self._walk(function.__name__, function)
+            for root in roots:
+                self._walk(getattr(root, "__name__", type(root).__name__), root)
         self._met.clear()
 
     @property
     def code(self) -> str:
-        """Digest of all code of the user's that the function may run."""
+        """Digest of all code of the user's that may run."""
         return digest(*sorted(self._codes))
 
     def changed(self) -> str | None:
@@ -201,6 +205,8 @@ class Guards:
         held = getattr(value, "__dict__", {})
         for key, now in held.items():
             plain = isinstance(now, _PLAIN) and not key.startswith("_")
+            if key in _SET_BY_FIT:
+                continue
             if plain or key in _KERAS_READS:
                 self._read[id(held), key] = (held, key, now)
             elif isinstance(now, (FunctionType, MethodType)):  # a loss, an activation, a Lambda's

@@ -1,0 +1,176 @@
+"""Models that run eagerly: watched, run as graphs, and taken back when what they read changes."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import StepsPerExecution, TfFunction
+from uncork.core.errors import EditRefused
+from uncork.step import apply, as_written, check, guarded, traceable
+from uncork.step.eager_model import guards_of
+
+X, Y = np.ones((32, 3), "float32"), np.ones((32, 1), "float32")
+
+
+class Scaled(keras.layers.Layer):
+    factor = 1.0
+
+    def call(self, x):
+        return x * self.factor
+
+
+class Counting(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+    def call(self, x):
+        self.seen += 1
+        return x
+
+
+class Printing(keras.layers.Layer):
+    def call(self, x):
+        print("a batch")
+        return x
+
+
+class OwnStep(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def own_loss(y, y_pred):
+    return keras.ops.mean((y - y_pred) ** 2)
+
+
+def model(*layers, loss="mse"):
+    keras.utils.set_random_seed(3)
+    made = keras.Sequential(
+        [keras.Input((3,)), *layers, keras.layers.Dropout(0.5), keras.layers.Dense(1)]
+    )
+    made.compile("adam", loss, metrics=["mae"], run_eagerly=True)
+    return made
+
+
+def own_step():
+    made = OwnStep()
+    made.compile("adam", "mse", run_eagerly=True)
+    return made
+
+
+def fitted(made, epochs=1, **options):
+    return made.fit(X, Y, batch_size=8, epochs=epochs, verbose=0, **options)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        model,
+        lambda: model(keras.layers.BatchNormalization()),
+        lambda: model(Scaled()),
+        lambda: model(loss=own_loss),
+        lambda: model(keras.layers.Lambda(lambda x: 2 * x)),
+        own_step,
+    ],
+)
+def test_a_step_that_computes_alone_may_be_a_graph(make):
+    made = make()
+    fitted(made)
+    refusal, code = traceable(made, lambda: fitted(made))
+    assert refusal == ""
+    check(made, (TfFunction(code=code), StepsPerExecution(steps=4)))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: model(Counting()), "it changes seen in each step"),
+        (lambda: model(Printing()), "it does more than compute: print"),
+    ],
+)
+def test_a_step_that_does_more_may_not(make, words, capsys):
+    made = make()
+    fitted(made)
+    assert traceable(made, lambda: fitted(made))[0] == words
+
+
+def test_nothing_that_keras_does_in_a_fit_counts_as_a_change():
+    made = model(Scaled())
+    fitted(made)
+    guards = guards_of(made)
+    stop = keras.callbacks.EarlyStopping("loss", patience=0, min_delta=100.0)
+    fitted(made, epochs=3, validation_data=(X, Y), callbacks=[stop])
+    made.optimizer.learning_rate = 0.5
+    assert guards.changed() is None
+
+
+def run_as_graph(made, heard, **options):
+    """As ``uncork run`` does it."""
+    edits = (TfFunction(code=guards_of(made).code),)
+    check(made, edits)
+    with as_written(made) as saving:
+        apply(made, edits)
+        with saving, guarded(made, heard.append):
+            return fitted(made, **options)
+
+
+@pytest.mark.parametrize("make", [model, own_step, lambda: model(Scaled())])
+def test_it_trains_as_it_would_eagerly(make):
+    heard = []
+    eager, graph = make(), make()
+    for made in (eager, graph):
+        made(X)
+    graph.set_weights(eager.get_weights())
+    plain = fitted(eager, epochs=3, shuffle=False, validation_data=(X, Y)).history
+    found = run_as_graph(graph, heard, epochs=3, shuffle=False, validation_data=(X, Y)).history
+    assert heard == []
+    assert found.keys() == plain.keys()
+    for key, values in plain.items():
+        assert found[key] == pytest.approx(values, rel=1e-4), key
+    assert graph.run_eagerly
+    fitted(graph)  # goes on as the user set it up
+
+
+def test_what_a_callback_changes_is_seen():
+    class Anneal(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            Scaled.factor = 1.0 + epoch
+
+    plain, graph, heard = model(Scaled()), model(Scaled()), []
+    try:
+        expected = fitted(plain, epochs=3, shuffle=False, callbacks=[Anneal()]).history["loss"]
+        Scaled.factor = 1.0
+        found = run_as_graph(graph, heard, epochs=3, shuffle=False, callbacks=[Anneal()])
+    finally:
+        Scaled.factor = 1.0
+    assert heard == ["factor"]
+    assert found.history["loss"] == pytest.approx(expected, rel=1e-4)
+    assert graph.run_eagerly
+
+
+def test_other_code_is_refused():
+    with pytest.raises(EditRefused, match="is another one"):
+        check(model(Scaled()), (TfFunction(code=guards_of(model()).code),))
+
+
+def test_a_compiled_model_is_refused():
+    made = model()
+    made.run_eagerly = False
+    with pytest.raises(EditRefused, match="compiled already"):
+        check(made, (TfFunction(code=guards_of(made).code),))
