@@ -252,3 +252,11 @@ def test_an_error_in_training_gives_the_model_back():
         broken()
     assert state(model) == before
     assert "save" not in vars(model)
+
+
+def test_a_step_can_go_without_its_metrics():
+    model = mlp()
+    batches = tf.data.Dataset.from_tensors((X[:4], Y[:4])).repeat()
+    with StepSettings(model, metrics=False).active():
+        assert set(model.train_function(iter(batches))) == {"loss"}
+    assert set(model.fit(batches, steps_per_epoch=1, verbose=0).history) == {"loss", "mae"}

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from uncork.watch.outside import outside
+from uncork.watch.outside import ForbiddenError, outside
 
 
 def writing(folder):
@@ -96,3 +96,25 @@ def test_all_that_is_printed_arrives(capsys):
     with outside():
         print("one", "two")
     assert capsys.readouterr().out == "one two\n"
+
+
+@pytest.mark.parametrize("act", [writing, appending, writing_low_down, removing, starting])
+def test_what_is_forbidden_does_not_happen(act, folder):
+    with outside(forbid=True), pytest.raises(ForbiddenError):
+        act(folder)
+    assert [(p.name, p.read_text()) for p in folder.iterdir()] == [("there", "so far")]
+    act(folder)  # allowed again
+
+
+@pytest.mark.parametrize("act", [printing, logging_, complaining])
+def test_what_is_forbidden_is_not_said(act, folder, capsys):
+    with outside(forbid=True) as seen:
+        act(folder)
+    assert seen
+    assert capsys.readouterr() == ("", "")
+
+
+def test_reading_is_allowed(folder):
+    with outside(forbid=True) as seen:
+        reading(folder)
+    assert seen == []

@@ -78,6 +78,38 @@ class Padded(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Validation(Record, frozen=True, kw_only=True):
+    """What validating takes.
+
+    Attributes:
+        seconds: Of one validation.
+        samples: In it.
+        every: Epochs from one to the next.
+        at: The line that puts its batches together, where that is known.
+    """
+
+    seconds: float
+    samples: int
+    every: int = 1
+    at: str | None = None
+
+
+class CallbackCost(Record, frozen=True, kw_only=True):
+    """What a callback takes after every batch.
+
+    Attributes:
+        name: Of its class.
+        seconds: A batch.
+        traced_s: Of them, while TensorFlow traced functions.
+        at: Where its hook begins, or where it is made.
+    """
+
+    name: str
+    seconds: float
+    traced_s: float = 0.0
+    at: str | None = None
+
+
 class OneHot(Record, frozen=True, kw_only=True):
     """Labels written as rows with a single one in them, beside the same as whole numbers.
 
@@ -149,6 +181,11 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
         in_float32: The same in float32, of a model whose layers compute in a lower precision.
+        without_metrics: The step without the metrics of ``compile`` over the same as it is; None
+            where there are none.
+        callbacks: Those that act on every batch, as far as they could be tried; steps are
+            measured without them.
+        validation: After an epoch of ``fit``; None where there is none, or Python makes its data.
         padded: Where much of a batch is padding; None where that was not seen, or the step takes
             no shorter one.
         one_hot: Where labels are one-hot, and many bytes.
@@ -171,6 +208,9 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
     in_float32: Comparison | None = None
+    without_metrics: Comparison | None = None
+    callbacks: tuple[CallbackCost, ...] = ()
+    validation: Validation | None = None
     padded: Padded | None = None
     one_hot: OneHot | None = None
     transfer: Transfer | None = None

@@ -12,7 +12,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import OneHot, Transfer
+from uncork.core.diagnosis import CallbackCost, OneHot, Transfer, Validation
 from uncork.core.edit import (
     Guarantee,
     LoaderCache,
@@ -32,7 +32,7 @@ from uncork.engine.step_proofs import StepProver
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import op_time, outside_ops, watched_python
-from uncork.pipeline import Pipeline
+from uncork.pipeline import Pipeline, read
 from uncork.step import (
     Feed,
     FitRunner,
@@ -40,9 +40,11 @@ from uncork.step import (
     Recording,
     Snapshot,
     StepSettings,
+    Validating,
     batch_hooks,
     batch_samples,
     build,
+    callback_costs,
     device_of,
     edited_loader,
     fill_loader,
@@ -67,6 +69,8 @@ _RECORDED_BATCHES: Final = 64
 _LONG_STEP_S: Final = 0.05
 _GROUP: Final = 16
 _WATCHED_STEPS: Final = 3
+# Of a longer validation the rest is reckoned.
+_VALIDATION_S: Final = 2.0
 
 
 @dataclass
@@ -120,6 +124,8 @@ class FitSubject(Subject):
         self.model = model
         self.notes = []
         self.feed = Feed.of(arguments)
+        self._arguments = arguments
+        self._validating = Validating.of(arguments)
         _check(self.feed)
         pipeline = readable(self.feed.dataset, scratch)
         if pipeline is not None:
@@ -197,6 +203,31 @@ class FitSubject(Subject):
             return None
         feed = self.feed.resident(padding.cut(self._batch))
         return padding, _PrimedRunner(self._fit_runner((), feed), None)
+
+    def without_metrics(self) -> VersionRunner | None:
+        """Of a model that was given some; a step of its own that computes them goes without."""
+        given = getattr(self.model, "_compile_metrics", None)
+        if given is None or self.workload.eager_step:
+            return None
+        settings = StepSettings(self.model, metrics=False)
+        return self._resident_with(settings)
+
+    def callbacks(self) -> tuple[CallbackCost, ...]:
+        """The user's own are called a few times, on the model as it is."""
+        with self.snapshot.restored():
+            return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
+
+    def validation(self) -> Validation | None:
+        """A pass over the validation data, as ``fit`` makes it."""
+        if self._validating is None or self.workload.distributed:
+            return None
+        found = self._validating.timed(self.model, _VALIDATION_S)
+        if found is None:
+            return None
+        data, (seconds, samples) = self._validating.feed.dataset, found
+        batches = [] if data is None else [n for n in read(data).stages if n.kind == "batch"]
+        at = batches[-1].at if batches else None
+        return Validation(seconds=seconds, samples=samples, every=self._validating.every, at=at)
 
     def one_hot(self) -> OneHot | None:
         """Of the targets, where the model's loss is a cross-entropy of categories."""
@@ -278,12 +309,14 @@ class FitSubject(Subject):
         if self.workload.not_traceable:
             return None
         with suppress(Exception):
-            settings = StepSettings(self.model, compiled=True)
-            feed, samples = self.feed.resident(self._batch), float(self.workload.batch_size or 1)
-            runner = _PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
+            runner = self._resident_with(StepSettings(self.model, compiled=True))
             runner.prime()
             return runner
         return None
+
+    def _resident_with(self, settings: StepSettings) -> VersionRunner:
+        feed, samples = self.feed.resident(self._batch), float(self.workload.batch_size or 1)
+        return _PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)

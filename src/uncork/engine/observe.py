@@ -6,7 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.core.diagnosis import OneHot, Padded, Transfer, WorkloadDiagnosis
+from uncork.core.diagnosis import (
+    CallbackCost,
+    OneHot,
+    Padded,
+    Transfer,
+    Validation,
+    WorkloadDiagnosis,
+)
 from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, is_graph
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
@@ -109,6 +116,7 @@ def observe(
     padded = known.padded if known is not None else None
     if known is None and computing:
         padded = _padded(subject, version, seconds, journal)
+    without_metrics = _without_metrics(subject, version, seconds, journal, known, computing)
     one_hot, transfer = _handed_over(subject, known)
     found = WorkloadDiagnosis(
         workload=replace(
@@ -132,6 +140,9 @@ def observe(
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
         in_float32=in_float32,
+        without_metrics=without_metrics,
+        callbacks=_callbacks(subject) if known is None else known.callbacks,
+        validation=_validation(subject) if known is None else known.validation,
         padded=padded,
         one_hot=one_hot,
         transfer=transfer,
@@ -218,6 +229,40 @@ def _padded(
         compared = paired(base, shorter, block_s=seconds.block / 2, pairs=_PAIRS).comparison
         at = only_call("pad_sequences")
         return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
+    return None
+
+
+def _without_metrics(
+    subject: Subject,
+    version: Version,
+    seconds: _Seconds,
+    journal: Journal,
+    known: WorkloadDiagnosis | None,
+    computing: bool,
+) -> Comparison | None:
+    """The step without its metrics against the same as it is."""
+    if known is not None or not computing:
+        return known.without_metrics if known else None
+    with suppress(Exception):  # a step of the user's own that wants them
+        fewer = subject.without_metrics()
+        if fewer is not None:
+            journal.write("phase", "measuring the step without its metrics")
+            base = subject.resident(version)
+            fewer.prime()
+            base.prime()
+            return paired(base, fewer, block_s=seconds.block / 2, pairs=_PAIRS).comparison
+    return None
+
+
+def _callbacks(subject: Subject) -> tuple[CallbackCost, ...]:
+    with suppress(Exception):  # of the user's own, which may want anything
+        return subject.callbacks()
+    return ()
+
+
+def _validation(subject: Subject) -> Validation | None:
+    with suppress(Exception):  # data that is gone, a model that cannot be evaluated
+        return subject.validation()
     return None
 
 

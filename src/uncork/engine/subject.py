@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from uncork.core.diagnosis import OneHot, Transfer
+from uncork.core.diagnosis import CallbackCost, OneHot, Transfer, Validation
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -127,6 +127,18 @@ class Subject(ABC):
 
         Whether the step takes such a batch shows when it is primed.
         """
+        return None
+
+    def without_metrics(self) -> VersionRunner | None:
+        """The resident step without the metrics that it computes; None where there are none."""
+        return None
+
+    def callbacks(self) -> tuple[CallbackCost, ...]:
+        """What callbacks take that act on every batch, as far as they can be tried."""
+        return ()
+
+    def validation(self) -> Validation | None:
+        """What validating takes; None where there is none that can be tried."""
         return None
 
     def one_hot(self) -> OneHot | None:

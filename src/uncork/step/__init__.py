@@ -1,6 +1,7 @@
 """Surgery on the training step of a Keras model: its state, its settings, its blocks of steps."""
 
 from uncork.step.building import build
+from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
 from uncork.step.eager_model import guarded, traceable
 from uncork.step.eager_step import EagerStep, Mode
@@ -26,6 +27,7 @@ from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
+from uncork.step.validation import Validating
 
 __all__ = [
     "MIXED",
@@ -39,11 +41,13 @@ __all__ = [
     "Replay",
     "Snapshot",
     "StepSettings",
+    "Validating",
     "apply",
     "as_written",
     "batch_hooks",
     "batch_samples",
     "build",
+    "callback_costs",
     "check",
     "check_loader",
     "device_of",

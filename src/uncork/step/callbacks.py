@@ -19,7 +19,12 @@ def batch_hooks(callbacks: Any) -> tuple[str, ...]:
         >>> batch_hooks([keras.callbacks.EarlyStopping(), keras.callbacks.TerminateOnNaN()])
         ('TerminateOnNaN',)
     """
-    return tuple(type(c).__name__ for c in _each(callbacks) if _acts_on_batches(c))
+    return tuple(type(c).__name__ for c in acting_on_batches(callbacks))
+
+
+def acting_on_batches(callbacks: Any) -> list[Any]:
+    """The same, themselves."""
+    return [c for c in _each(callbacks) if _acts_on_batches(c)]
 
 
 def _each(callbacks: Any) -> Iterable[Any]:

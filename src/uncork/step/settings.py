@@ -35,17 +35,24 @@ class StepSettings:
         model: Built and compiled.
         edits: Applied in order on top of the user's own settings.
         compiled: Run a model that its user runs eagerly as a ``tf.function``.
+        metrics: Compute the metrics that were given to ``compile``.
 
     Raises:
         EditRefused: An edit does not apply to this model.
     """
 
     def __init__(
-        self, model: Any, edits: tuple[StepEdit, ...] = (), *, compiled: bool = False
+        self,
+        model: Any,
+        edits: tuple[StepEdit, ...] = (),
+        *,
+        compiled: bool = False,
+        metrics: bool = True,
     ) -> None:
         self.model = model
         self.edits = edits
         self._compiled = compiled
+        self._metrics = metrics
         self._train_function: Any = None
         check(model, edits)
 
@@ -56,7 +63,11 @@ class StepSettings:
         flags = (model.jit_compile, model.steps_per_execution, model.train_function)
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
         eagerly = model.run_eagerly
+        # Keras would count what is set as an attribute among the layers of the model.
+        held, metrics = vars(model), vars(model).get("_compile_metrics")
         try:
+            if not self._metrics:
+                held["_compile_metrics"] = None
             apply(model, self.edits)
             if self._compiled:
                 model.run_eagerly = False
@@ -67,6 +78,8 @@ class StepSettings:
         finally:
             for layer, policy in policies:
                 _set_policy(layer, policy)
+            if not self._metrics:
+                held["_compile_metrics"] = metrics
             model.run_eagerly = eagerly
             model.jit_compile, model.steps_per_execution, model.train_function = flags
 

@@ -1,6 +1,7 @@
 """What Python code of the user's can get at, changes and draws: seen by watching it run."""
 
 from uncork.watch.beside import watched
+from uncork.watch.code import functions, is_users_class
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
 from uncork.watch.guards import Guards, UnguardedError
@@ -25,7 +26,9 @@ __all__ = [
     "drawn_alike",
     "draws_kept",
     "function_digest",
+    "functions",
     "in_class",
+    "is_users_class",
     "loader_digest",
     "loader_draws",
     "only_call",

@@ -25,12 +25,21 @@ _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEN
 
 # What each watched thread was seen to do.
 _seen: dict[int, list[str]] = {}
+_forbidden: set[int] = set()
 _hooked: list[bool] = []
 
 
+class ForbiddenError(Exception):
+    """Code that is only looked at must not do this."""
+
+
 @contextmanager
-def outside() -> Iterator[list[str]]:
+def outside(*, forbid: bool = False) -> Iterator[list[str]]:
     """Note what this thread does beyond computing; reading files is none of it.
+
+    Args:
+        forbid: What would write, send or start something raises :class:`ForbiddenError` instead,
+            and what is printed or logged is not.
 
     Example:
         >>> with outside() as seen:
@@ -44,12 +53,16 @@ def outside() -> Iterator[list[str]]:
         _hooked.append(True)
     thread, streams = threading.get_ident(), (sys.stdout, sys.stderr)
     seen = _seen[thread] = []
-    sys.stdout, sys.stderr = (_Stream(stream, thread, seen) for stream in streams)
+    if forbid:
+        _forbidden.add(thread)
+    sys.stdout, sys.stderr = (_Stream(s, thread, seen, silent=forbid) for s in streams)
     hand_on = logging.Logger.callHandlers
 
     def told(logger: logging.Logger, record: logging.LogRecord) -> None:
         if threading.get_ident() == thread:
             seen.append("log")
+            if forbid:
+                return
         hand_on(logger, record)
 
     logging.Logger.callHandlers = told  # type: ignore[method-assign, assignment]
@@ -58,6 +71,7 @@ def outside() -> Iterator[list[str]]:
     finally:
         logging.Logger.callHandlers = hand_on  # type: ignore[method-assign]
         sys.stdout, sys.stderr = streams
+        _forbidden.discard(thread)
         del _seen[thread]
 
 
@@ -69,6 +83,8 @@ def _heard(event: str, details: Any) -> None:
         return
     if event.startswith(_ALTERING) or (event == "open" and _is_writing(*details[1:])):
         seen.append(event)
+        if threading.get_ident() in _forbidden:
+            raise ForbiddenError(event)
 
 
 def _is_writing(mode: Any, flags: Any) -> bool:
@@ -80,7 +96,8 @@ def _is_writing(mode: Any, flags: Any) -> bool:
 class _Stream:
     """Passes on all that is written; where the watched thread wrote it, says so."""
 
-    def __init__(self, stream: Any, thread: int, seen: list[str]) -> None:
+    def __init__(self, stream: Any, thread: int, seen: list[str], *, silent: bool) -> None:
+        self._silent = silent
         self._stream = stream
         self._thread = thread
         self._noted = seen
@@ -88,6 +105,8 @@ class _Stream:
     def write(self, text: str) -> Any:
         if threading.get_ident() == self._thread and self._noted[-1:] != ["print"]:
             self._noted.append("print")
+        if self._silent and threading.get_ident() == self._thread:
+            return len(text)
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,36 @@
+"""A validation that takes much longer a sample than training does: ``validation_setup``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding; its bound is a validation as fast as training on what is in memory."""
+    del machine
+    found, work = diagnosis.validation, diagnosis.workload
+    consumer = diagnosis.ceilings.get("consumer", 0.0)
+    if found is None or not work.steps_per_epoch or consumer <= 0:
+        return
+    epoch_s = work.steps_per_epoch * diagnosis.step_s
+    takes_s, could_s = (s / found.every for s in (found.seconds, found.samples / consumer))
+    upper = (epoch_s + takes_s) / (epoch_s + min(takes_s, could_s))
+    if upper < WORTH:
+        return
+    share = takes_s / (epoch_s + takes_s)
+    yield Finding(
+        cause="validation_setup",
+        share=share,
+        upper_bound=upper,
+        at=found.at or work.at,
+        evidence=(
+            f"validating {found.samples:,} samples takes {found.seconds:.2g} s, {share:.0%} of the "
+            f"time with an epoch of {epoch_s:.2g} s; at the speed that the training step has they "
+            f"would take {found.samples / consumer:.2g} s"
+        ),
+        remedy="validation batches as large as in training, cached; or validation_freq=N",
+    )

@@ -1,0 +1,99 @@
+"""What callbacks that act on every batch take: the user's own are called a few times.
+
+They are called with everything held back that would reach beyond the process: what a callback
+writes, sends or starts raises an error, and it is left out then. What they keep in memory changes,
+in a process whose training ends here. Of Keras's own, only checkpoints in the middle of an epoch
+are timed, by saving to a directory of ours.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import keras
+from keras.src.saving import saving_lib
+
+from uncork.core.diagnosis import CallbackCost
+from uncork.core.stack import code_place
+from uncork.measure.tracing import tracing_s
+from uncork.step.callbacks import acting_on_batches
+from uncork.watch import functions, is_users_class, only_call, outside
+
+# Calls of one hook; of a slow one as few as that takes.
+_CALLS: Final = 20
+_LOOK_S: Final = 0.5
+_FEWEST: Final = 3
+_HOOKS: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+
+
+def callback_costs(
+    callbacks: Any, model: Any, arguments: Mapping[str, Any]
+) -> tuple[CallbackCost, ...]:
+    """Time those that can be tried.
+
+    Args:
+        callbacks: As given to ``fit``.
+        model: Built; what they change of its variables is the caller's to give back.
+        arguments: Of the ``fit``.
+    """
+    found = []
+    for callback in acting_on_batches(callbacks):
+        with suppress(Exception):  # it reaches beyond the process, or wants more than there is
+            if isinstance(callback, keras.callbacks.ModelCheckpoint):
+                found.append(_checkpoint(callback, model))
+            elif is_users_class(type(callback)):
+                found.append(_own(callback, model, arguments))
+    return tuple(found)
+
+
+def _checkpoint(callback: Any, model: Any) -> CallbackCost:
+    save = saving_lib.save_weights_only if callback.save_weights_only else saving_lib.save_model
+    save = getattr(save, "__wrapped__", save)  # while saves are held back
+    name = "c.weights.h5" if callback.save_weights_only else "c.keras"
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        begin = time.perf_counter()
+        save(model, Path(folder, name))
+        seconds = time.perf_counter() - begin
+    return CallbackCost(
+        name=type(callback).__name__,
+        seconds=seconds / callback.save_freq,
+        at=only_call(type(callback).__name__),
+    )
+
+
+def _own(callback: Any, model: Any, arguments: Mapping[str, Any]) -> CallbackCost:
+    callback.set_params({"verbose": 0, "epochs": arguments.get("epochs") or 1, "steps": _CALLS})
+    callback.set_model(model)
+    with outside(forbid=True):
+        callback.on_train_begin()
+        callback.on_epoch_begin(0)
+        _batch(callback, 0)  # what it sets up at its first batch
+        begin, traced_s, calls = time.perf_counter(), tracing_s(), 0
+        while calls < _FEWEST or (calls < _CALLS and time.perf_counter() - begin < _LOOK_S):
+            calls += 1
+            _batch(callback, calls)
+        seconds = time.perf_counter() - begin
+    return CallbackCost(
+        name=type(callback).__name__,
+        seconds=seconds / calls,
+        traced_s=(tracing_s() - traced_s) / calls,
+        at=next(_lines(type(callback)), None),
+    )
+
+
+def _batch(callback: Any, number: int) -> None:
+    callback.on_train_batch_begin(number, None)
+    callback.on_train_batch_end(number, {"loss": 1.0})
+
+
+def _lines(class_: type) -> Iterator[str]:
+    """Where the user's hooks begin; the one at the end of a batch does most."""
+    for hook in reversed(_HOOKS):
+        for base in filter(is_users_class, class_.__mro__):
+            for function in functions(vars(base).get(hook)):
+                yield code_place(function.__code__)

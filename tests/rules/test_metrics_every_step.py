@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed
+from uncork.core.measurement import compare
+from uncork.rules import metrics_every_step
+
+FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
+ALIKE = compare([100, 101, 99, 100, 100, 101], [100, 99, 101, 101, 100, 100])
+COMPUTING = {"step": 0.9, "input": 0.1}
+
+
+def found(without, shares=COMPUTING, **workload):
+    diagnosis = observed(shares=shares, workload=workload, without_metrics=without)
+    return list(metrics_every_step.find(diagnosis, MACHINE))
+
+
+def test_a_step_that_ran_faster_without_them_is_named_where_it_is_compiled():
+    (finding,) = found(FASTER, step_at="train.py:12")
+    assert (finding.cause, finding.at) == ("metrics_every_step", "train.py:12")
+    assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
+    assert finding.interval[0] < finding.upper_bound < finding.interval[1]
+    assert "3.0" in finding.evidence
+
+
+@pytest.mark.parametrize("without", [None, ALIKE])
+def test_without_a_difference_nothing_is_named(without):
+    assert found(without) == []
+
+
+def test_little_of_the_whole_is_not_named():
+    assert found(FASTER, shares={"step": 0.1, "input": 0.9}) == []
