@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import StepsPerExecution, TfFunction
+from uncork.core.edit import JitCompile, StepsPerExecution, TfFunction
 from uncork.core.errors import EditRefused
-from uncork.step import apply, as_written, check, guarded, traceable
+from uncork.step import StepSettings, check, graph_training, traceable
 from uncork.step.eager_model import guards_of
 
 X, Y = np.ones((32, 3), "float32"), np.ones((32, 1), "float32")
@@ -94,7 +94,7 @@ def test_a_step_that_computes_alone_may_be_a_graph(make):
     fitted(made)
     refusal, code = traceable(made, lambda: fitted(made))
     assert refusal == ""
-    check(made, (TfFunction(code=code), StepsPerExecution(steps=4)))
+    check(made, (TfFunction(code=code), JitCompile()))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,9 @@ def test_nothing_that_keras_does_in_a_fit_counts_as_a_change():
 
 def run_as_graph(made, heard, **options):
     """As ``uncork run`` does it."""
-    edits = (TfFunction(code=guards_of(made).code),)
-    check(made, edits)
-    with as_written(made) as saving:
-        apply(made, edits)
-        with saving, guarded(made, heard.append):
-            return fitted(made, **options)
+    check(made, (TfFunction(code=guards_of(made).code),))
+    with graph_training(made, heard.append):
+        return fitted(made, **options)
 
 
 @pytest.mark.parametrize("make", [model, own_step, lambda: model(Scaled())])
@@ -159,9 +156,94 @@ def test_what_a_callback_changes_is_seen():
         found = run_as_graph(graph, heard, epochs=3, shuffle=False, callbacks=[Anneal()])
     finally:
         Scaled.factor = 1.0
-    assert heard == ["factor"]
+    assert heard == ["factor has changed"]
     assert found.history["loss"] == pytest.approx(expected, rel=1e-4)
     assert graph.run_eagerly
+
+
+class Annealed(keras.layers.Layer):
+    rate = 0.0  # an attribute of the class, until a callback sets one of the layer
+
+    def call(self, x):
+        return x + self.rate
+
+
+class Remembering(keras.layers.Layer):
+    def call(self, x):
+        self.last = x  # there is no such attribute before the first call
+        return x
+
+
+class Looking(OwnStep):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def test_step(self, data):
+        x, y = data
+        found = self(x, training=False)
+        self.found.append(found.numpy())
+        return {"loss": tf.reduce_mean((y - found) ** 2)}
+
+
+def test_an_attribute_that_comes_later_is_seen():
+    class Anneal(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.layers[0].rate = float(epoch)
+
+    plain, graph, heard = model(Annealed()), model(Annealed()), []
+    options = {"epochs": 3, "shuffle": False}
+    expected = fitted(plain, callbacks=[Anneal()], **options).history["loss"]
+    found = run_as_graph(graph, heard, callbacks=[Anneal()], **options)
+    assert heard == ["rate has changed"]
+    assert found.history["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_attribute_that_is_set_in_the_step_is_seen():
+    made = model(Remembering())
+    fitted(made)
+    assert traceable(made, lambda: fitted(made))[0] == "it changes last in each step"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_layer_that_is_frozen_is_left_alone(steps):
+    class Freeze(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.layers[0].trainable = epoch < steps
+
+    plain, graph, heard = (*(model(keras.layers.Dense(3)) for _ in range(2)), [])
+    for made, fit in ((plain, fitted), (graph, lambda m, **o: run_as_graph(m, heard, **o))):
+        made.compile("sgd", "mse", run_eagerly=True)
+        fit(made, epochs=8, shuffle=False, callbacks=[Freeze()])
+    for ours, theirs in zip(graph.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_validation_stays_eager():
+    made, heard = Looking(), []
+    made.compile("adam", "mse", run_eagerly=True)
+    made(X)
+    run_as_graph(made, heard, epochs=2, validation_data=(X, Y))
+    assert heard == []
+    assert len(made.found) == 8
+    assert all(isinstance(found, np.ndarray) for found in made.found)
+
+
+def test_steps_cannot_be_chained_beside_an_eager_validation():
+    made = model()
+    edits = (TfFunction(code=guards_of(made).code), StepsPerExecution(steps=4))
+    with pytest.raises(EditRefused, match="validation"):
+        check(made, edits)
+
+
+def test_a_trial_runs_as_a_graph_and_leaves_no_trace():
+    made = model(Scaled())
+    settings = StepSettings(made, (TfFunction(code=guards_of(made).code),))
+    batches = iter(tf.data.Dataset.from_tensors((X, Y)).repeat())
+    with settings.active():
+        assert not made.run_eagerly
+        made.train_function(batches)
+    assert made.run_eagerly
 
 
 def test_other_code_is_refused():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -182,6 +183,20 @@ def reads_iterator(x):
     return x * next(OPEN)
 
 
+def imports_the_clock(x):
+    import time as clock  # noqa: PLC0415
+
+    return x * clock.time()
+
+
+LOG = Path(__file__).open()  # noqa: SIM115
+
+
+def writes_to_what_is_open(x):
+    LOG.write("so far")
+    return x
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -191,6 +206,8 @@ def reads_iterator(x):
         (draws, "random answers otherwise"),
         (draws_from_a_generator, "GENERATOR draws random numbers"),
         (reads_iterator, "OPEN is a list_iterator"),
+        (imports_the_clock, "time answers otherwise"),
+        (writes_to_what_is_open, "LOG is a"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(function, words):
@@ -215,3 +232,84 @@ def test_a_look_takes_microseconds(trainer):
     for _ in range(1_000):
         guards.changed()
     assert time.thread_time() - begin < 0.5
+
+
+def counts_its_calls(x):
+    counts_its_calls.calls += 1
+    return x
+
+
+def reads_by_text(x):
+    return x * getattr(SETTINGS, "scale")  # noqa: B009
+
+
+def test_attributes_of_a_function_itself():
+    counts_its_calls.calls = 0
+    guards = Guards(counts_its_calls)
+    assert guards.changed() is None
+    counts_its_calls(1)
+    assert guards.changed() == "calls"
+
+
+def test_attributes_looked_up_by_text(monkeypatch):
+    guards = Guards(reads_by_text)
+    monkeypatch.setattr(SETTINGS, "scale", 3.0)
+    assert guards.changed() == "scale"
+
+
+class Long:
+    """Only some of its methods have to do with a step."""
+
+    def __init__(self):
+        self.rate, self.begin, self.epoch = 0.5, time.time(), 0
+
+    def train(self):
+        self.epoch += 1
+        return random.random() + time.time()
+
+    def step(self, x):
+        return self.scaled(x)
+
+    def scaled(self, x):
+        return x * self.rate
+
+
+def test_methods_that_a_step_does_not_call_do_not_count():
+    long = Long()
+    guards = Guards(long.step)
+    long.train()
+    assert guards.changed() is None
+    long.rate = 0.25
+    assert guards.changed() == "rate"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model.optimizer, "learning_rate", SCHEDULE),
+        lambda model: setattr(model.layers[0].kernel_regularizer, "l2", 0.5),
+        lambda model: model.compile("sgd", "mse"),
+        lambda model: model.add(keras.layers.Dense(1)),
+        lambda model: setattr(model.optimizer, "clipnorm", 1.0),
+    ],
+)
+def test_what_keras_reads_by_reference(change):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, kernel_regularizer="l2")])
+    model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 10)), "mse")
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    step(tf.ones((2, 3)), tf.ones((2, 2)))
+    guards = Guards(step)
+    step(tf.ones((2, 3)), tf.ones((2, 2)))
+    assert guards.changed() is None
+    change(model)
+    assert guards.changed() is not None
+
+
+SCHEDULE = keras.optimizers.schedules.CosineDecay(0.2, 20)

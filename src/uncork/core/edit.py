@@ -132,7 +132,7 @@ class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
 class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
     """Run a step that runs op by op as a ``tf.function``.
 
-    The code of a step of the user's own has this digest; ``""`` where a model runs eagerly.
+    All code of the user's that the step runs has this digest.
     """
 
     code: str

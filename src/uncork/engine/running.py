@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +27,7 @@ from uncork.step import (
     batch_hooks,
     check,
     check_loader,
-    guarded,
+    graph_training,
     loader_edited,
     signature,
 )
@@ -71,7 +72,7 @@ class Running(PassThrough):
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):
             return nullcontext()
-        return guarded(call.model, lambda what: _told_so(call.at, f"{what} has changed"))
+        return graph_training(call.model, functools.partial(self._op_by_op, call.at))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as a graph where the plan says so; the loop itself goes on."""
@@ -136,25 +137,25 @@ class Running(PassThrough):
         if edit is None or self._step_met or call.index != self.plan.before.workload.index:
             return
         self.met = self._step_met = True
-        step = eager_step(code, lambda why: _told_so(call.at, why))
-        if step is not None and step.code_now() == edit.code:
-            step.mode = Mode.GRAPH
-            return
-        if step is not None:
-            step.give_back()
-        received = NO_FUNCTION if step is None else "the code of its step is another one"
-        expected = "the step that the plan was made for, run op by op"
-        remedy = "run 'uncork tune' again to make a plan for this one"
-        self._refuse(EditRefused(received, expected, remedy), call.at)
+        step = eager_step(code, functools.partial(self._op_by_op, call.at))
+        if step is None:
+            self._op_by_op(call.at, NO_FUNCTION)
+        else:
+            step.expects, step.mode = edit.code, Mode.GRAPH
+
+    def _op_by_op(self, at: str, why: str) -> None:
+        if self.strict:
+            raise PlanRefused(
+                f"the step of {at} cannot run as a graph: {why}",
+                "the step that the plan was made for",
+                "run 'uncork tune' again to make a plan for this one",
+            )
+        sys.stderr.write(f"uncork: the step of {at} goes on op by op: {why}\n")
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         if self.strict:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
-
-
-def _told_so(at: str, why: str) -> None:
-    sys.stderr.write(f"uncork: the step of {at} goes on op by op: {why}\n")
 
 
 def _check_whole_epochs(feed: Feed) -> None:

@@ -3,7 +3,7 @@
 from uncork.step.building import build
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
-from uncork.step.eager_model import guarded, traceable
+from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.graph_state import GraphState
@@ -54,7 +54,7 @@ __all__ = [
     "edited_loader",
     "fill_loader",
     "function_of",
-    "guarded",
+    "graph_training",
     "has_hooks",
     "is_categorical",
     "loader_edited",

@@ -2,22 +2,19 @@
 
 A compiled ``fit`` does in each step what it did when it was traced. Layers, losses, metrics and a
 ``train_step`` of the user's own may do more in Python, and read what callbacks change between two
-steps. So one step is watched before, and what it reads is compared before each call, as for a step
-of the user's own (:mod:`uncork.step.eager_step`).
+steps. So a step is watched before, and what it reads is compared before each call, as for a step of
+the user's own (:mod:`uncork.step.eager_step`). Validation and predictions stay eager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import tensorflow as tf
 
 from uncork.watch import Guards, UnguardedError, watched
-
-# What Keras calls in each batch of a ``fit``, and what makes it.
-_FUNCTIONS: Final = {"make_train_function": "train_function", "make_test_function": "test_function"}
 
 
 def guards_of(model: Any) -> Guards:
@@ -54,64 +51,85 @@ def traceable(model: Any, run_steps: Callable[[], object]) -> tuple[str, str]:
 
 
 @contextmanager
-def guarded(model: Any, on_change: Callable[[str], None]) -> Iterator[None]:
-    """While a model trains as a graph, go back to op by op where what its step reads changes.
+def graph_training(model: Any, on_refusal: Callable[[str], None]) -> Iterator[None]:
+    """Let ``fit`` run the training step of an eager model as a graph, as long as that is the same.
+
+    Its first step builds what is not built yet, its second one is watched; from then on it is a
+    graph, and what it reads is compared before each call. Where any of it changes, it goes on op by
+    op.
 
     Args:
-        model: Set up to run as a graph; it was to run eagerly.
-        on_change: Told what has changed.
+        model: Runs eagerly, and goes on to do so for everything but training.
+        on_refusal: Told why it goes on op by op.
     """
-    guard = _Guard(model, on_change)
-    made = {name: getattr(model, name) for name in _FUNCTIONS}
-    for name, make in made.items():
-        object.__setattr__(model, name, guard.making(make, _FUNCTIONS[name]))
+    training = _Training(model, on_refusal)
+    make = model.make_train_function
+
+    def make_train_function(force: bool = False) -> Any:
+        if model.train_function is None or force:
+            make(force=True)
+            training.eagerly = model.train_function
+            model.train_function = training
+        return model.train_function
+
+    training.make = make
+    object.__setattr__(model, "make_train_function", make_train_function)
     try:
         yield
     finally:
-        for name in made:
-            object.__delattr__(model, name)
+        object.__delattr__(model, "make_train_function")
+        model.train_function = None
 
 
-class _Guard:
-    def __init__(self, model: Any, on_change: Callable[[str], None]) -> None:
+class _Training:
+    """Stands in for a model's ``train_function``."""
+
+    make: Callable[..., Any]
+    eagerly: Callable[[Any], Any]
+
+    def __init__(self, model: Any, on_refusal: Callable[[str], None]) -> None:
         self._model = model
-        self._on_change = on_change
+        self._on_refusal = on_refusal
+        self._built = self._refused = False
         self._guards: Guards | None = None
-        self._calls = 0
+        self._graph: Callable[[Any], Any] | None = None
 
-    def making(self, make: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Makes a function of the model's, and puts one in its place that looks first."""
-        model = self._model
-
-        def make_guarded(force: bool = False) -> Any:
-            if getattr(model, name) is None or force:
-                make(force)
-                function = getattr(model, name)
-
-                def look_and_call(iterator: Any) -> Any:
-                    return (function if self._holds() else self._eager(make, name))(iterator)
-
-                setattr(model, name, function if model.run_eagerly else look_and_call)
-            return getattr(model, name)
-
-        return make_guarded
-
-    def _holds(self) -> bool:
-        """The first call builds what is not built yet; what it leaves is what counts."""
-        self._calls += 1
-        if self._calls < 2 or self._model.run_eagerly:
-            return not self._model.run_eagerly
-        try:
-            if self._guards is None:
-                self._guards = guards_of(self._model)
-            changed = self._guards.changed()
-        except UnguardedError as reason:
-            changed = str(reason)
+    def __call__(self, iterator: Any) -> Any:
+        if self._refused or not self._built:
+            self._built = True
+            return self.eagerly(iterator)
+        if self._guards is None:
+            return self._watched(iterator)
+        changed = self._guards.changed()
         if changed is not None:
-            self._on_change(changed)
-            self._model.run_eagerly = True
-        return changed is None
+            self._refuse(f"{changed} has changed")
+            return self.eagerly(iterator)
+        if self._graph is None:
+            self._graph = self._made()
+        return self._graph(iterator)
 
-    def _eager(self, make: Callable[..., Any], name: str) -> Any:
-        make(True)
-        return getattr(self._model, name)
+    def _watched(self, iterator: Any) -> Any:
+        try:
+            self._guards = guards_of(self._model)
+        except UnguardedError as reason:
+            self._refuse(str(reason))
+            return self.eagerly(iterator)
+        found, refusal = watched(self._guards, lambda: self.eagerly(iterator))
+        if refusal:
+            self._refuse(refusal)
+        return found
+
+    def _made(self) -> Any:
+        """Keras makes its graph; the model itself stays eager."""
+        model = self._model
+        model.run_eagerly = False
+        try:
+            self.make(force=True)
+            return model.train_function
+        finally:
+            model.train_function = self
+            model.run_eagerly = True
+
+    def _refuse(self, reason: str) -> None:
+        self._refused, self._graph = True, None
+        self._on_refusal(reason)

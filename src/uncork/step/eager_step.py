@@ -2,8 +2,8 @@
 
 A graph does in each call what it did when it was traced. What Python does beside TensorFlow's ops
 happens then only: what it prints, counts, collects or draws would be lost, what it reads would
-stand still. So a step is watched before it may become a graph, and what it reads is guarded as long
-as it is one.
+stand still. So a step is watched before it may become a graph, for each form of call anew, and what
+it reads is guarded as long as it is one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
+import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import summary_ops_v2
 
 from uncork.step.taken_over import TakenOver
-from uncork.watch import Guards, UnguardedError, watched
+from uncork.watch import CHANGES, Guards, UnguardedError, watched
 
-# Of one step, with the same Python around it: other shapes. More are other values of an argument.
-_MOST_TRACES: Final = 8
-# What it reads may change as often, with the epochs; then it is watched and traced once more.
-_MOST_LOOKS: Final = 64
+# Forms of a call, each watched and traced once: other shapes, other values of Python's.
+_MOST_FORMS: Final = 16
+# Changes of what it reads, each of which costs a call op by op and a trace; and calls that are to
+# be made as a graph for each of them, on average, for that to be worth while.
+_MOST_CHANGES: Final = 64
+_FREE_CHANGES: Final = 3
+_CALLS_A_CHANGE: Final = 50
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
 
@@ -40,7 +45,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 class EagerStep:
     """A function of the user's that trains op by op, taken over wherever it is called from.
 
-    Its first call is watched. Afterwards it runs as :attr:`mode` says.
+    The first call of each form is watched. Others run as :attr:`mode` says.
 
     Args:
         function: Holds the gradient tape, or calls what does.
@@ -53,6 +58,7 @@ class EagerStep:
         instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
         calls: The first calls' arguments, when :attr:`recording`.
         code: Digest of all code of the user's that it runs.
+        expects: A digest that :attr:`code` must be equal to; ``""`` for any.
     """
 
     def __init__(
@@ -63,19 +69,23 @@ class EagerStep:
         self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.recording = False
         self.calls: list[Call] = []
-        self._on_refusal = on_refusal
         self.code = ""
+        self.expects = ""
+        self._on_refusal = on_refusal
         self._bytes = 0
-        self._looks = 0
+        self._changes = self._served = 0
+        self._running = False
         self._graph: Any = None
         self._guards: Guards | None = None
+        self._forms: dict[Any, tuple[Any, ...]] = {}
+        self._seen_twice: set[Any] = set()
         self._task: Callable[[], None] | None = None
         self._taken = TakenOver(function, self)
         self.eagerly = self._taken.original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of the user's function."""
-        if not tf.executing_eagerly():  # called from a graph of the user's own
+        if self._running or not tf.executing_eagerly():  # by itself, or from a graph of the user's
             return self.eagerly(*args, **kwargs)
         if self.instead is not None:
             return self.instead(args, kwargs)
@@ -86,72 +96,100 @@ class EagerStep:
         task, self._task = self._task, None
         if task is not None:
             task()
-        if self.refusal is None and tf.distribute.has_strategy():
-            self._refuse("it runs under a tf.distribute strategy")
-        if self.refusal is None:
-            return self._watched(args, kwargs)
-        if self.recording:
-            self._record(args, kwargs)
-        if self.mode is Mode.GRAPH and not self.refusal:
-            return self._as_graph(args, kwargs)
-        return self.eagerly(*args, **kwargs)
-
-    def code_now(self) -> str:
-        """Digest of all code of the user's that it may run; ``""`` where that cannot be told."""
+        self._running = True
         try:
-            return Guards(self.eagerly).code
-        except UnguardedError:
-            return ""
+            return self._run(args, kwargs)
+        finally:
+            self._running = False
 
     def at_next_call(self, task: Callable[[], None]) -> None:
         """Run something on the user's thread, where its device and its strategy are set."""
         self._task = task
 
     def graph(self) -> Any:
-        """The step as a ``tf.function``; only where there is no :attr:`refusal`."""
+        """The step as a ``tf.function``; only where there is no :attr:`refusal`.
+
+        Branches on tensors are not converted: both sides would be traced, also what they do in
+        Python. A step with such branches cannot be traced, and stays as it is.
+        """
         if self._graph is None:
-            self._graph = tf.function(self.eagerly)
+            self._graph = tf.function(self.eagerly, autograph=False)
         return self._graph
 
     def give_back(self) -> None:
         """Let the user's function be what it was."""
         self._taken.give_back()
 
-    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.refusal:
+            return self.eagerly(*args, **kwargs)
+        if tf.distribute.has_strategy():
+            self._refuse("it runs under a tf.distribute strategy")
+            return self.eagerly(*args, **kwargs)
+        form, objects = _form(args, kwargs)
+        if self.refusal is None or (self.mode is Mode.GRAPH and form not in self._forms):
+            return self._watched(args, kwargs, form, objects)
+        if self.recording:
+            self._record(args, kwargs)
+        if self.mode is Mode.GRAPH:
+            return self._as_graph(args, kwargs, form, objects)
+        return self.eagerly(*args, **kwargs)
+
+    def _watched(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
+    ) -> Any:
         """One call op by op, to see what it does beside computing."""
-        self._graph, self._looks = None, self._looks + 1
+        if self._guards is not None and self._guards.changed() is not None:
+            self._graph = None  # what was traced before is of no use either
+            self._forms.clear()
+        if len(self._forms) >= _MOST_FORMS:
+            self._refuse("it is called in too many forms: other shapes, or values of Python's")
+            return self.eagerly(*args, **kwargs)
+        self._forms[form] = objects
         try:
-            guards = self._guards = Guards(self.eagerly)
+            known = [each for objects in self._forms.values() for each in objects]
+            guards = self._guards = Guards(self.eagerly, *known)
         except UnguardedError as reason:
             self._refuse(str(reason))
             return self.eagerly(*args, **kwargs)
         found, refusal = watched(guards, lambda: self.eagerly(*args, **kwargs))
-        if not refusal and not all(map(_is_tensor, tf.nest.flatten(found))):
+        if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
-        if refusal:
+        if not refusal and self.expects not in ("", guards.code):
+            refusal = "its code is another one than the plan was made for"
+        if refusal.startswith(CHANGES) and form not in self._seen_twice:
+            self._seen_twice.add(form)  # perhaps for this once: look again at the next call
+            del self._forms[form]
+        elif refusal:
             self._refuse(refusal)
         else:
             self.refusal, self.code = "", guards.code
         return found
 
-    def _as_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _as_graph(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
+    ) -> Any:
         assert self._guards is not None
         changed = self._guards.changed()
-        if changed is not None and self._looks >= _MOST_LOOKS:
-            self._refuse(f"{changed} changes from call to call")
-            return self.eagerly(*args, **kwargs)
         if changed is not None:
-            return self._watched(args, kwargs)
-        graph = self.graph()
+            self._changes += 1
+            self._graph = None
+            self._forms.clear()
+            if self._changes_too_often():
+                self._refuse(f"{changed} changes too often")
+                return self.eagerly(*args, **kwargs)
+            return self._watched(args, kwargs, form, objects)
+        self._served += 1
         try:
-            return graph(*args, **kwargs)
+            return self.graph()(*args, **kwargs)
         except Exception:
             if self._traces(args, kwargs):
                 raise  # what the step itself raised
-        finally:
-            if graph.experimental_get_tracing_count() > _MOST_TRACES:
-                self._refuse("it is given another value of Python's at each call")
         return self.eagerly(*args, **kwargs)
+
+    def _changes_too_often(self) -> bool:
+        earned = self._served >= _CALLS_A_CHANGE * self._changes
+        return self._changes > _MOST_CHANGES or (self._changes > _FREE_CHANGES and not earned)
 
     def _traces(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         try:
@@ -164,6 +202,7 @@ class EagerStep:
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
         self._graph = self._guards = None
+        self._forms.clear()
         self._on_refusal(reason)
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -175,8 +214,38 @@ class EagerStep:
         self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
 
 
-def _is_tensor(leaf: Any) -> bool:
-    return leaf is None or tf.is_tensor(leaf)
+def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    """What a graph is traced for: equal for calls that it serves alike; and objects handed over."""
+    try:
+        leaves = tf.nest.flatten((args, kwargs))
+    except (TypeError, ValueError):  # keys that cannot be sorted
+        leaves = [args, kwargs]
+    kinds: list[Any] = []
+    objects: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray) or tf.is_tensor(leaf):
+            kinds.append(
+                (type(leaf), getattr(leaf, "dtype", None), str(getattr(leaf, "shape", "")))
+            )
+        elif leaf is None or isinstance(leaf, (bool, int, float, complex, str, bytes)):
+            kinds.append((type(leaf), leaf))
+        else:
+            kinds.append(id(leaf))
+            objects.append(leaf)
+    # A summary's writer and step, where one is set, are told by Python when it is traced.
+    writing = summary_ops_v2._summary_state
+    step = writing.step if isinstance(writing.step, int) else id(writing.step)
+    form = (len(args), *sorted(kwargs), *kinds, id(writing.writer), step)
+    return form, tuple(objects)
+
+
+def _are_tensors(returned: Any) -> bool:
+    try:
+        leaves = tf.nest.flatten(returned)
+    except (TypeError, ValueError):
+        return False
+    variables = (tf.Variable, keras.Variable)
+    return all(v is None or (tf.is_tensor(v) and not isinstance(v, variables)) for v in leaves)
 
 
 def _kept(leaf: Any) -> Any:

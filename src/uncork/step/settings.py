@@ -14,6 +14,7 @@ from uncork.core.edit import (
     StepEdit,
     StepsPerExecution,
     TfFunction,
+    is_graph,
 )
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
@@ -22,7 +23,7 @@ from uncork.watch import UnguardedError
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
 _SWITCHABLE = ("float32", *MIXED)
-_FLAGS = ("run_eagerly", "jit_compile", "steps_per_execution")
+_FLAGS = ("jit_compile", "steps_per_execution")
 
 
 class StepSettings:
@@ -69,7 +70,7 @@ class StepSettings:
             if not self._metrics:
                 held["_compile_metrics"] = None
             apply(model, self.edits)
-            if self._compiled:
+            if self._compiled or is_graph(self.edits):
                 model.run_eagerly = False
             model.train_function = self._train_function
             model.make_train_function()
@@ -89,15 +90,16 @@ class StepSettings:
 
 
 def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
-    """Set a model up as the edits say, for good. The next step compiles anew."""
+    """Set a model up as the edits say, for good. The next step compiles anew.
+
+    That its step is to be a graph is no setting of Keras's: :func:`graph_training` sees to it.
+    """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
             model.steps_per_execution = edit.steps
         elif isinstance(edit, JitCompile):
             model.jit_compile = True
-        elif isinstance(edit, TfFunction):
-            model.run_eagerly = False
-        else:
+        elif isinstance(edit, DtypePolicy):
             _switch_policy(model, edit)
     if edits:
         model.train_function = None
@@ -170,6 +172,12 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
     graph = next((edit for edit in edits if isinstance(edit, TfFunction)), None)
     if graph is not None:
         _check_eager(model, graph.code)
+        if any(isinstance(edit, StepsPerExecution) for edit in edits):
+            raise EditRefused(
+                "the model runs eagerly, and goes on to do so in its validation",
+                "a compiled model",
+                "compile the model without run_eagerly=True",
+            )
     elif edits and model.run_eagerly:
         raise EditRefused(
             "the model runs eagerly (run_eagerly=True)",

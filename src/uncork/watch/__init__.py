@@ -1,6 +1,6 @@
 """What Python code of the user's can get at, changes and draws: seen by watching it run."""
 
-from uncork.watch.beside import watched
+from uncork.watch.beside import CHANGES, watched
 from uncork.watch.code import functions, is_users_class
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
@@ -18,6 +18,7 @@ from uncork.watch.reach import (
 )
 
 __all__ = [
+    "CHANGES",
     "Dependence",
     "Draws",
     "Guards",

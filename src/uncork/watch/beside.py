@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from uncork.watch.draws import Draws
 from uncork.watch.guards import Guards
 from uncork.watch.outside import outside
 
 T = TypeVar("T")
+
+# How an answer begins that may be another one when the same is watched again: what is built,
+# compiled or looked up for the first time changes something once.
+CHANGES: Final = "it changes"
 
 
 def watched(guards: Guards, call: Callable[[], T]) -> tuple[T, str]:
@@ -36,7 +40,7 @@ def watched(guards: Guards, call: Callable[[], T]) -> tuple[T, str]:
     if seen:
         return found, f"it does more than compute: {seen[0]}"
     if changed is not None:
-        return found, f"it changes {changed} in each step"
+        return found, f"{CHANGES} {changed} in each step"
     if draws.now() != before:
         return found, "it draws random numbers in Python"
     return found, ""

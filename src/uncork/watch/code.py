@@ -49,6 +49,24 @@ def global_names(code: CodeType) -> set[str]:
     return {name for name in found if isinstance(name, str)}
 
 
+def attribute_names(code: CodeType) -> set[str]:
+    """What code may call an attribute: all of its names, and text that it may look up by.
+
+    Example:
+        >>> sorted(attribute_names((lambda x: getattr(x, "rate") * x.scale).__code__))
+        ['getattr', 'rate', 'scale']
+    """
+    names = set(code.co_names)
+    if names & {"getattr", "setattr", "hasattr"}:
+        names |= {c for c in code.co_consts if isinstance(c, str) and c.isidentifier()}
+    return names
+
+
+def imported_names(code: CodeType) -> set[str]:
+    """Modules that code imports when it runs."""
+    return {i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME"}
+
+
 def code_text(code: CodeType) -> bytes:
     """What code does, without where it stands: equal in the next process."""
     constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]

@@ -1,4 +1,4 @@
-"""What a function reads in Python, noted so that a look shows whether any of it has changed.
+"""What code of the user's reads in Python, noted so that a look shows whether any of it changed.
 
 A traced function keeps what Python told it while it was traced: a number, a flag, which layers were
 trainable. Code that runs op by op sees each change at its next call. With guards a traced one still
@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import datetime
 import functools
+import inspect
+import pathlib
 import random
+import re
+import sys
 import time
 from itertools import chain
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
@@ -25,18 +29,34 @@ import tensorflow as tf
 
 from uncork.core.record import digest
 from uncork.core.stack import is_users
-from uncork.watch.code import code_text, codes, functions, global_names, is_users_class
+from uncork.watch.code import (
+    attribute_names,
+    code_text,
+    codes,
+    functions,
+    global_names,
+    imported_names,
+    is_users_class,
+)
 
 # Entries of a container that are compared at each call, and bytes of an array: some microseconds.
 _MOST_ENTRIES: Final = 256
 _MOST_BYTES: Final = 1 << 12
-_PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, np.generic, tf.DType, np.dtype)
+_PLAIN: Final = (
+    type(None), bool, int, float, complex, str, bytes, np.generic, tf.DType, np.dtype, range,
+    slice, re.Pattern, pathlib.PurePath, datetime.date, datetime.timedelta, tf.TensorShape,
+)  # fmt: skip
 # Modules whose functions answer otherwise at each call: in a traced function they answer once.
 _CHANGING: Final = (random, time, datetime, np.random)
 _GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
 _FRAMEWORKS: Final = ("tensorflow", "keras", "numpy")
-# What Keras reads of its own objects, beside their public attributes, while a step is traced.
-_KERAS_READS: Final = ("_trainable", "_dtype_policy")
+# Methods that Keras calls in a step, whether the user's code names them or not.
+_CALLED_BY_KERAS: Final = frozenset({
+    "build", "call", "compute_loss", "compute_loss_and_updates", "compute_metrics", "result",
+    "train_step", "update_state", "update_step",
+})  # fmt: skip
+# What Keras reads of its own objects in a step, beside their public attributes.
+_KERAS_READS: Final = frozenset({"_trainable", "_dtype_policy", "_learning_rate", "_layers"})
 _SET_BY_FIT: Final = frozenset({
     "history", "predict_function", "stop_training", "test_function", "train_function",
 })  # fmt: skip
@@ -51,7 +71,7 @@ class Guards:
     """All that code of the user's reads in Python, as it is at this moment.
 
     Args:
-        roots: Functions, and objects whose methods are called.
+        roots: Functions, and objects that are handed to them or whose methods are called.
 
     Raises:
         UnguardedError: It reads what cannot be watched, or what answers otherwise at each call.
@@ -60,7 +80,6 @@ class Guards:
         >>> class Settings:
         ...     scale = 2.0
         >>> settings = Settings()
-        >>> settings.scale = 3.0
         >>> guards = Guards(lambda x: settings.scale * x)
         >>> print(guards.changed())
         None
@@ -77,13 +96,12 @@ class Guards:
         self._arrays: dict[int, tuple[str, Any, bytes]] = {}
         self._codes: set[bytes] = set()
         self._met: dict[int, Any] = {}
-        known = -1
-        while known != len(self._attributes):  # one met late may be of what was met early
-            known = len(self._attributes)
-            self._met.clear()
-            for root in roots:
-                self._walk(getattr(root, "__name__", type(root).__name__), root)
-        self._met.clear()
+        try:
+            self._follow(roots)
+        except UnguardedError:
+            raise
+        except Exception as error:  # an object that minds being looked at
+            raise UnguardedError(f"it cannot be watched: {type(error).__name__}") from error
 
     @property
     def code(self) -> str:
@@ -106,6 +124,15 @@ class Guards:
             if array.tobytes() != data:
                 return name
         return None
+
+    def _follow(self, roots: tuple[Any, ...]) -> None:
+        known = -1
+        while known != len(self._attributes):  # a name met late may be of what was met early
+            known = len(self._attributes)
+            self._met.clear()
+            for root in roots:
+                self._walk(getattr(root, "__name__", type(root).__name__), root)
+        self._met.clear()
 
     def _walk(self, name: str, value: Any) -> None:
         if value is _GONE or isinstance(value, _PLAIN) or id(value) in self._met:
@@ -152,6 +179,7 @@ class Guards:
             self._note(vars(module), self._attributes)
 
     def _walk_function(self, function: FunctionType) -> None:
+        self._note(vars(function), self._attributes)
         if not is_users(function.__code__.co_filename):
             # A library's wrapper counts as what it was put around.
             for cell in function.__closure__ or ():
@@ -160,9 +188,10 @@ class Guards:
             return
         for code in codes(function.__code__):
             self._codes.add(code_text(code))
-            names = global_names(code)
-            self._attributes.update(set(code.co_names) - names)
-            self._note(function.__globals__, names)
+            self._attributes |= attribute_names(code)
+            self._note(function.__globals__, global_names(code))
+            for module in imported_names(code):
+                self._walk(module, sys.modules.get(module))
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
@@ -173,50 +202,89 @@ class Guards:
             self._walk(f"a default of {function.__name__}", default)
 
     def _walk_class(self, class_: type, *, made: bool = False) -> None:
-        """Its functions; without the one that makes objects, where they are made already."""
+        """Its functions; of an object that is made already, those that may be called."""
         for base in filter(is_users_class, class_.__mro__):
             own = vars(base)
-            for function in chain.from_iterable(map(functions, own.values())):
-                if not (made and function.__name__ == "__init__"):
-                    self._walk(function.__name__, function)
-            self._note(own, {k for k in self._attributes if not functions(own.get(k))})
+            for key, value in list(own.items()):
+                if not made or self._may_be_called(key):
+                    for function in functions(value):
+                        self._walk(key, function)
+            self._note(own, {k for k in self._attributes if not functions(own.get(k))}, absent=True)
+
+    def _may_be_called(self, key: str) -> bool:
+        special = key.startswith("__") and key not in ("__init__", "__new__")
+        return special or key in self._attributes or key in _CALLED_BY_KERAS
 
     def _walk_object(self, name: str, value: Any) -> None:
-        inner = getattr(value, "python_function", None)
-        if isinstance(inner, (FunctionType, MethodType)):  # of a tf.function
+        framework = type(value).__module__.partition(".")[0] in _FRAMEWORKS
+        inner = value.python_function if framework and _is_tf_function(value) else None
+        inner = value.__wrapped__ if isinstance(value, functools._lru_cache_wrapper) else inner
+        if isinstance(inner, (FunctionType, MethodType)):
             self._walk(name, inner)
             return
         if isinstance(value, _GENERATORS):
             raise UnguardedError(f"{name} draws random numbers in Python")
-        framework = type(value).__module__.partition(".")[0]
         if isinstance(value, keras.layers.Layer):
             for layer in value._flatten_layers(include_self=False):
                 self._walk(layer.name, layer)
-        if framework == "keras" or isinstance(value, keras.layers.Layer):
+        if isinstance(value, _KERAS_OBJECTS):
             self._note_keras(value)
-        if framework in _FRAMEWORKS:
+        if framework:
             return
-        if not hasattr(value, "__dict__"):
+        held = inspect.getattr_static(value, "__dict__", None)
+        if held is None or any(vars(c).get("__slots__") for c in type(value).__mro__):
             raise UnguardedError(f"{name} is a {type(value).__name__}")
+        if not any(map(is_users_class, type(value).__mro__)):
+            self._must_be_passive(name, value)
         self._walk_class(type(value), made=True)
-        self._note(vars(value), self._attributes)
+        self._note(vars(value), self._attributes, absent=True)
+
+    def _must_be_passive(self, name: str, value: Any) -> None:
+        """A library's object may change in its methods what is not seen from here."""
+        for key in self._attributes:
+            if callable(inspect.getattr_static(type(value), key, None)):
+                raise UnguardedError(f"{name} is a {type(value).__name__}, whose {key} may be used")
 
     def _note_keras(self, value: Any) -> None:
-        held = getattr(value, "__dict__", {})
-        for key, now in held.items():
-            plain = isinstance(now, _PLAIN) and not key.startswith("_")
-            if key in _SET_BY_FIT:
+        held = vars(value)
+        self._note(held, self._attributes - _SET_BY_FIT)
+        for key, now in list(held.items()):
+            if key in _SET_BY_FIT or (key.startswith("_") and key not in _KERAS_READS):
                 continue
-            if plain or key in _KERAS_READS:
+            if isinstance(now, (keras.Variable, tf.Variable)):
+                continue
+            code = isinstance(now, (FunctionType, MethodType, functools.partial))
+            if isinstance(now, _PLAIN) or code or isinstance(now, _KERAS_PARTS):
                 self._read[id(held), key] = (held, key, now)
-            elif isinstance(now, (FunctionType, MethodType)):  # a loss, an activation, a Lambda's
-                self._walk(key, now)
+                self._walk(key, now)  # a loss, an activation, a schedule, a regularizer
+            elif key == "_layers":
+                self._containers[id(now)] = (key, now, _entries(now))
 
-    def _note(self, held: Any, names: set[str]) -> None:
-        """What stands under these names, and all that can be reached from there."""
-        for key in names & held.keys():
-            self._read[id(held), key] = (held, key, held[key])
-            self._walk(key, held[key])
+    def _note(self, held: Any, names: set[str], *, absent: bool = False) -> None:
+        """What stands under these names, and all that can be reached from there.
+
+        Args:
+            held: Globals, or attributes.
+            names: That the code reads.
+            absent: Also that there is nothing yet under some of them.
+        """
+        for key in names if absent else names & held.keys():
+            value = held.get(key, _GONE)
+            self._read[id(held), key] = (held, key, value)
+            self._walk(key, value)
+
+
+_KERAS_OBJECTS: Final = (
+    keras.layers.Layer, keras.optimizers.Optimizer, keras.losses.Loss, keras.metrics.Metric,
+    keras.optimizers.schedules.LearningRateSchedule, keras.regularizers.Regularizer,
+    keras.constraints.Constraint,
+)  # fmt: skip
+# Of what one of Keras's objects holds; layers are met by themselves.
+_KERAS_PARTS: Final = _KERAS_OBJECTS[1:]
+
+
+def _is_tf_function(value: Any) -> bool:
+    return isinstance(value, tf.types.experimental.PolymorphicFunction)
 
 
 def _same(now: Any, then: Any) -> bool:

@@ -52,6 +52,7 @@ def outside(*, forbid: bool = False) -> Iterator[list[str]]:
         sys.addaudithook(_heard)
         _hooked.append(True)
     thread, streams = threading.get_ident(), (sys.stdout, sys.stderr)
+    before, forbidden = _seen.get(thread), thread in _forbidden
     seen = _seen[thread] = []
     if forbid:
         _forbidden.add(thread)
@@ -71,8 +72,12 @@ def outside(*, forbid: bool = False) -> Iterator[list[str]]:
     finally:
         logging.Logger.callHandlers = hand_on  # type: ignore[method-assign]
         sys.stdout, sys.stderr = streams
-        _forbidden.discard(thread)
+        if not forbidden:
+            _forbidden.discard(thread)
         del _seen[thread]
+        if before is not None:  # looked at already, from further out
+            before += seen
+            _seen[thread] = before
 
 
 def _heard(event: str, details: Any) -> None:
