@@ -227,7 +227,7 @@ class Guards:
         if isinstance(value, keras.layers.Layer):
             for layer in value._flatten_layers(include_self=False):
                 self._walk(layer.name, layer)
-        if isinstance(value, _KERAS_OBJECTS):
+        if isinstance(value, (keras.layers.Layer, *_keras_parts())):
             self._note_keras(value)
         if framework:
             return
@@ -254,7 +254,7 @@ class Guards:
             if isinstance(now, (keras.Variable, tf.Variable)):
                 continue
             code = isinstance(now, (FunctionType, MethodType, functools.partial))
-            if isinstance(now, _PLAIN) or code or isinstance(now, _KERAS_PARTS):
+            if isinstance(now, _PLAIN) or code or isinstance(now, _keras_parts()):
                 self._read[id(held), key] = (held, key, now)
                 self._walk(key, now)  # a loss, an activation, a schedule, a regularizer
             elif key == "_layers":
@@ -274,13 +274,20 @@ class Guards:
             self._walk(key, value)
 
 
-_KERAS_OBJECTS: Final = (
-    keras.layers.Layer, keras.optimizers.Optimizer, keras.losses.Loss, keras.metrics.Metric,
-    keras.optimizers.schedules.LearningRateSchedule, keras.regularizers.Regularizer,
-    keras.constraints.Constraint,
-)  # fmt: skip
-# Of what one of Keras's objects holds; layers are met by themselves.
-_KERAS_PARTS: Final = _KERAS_OBJECTS[1:]
+@functools.cache
+def _keras_parts() -> tuple[type, ...]:
+    """Of what one of Keras's objects holds; layers are met by themselves.
+
+    Asked for late: this module may be imported while Keras is.
+    """
+    return (
+        keras.optimizers.Optimizer,
+        keras.losses.Loss,
+        keras.metrics.Metric,
+        keras.optimizers.schedules.LearningRateSchedule,
+        keras.regularizers.Regularizer,
+        keras.constraints.Constraint,
+    )
 
 
 def _is_tf_function(value: Any) -> bool:
