@@ -126,14 +126,15 @@ class EagerStep:
         if tf.distribute.has_strategy():
             self._refuse("it runs under a tf.distribute strategy")
             return self.eagerly(*args, **kwargs)
-        form, objects = _form(args, kwargs)
-        if self.refusal is None or (self.mode is Mode.GRAPH and form not in self._forms):
-            return self._watched(args, kwargs, form, objects)
-        if self.recording:
+        known = self.refusal is not None
+        if known and self.recording:
             self._record(args, kwargs)
-        if self.mode is Mode.GRAPH:
+        if known and self.mode is Mode.EAGER:
+            return self.eagerly(*args, **kwargs)
+        form, objects = _form(args, kwargs)
+        if known and form in self._forms:
             return self._as_graph(args, kwargs, form, objects)
-        return self.eagerly(*args, **kwargs)
+        return self._watched(args, kwargs, form, objects)
 
     def _watched(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
