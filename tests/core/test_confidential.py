@@ -6,7 +6,7 @@ import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
-from uncork.core.diagnosis import Transfer
+from uncork.core.diagnosis import CallbackCost, Transfer, Validation
 from uncork.core.errors import PlanRefused
 from uncork.core.plan import dump, load, seal
 from uncork.core.record import replace, to_json
@@ -35,17 +35,21 @@ def secretive():
         model=replace(model, optimizer="acme>Adam"),
         element_spec="{'patient_age': float32[batch]}",
         batch_hooks=("TumourBoard",),
+        not_traceable="it changes 'patient_count' in each step",
     )
     before = replace(
         base,
         workload=workload,
         transfer=SENT,
+        callbacks=(CallbackCost(name="TumourBoard", seconds=0.1, at=f"{NAME}:30"),),
+        validation=Validation(seconds=1.0, samples=9, at="/home/acme/scans.py:4"),
         stages=stages,
         findings=tuple(
             replace(
                 f,
                 at=f"{NAME}:58",
-                evidence="map(decode_scans) runs alone, 12.5 ms of 30 ms; see patient_lib.py:40",
+                evidence="map(decode_scans) runs alone, 12.5 ms of 30 ms; see patient_lib.py:40; "
+                "TumourBoard takes 100 ms a batch",
                 remedy="read '/mnt/acme/scans 2024' once; or ~/acme/cache",
             )
             for f in base.findings

@@ -103,7 +103,7 @@ def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, t
 def test_a_step_that_does_more_is_left_alone(write: Write, uncork: Run, tmp_path: Path):
     found = diagnosed(uncork, write(script("seen.append(float(loss))")), tmp_path)
     assert found.workload.eager_step
-    assert found.workload.not_traceable == "it changes seen in each step"
+    assert found.workload.not_traceable == "it changes 'seen' in each step"
     assert found.findings[0].cause == "eager_step"  # it is slow all the same
 
 

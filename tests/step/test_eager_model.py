@@ -100,7 +100,7 @@ def test_a_step_that_computes_alone_may_be_a_graph(make):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: model(Counting()), "it changes seen in each step"),
+        (lambda: model(Counting()), "it changes 'seen' in each step"),
         (lambda: model(Printing()), "it does more than compute: print"),
     ],
 )
@@ -156,7 +156,7 @@ def test_what_a_callback_changes_is_seen():
         found = run_as_graph(graph, heard, epochs=3, shuffle=False, callbacks=[Anneal()])
     finally:
         Scaled.factor = 1.0
-    assert heard == ["factor has changed"]
+    assert heard == ["'factor' has changed"]
     assert found.history["loss"] == pytest.approx(expected, rel=1e-4)
     assert graph.run_eagerly
 
@@ -195,14 +195,14 @@ def test_an_attribute_that_comes_later_is_seen():
     options = {"epochs": 3, "shuffle": False}
     expected = fitted(plain, callbacks=[Anneal()], **options).history["loss"]
     found = run_as_graph(graph, heard, callbacks=[Anneal()], **options)
-    assert heard == ["rate has changed"]
+    assert heard == ["'rate' has changed"]
     assert found.history["loss"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_an_attribute_that_is_set_in_the_step_is_seen():
     made = model(Remembering())
     fitted(made)
-    assert traceable(made, lambda: fitted(made))[0] == "it changes last in each step"
+    assert traceable(made, lambda: fitted(made))[0] == "it changes 'last' in each step"
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])

@@ -138,9 +138,9 @@ def returning_a_number(x, y):
     ("function", "words"),
     [
         (printing, "does more than compute: print"),
-        (counting, "changes count in each step"),
-        (collecting, "changes LOSSES in each step"),
-        (drawing, "random answers otherwise"),
+        (counting, "changes 'count' in each step"),
+        (collecting, "changes 'LOSSES' in each step"),
+        (drawing, "'random' answers otherwise"),
         (drawing_with_numpy, "draws random numbers in Python"),
         (returning_a_number, "returns something that is no tensor"),
     ],
@@ -202,7 +202,7 @@ def test_something_that_changes_before_each_call_is_given_up(monkeypatch):
     for number in range(100):
         monkeypatch.setitem(globals(), "RATE", float(number))
         np.testing.assert_array_equal(step(X, Y), (X + Y) * float(number))
-    assert heard == ["RATE changes too often"]
+    assert heard == ["'RATE' changes too often"]
     assert took.refusal
 
 
@@ -273,9 +273,9 @@ class Agent:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("counting", "it changes steps in each step"),
-        ("collecting", "it changes losses in each step"),
-        ("remembering", "it changes last in each step"),
+        ("counting", "it changes 'steps' in each step"),
+        ("collecting", "it changes 'losses' in each step"),
+        ("remembering", "it changes 'last' in each step"),
     ],
 )
 def test_what_hangs_on_self_is_watched(name, words):

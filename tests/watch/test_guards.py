@@ -200,14 +200,14 @@ def writes_to_what_is_open(x):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (reads_large, "LARGE is a NumPy array"),
-        (reads_many, "MANY has 1000 entries"),
-        (reads_clock, "time answers otherwise"),
-        (draws, "random answers otherwise"),
-        (draws_from_a_generator, "GENERATOR draws random numbers"),
-        (reads_iterator, "OPEN is a list_iterator"),
-        (imports_the_clock, "time answers otherwise"),
-        (writes_to_what_is_open, "LOG is a"),
+        (reads_large, "'LARGE' is a NumPy array"),
+        (reads_many, "'MANY' has 1000 entries"),
+        (reads_clock, "'time' answers otherwise"),
+        (draws, "'random' answers otherwise"),
+        (draws_from_a_generator, "'GENERATOR' draws random numbers"),
+        (reads_iterator, "'OPEN' is a 'list_iterator'"),
+        (imports_the_clock, "'time' answers otherwise"),
+        (writes_to_what_is_open, "'LOG' is a"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(function, words):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from uncork.core.diagnosis import Diagnosis
+from uncork.core.diagnosis import CallbackCost, Diagnosis
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -39,7 +39,8 @@ def conceal(record: R) -> R:
         'map(function1) at file1:12 reads hidden'
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
-    functions = [s.name for s in _all(record, Stage) if s.name]
+    named = (*_all(record, Stage), *_all(record, CallbackCost))
+    functions = [each.name for each in named if each.name]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
 
@@ -78,12 +79,15 @@ class Concealer:
             return value
         names = value.__struct_fields__
         made = {name: self.value(getattr(value, name), name) for name in names}
-        if isinstance(value, Stage):
+        if isinstance(value, (Stage, CallbackCost)):
             made["name"] = self._functions.get(value.name, "")
         elif isinstance(value, ModelSignature):
             made.update(name="Model", optimizer=_HIDDEN, loss=_HIDDEN)
         elif isinstance(value, Workload):
-            made.update(element_spec=_HIDDEN, batch_hooks=(_HIDDEN,) * len(value.batch_hooks))
+            hooks, why = value.batch_hooks, value.not_traceable and _HIDDEN
+            made.update(
+                element_spec=_HIDDEN, batch_hooks=(_HIDDEN,) * len(hooks), not_traceable=why
+            )
         return type(value)(**made)
 
 

@@ -102,7 +102,7 @@ class _Training:
             return self._watched(iterator)
         changed = self._guards.changed()
         if changed is not None:
-            self._refuse(f"{changed} has changed")
+            self._refuse(f"'{changed}' has changed")
             return self.eagerly(iterator)
         if self._graph is None:
             self._graph = self._made()

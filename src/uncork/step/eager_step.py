@@ -177,7 +177,7 @@ class EagerStep:
             self._graph = None
             self._forms.clear()
             if self._changes_too_often():
-                self._refuse(f"{changed} changes too often")
+                self._refuse(f"'{changed}' changes too often")
                 return self.eagerly(*args, **kwargs)
             return self._watched(args, kwargs, form, objects)
         self._served += 1

@@ -40,7 +40,7 @@ def watched(guards: Guards, call: Callable[[], T]) -> tuple[T, str]:
     if seen:
         return found, f"it does more than compute: {seen[0]}"
     if changed is not None:
-        return found, f"{CHANGES} {changed} in each step"
+        return found, f"{CHANGES} '{changed}' in each step"
     if draws.now() != before:
         return found, "it draws random numbers in Python"
     return found, ""

@@ -160,7 +160,7 @@ class Guards:
 
     def _walk_entries(self, name: str, container: Any) -> None:
         if len(container) > _MOST_ENTRIES:
-            raise UnguardedError(f"{name} has {len(container)} entries")
+            raise UnguardedError(f"'{name}' has {len(container)} entries")
         entries = _entries(container)
         if not isinstance(container, (tuple, frozenset)):
             self._containers[id(container)] = (name, container, entries)
@@ -169,12 +169,12 @@ class Guards:
 
     def _note_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         if array.nbytes > _MOST_BYTES or array.dtype.hasobject:
-            raise UnguardedError(f"{name} is a NumPy array, which a graph would keep as it is now")
+            raise UnguardedError(f"'{name}' is a NumPy array, which a graph would keep as it is")
         self._arrays[id(array)] = (name, array, array.tobytes())
 
     def _walk_module(self, name: str, module: ModuleType) -> None:
         if module in _CHANGING:
-            raise UnguardedError(f"{name} answers otherwise at each call")
+            raise UnguardedError(f"'{name}' answers otherwise at each call")
         if is_users(getattr(module, "__file__", None) or "<"):
             self._note(vars(module), self._attributes)
 
@@ -199,7 +199,7 @@ class Guards:
             self._walk(name, _content(cell))
         defaults = function.__defaults__ or (), (function.__kwdefaults__ or {}).values()
         for default in chain(*defaults):
-            self._walk(f"a default of {function.__name__}", default)
+            self._walk(f"{function.__name__}=", default)
 
     def _walk_class(self, class_: type, *, made: bool = False) -> None:
         """Its functions; of an object that is made already, those that may be called."""
@@ -223,7 +223,7 @@ class Guards:
             self._walk(name, inner)
             return
         if isinstance(value, _GENERATORS):
-            raise UnguardedError(f"{name} draws random numbers in Python")
+            raise UnguardedError(f"'{name}' draws random numbers in Python")
         if isinstance(value, keras.layers.Layer):
             for layer in value._flatten_layers(include_self=False):
                 self._walk(layer.name, layer)
@@ -233,7 +233,7 @@ class Guards:
             return
         held = inspect.getattr_static(value, "__dict__", None)
         if held is None or any(vars(c).get("__slots__") for c in type(value).__mro__):
-            raise UnguardedError(f"{name} is a {type(value).__name__}")
+            raise UnguardedError(f"'{name}' is a '{type(value).__name__}'")
         if not any(map(is_users_class, type(value).__mro__)):
             self._must_be_passive(name, value)
         self._walk_class(type(value), made=True)
@@ -243,7 +243,9 @@ class Guards:
         """A library's object may change in its methods what is not seen from here."""
         for key in self._attributes:
             if callable(inspect.getattr_static(type(value), key, None)):
-                raise UnguardedError(f"{name} is a {type(value).__name__}, whose {key} may be used")
+                raise UnguardedError(
+                    f"'{name}' is a '{type(value).__name__}', whose {key} may be used"
+                )
 
     def _note_keras(self, value: Any) -> None:
         held = vars(value)

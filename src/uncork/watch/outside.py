@@ -29,8 +29,12 @@ _forbidden: set[int] = set()
 _hooked: list[bool] = []
 
 
-class ForbiddenError(Exception):
-    """Code that is only looked at must not do this."""
+class ForbiddenError(PermissionError):
+    """Code that is only looked at must not do this.
+
+    Who can do without takes it as any other refusal of the system: Python, when it cannot write
+    the compiled form of a module that is imported meanwhile.
+    """
 
 
 @contextmanager
