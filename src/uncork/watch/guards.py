@@ -77,15 +77,13 @@ class Guards:
         UnguardedError: It reads what cannot be watched, or what answers otherwise at each call.
 
     Example:
-        >>> class Settings:
-        ...     scale = 2.0
-        >>> settings = Settings()
-        >>> guards = Guards(lambda x: settings.scale * x)
+        >>> settings = {"scale": 2.0}
+        >>> guards = Guards(settings)
         >>> print(guards.changed())
         None
-        >>> settings.scale = 4.0
+        >>> settings["scale"] = 4.0
         >>> guards.changed()
-        'scale'
+        'dict'
     """
 
     def __init__(self, *roots: Any) -> None:
