@@ -1,9 +1,9 @@
 """Tell photographs apart by their colours, four rows at a time; decoded pictures are shuffled.
 
 ``shuffle`` fills its buffer before it gives the first batch, and here each element of it has been
-decoded and varied. An epoch is a third of the photographs, so that it ends sooner, but all of them
-are made at its start, while the network waits; names in the buffer would cost nothing. The pause at
-the start of epochs is reported in tensorflow#47067 and others.
+decoded and varied, each photograph three times. An epoch is a ninth of them, so that it ends sooner,
+but all are made at its start, while the network waits; names in the buffer would cost nothing. The
+pause at the start of epochs is reported in tensorflow#47067 and others.
 """
 
 import argparse
@@ -13,7 +13,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-STEPS, BATCH = 8, 20  # in an epoch: a third of the photographs, others each time
+STEPS, BATCH = 8, 20  # in an epoch: others each time
+COPIES = 3  # of each photograph, each in other colours
 AUTOTUNE = tf.data.AUTOTUNE
 
 parser = argparse.ArgumentParser()
@@ -22,7 +23,7 @@ parser.add_argument("--epochs", type=int, default=50)
 args = parser.parse_args()
 keras.utils.set_random_seed(111)
 
-paths = sorted(str(p) for p in (args.data / "photos").glob("*/*.jpg"))
+paths = sorted(str(p) for p in (args.data / "photos").glob("*/*.jpg")) * COPIES
 classes = sorted(p.name for p in (args.data / "photos").iterdir())
 targets = [classes.index(Path(p).parent.name) for p in paths]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-STEPS, BATCH = 8, 20  # in an epoch: a third of the photographs, others each time
+STEPS, BATCH = 8, 20  # in an epoch: others each time
+COPIES = 3  # of each photograph, each in other colours
 AUTOTUNE = tf.data.AUTOTUNE
 
 parser = argparse.ArgumentParser()
@@ -16,7 +17,7 @@ parser.add_argument("--epochs", type=int, default=50)
 args = parser.parse_args()
 keras.utils.set_random_seed(111)
 
-paths = sorted(str(p) for p in (args.data / "photos").glob("*/*.jpg"))
+paths = sorted(str(p) for p in (args.data / "photos").glob("*/*.jpg")) * COPIES
 classes = sorted(p.name for p in (args.data / "photos").iterdir())
 targets = [classes.index(Path(p).parent.name) for p in paths]
 
