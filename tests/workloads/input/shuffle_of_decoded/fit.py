@@ -1,9 +1,9 @@
 """Tell photographs apart by their colours, four rows at a time; decoded pictures are shuffled.
 
 ``shuffle`` fills its buffer before it gives the first batch, and here each element of it has been
-decoded and varied, each photograph three times. An epoch is a ninth of them, so that it ends sooner,
-but all are made at its start, while the network waits; names in the buffer would cost nothing. The
-pause at the start of epochs is reported in tensorflow#47067 and others.
+decoded and varied, each photograph three times. An epoch is a ninth of them, to end sooner, but all
+are made at its start, while the network waits; names in the buffer would cost nothing. The pause at
+the start of epochs is reported in tensorflow#47067 and others.
 """
 
 import argparse
