@@ -70,6 +70,12 @@ def test_the_smaller_of_two_that_win_the_same_is_taken():
     assert proposal(CACHE, decoding(small, later)).edits[0].stage == 1
 
 
+def test_of_two_as_large_that_win_the_same_the_later_is_taken():
+    """Batches that are kept as they are need not be put together again."""
+    batches = stage(2, "batch", cache_point=replace(POINT, memory_bytes=POINT.memory_bytes + 9))
+    assert proposal(CACHE, decoding(stage(0, "range"), SLOW, batches)).edits[0].stage == 2
+
+
 def test_the_one_that_wins_more_is_taken_if_it_fits():
     small = replace(SLOW, cache_point=replace(POINT, memory_bytes=1000))
     late = replace(SLOW, index=2)

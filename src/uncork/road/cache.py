@@ -49,7 +49,11 @@ class CacheDeterministic(Optimization):
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
-        """The legal cache predicted to win most; the smaller one where two win the same."""
+        """The legal cache predicted to win most; of equal ones the smaller, then the later.
+
+        Batches are put together by copying, which no probe tells apart from making what they hold:
+        kept as they are, they are handed out without.
+        """
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
@@ -67,7 +71,15 @@ class CacheDeterministic(Optimization):
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
         costs = costs_of(diagnosis, machine.cpus)
-        best = max(fitting, key=lambda s: (round(gain(costs, after(costs, s)), 2), -_bytes(s)))
+        least = max(1, min(_bytes(s) for s in fitting))
+        best = max(
+            fitting,
+            key=lambda s: (
+                round(gain(costs, after(costs, s)), 2),
+                -round(_bytes(s) / least, 1),
+                s.index,
+            ),
+        )
         predicted = gain(costs, after(costs, best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
