@@ -18,6 +18,7 @@ from uncork.core.edit import Prefetch
 from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
+from uncork.engine.fit_subject import FitSubject
 from uncork.engine.shown import Shown
 from uncork.road import ROAD
 
@@ -88,6 +89,25 @@ def test_a_plan_shows_itself(tuned) -> None:
     assert "samples/s" in str(plan)
     assert "<svg" in plan.html()
     assert plan._repr_html_().startswith("<iframe")
+
+
+def test_callbacks_and_validation_of_a_living_process_are_left_alone(tmp_path):
+    class Counting(keras.callbacks.Callback):
+        batches = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            Counting.batches += 1
+
+    x, y = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for ends_here in (False, True):
+        arguments = {"x": x, "y": y, "callbacks": [Counting()], "validation_data": (x, y)}
+        subject = FitSubject(model, arguments, 0, "a.py:1", str(tmp_path))
+        subject.ends_here = ends_here
+        assert bool(subject.callbacks()) is ends_here
+        assert (subject.validation() is not None) is ends_here
+        assert bool(Counting.batches) is ends_here
 
 
 def test_training_with_the_plan_is_training_as_written(tuned, tmp_path: Path) -> None:

@@ -108,7 +108,13 @@ class FitSubject(Subject):
         scratch: Directory for files that a trial would otherwise write into the user's.
         step_at: ``file.py:line`` of its ``compile``.
         policy_at: ``file.py:line`` of where its dtype policy was set.
+
+    Attributes:
+        ends_here: The process ends with this work: callbacks and validation, which may keep in
+            Python what they see, are tried. In a notebook they go on to live.
     """
+
+    ends_here: bool = False
 
     def __init__(
         self,
@@ -214,12 +220,14 @@ class FitSubject(Subject):
 
     def callbacks(self) -> tuple[CallbackCost, ...]:
         """The user's own are called a few times, on the model as it is."""
+        if not self.ends_here:
+            return ()
         with self.snapshot.restored():
             return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
 
     def validation(self) -> Validation | None:
         """A pass over the validation data, as ``fit`` makes it."""
-        if self._validating is None or self.workload.distributed:
+        if self._validating is None or self.workload.distributed or not self.ends_here:
             return None
         found = self._validating.timed(self.model, _VALIDATION_S)
         if found is None:

@@ -100,7 +100,7 @@ class Trial(PassThrough):
             if repeated(sys._getframe(), own=0):
                 return None  # let it happen, and come again
         if meant:
-            return FitSubject(
+            subject = FitSubject(
                 call.model,
                 call.arguments,
                 call.index,
@@ -109,6 +109,8 @@ class Trial(PassThrough):
                 step_at=call.step_at,
                 policy_at=call.policy_at,
             )
+            subject.ends_here = True
+            return subject
         return None
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:

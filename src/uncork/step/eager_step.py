@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from contextlib import suppress
 from types import FunctionType
 from typing import Any, Final
 
@@ -128,7 +129,8 @@ class EagerStep:
             return self.eagerly(*args, **kwargs)
         known = self.refusal is not None
         if known and self.recording:
-            self._record(args, kwargs)
+            with suppress(TypeError, ValueError):  # arguments that TensorFlow cannot take apart
+                self._record(args, kwargs)
         if known and self.mode is Mode.EAGER:
             return self.eagerly(*args, **kwargs)
         form, objects = _form(args, kwargs)

@@ -291,7 +291,7 @@ def _keras_parts() -> tuple[type, ...]:
 
 
 def _is_tf_function(value: Any) -> bool:
-    return isinstance(value, tf.types.experimental.PolymorphicFunction)
+    return isinstance(value, tf.types.experimental.GenericFunction)
 
 
 def _same(now: Any, then: Any) -> bool:
