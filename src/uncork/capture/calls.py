@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
 
+from uncork.core.layers import Layers
 from uncork.core.stack import function_place
 
 
@@ -26,6 +27,7 @@ class FitCall:
         model: The user's model.
         arguments: All arguments of ``fit`` by name, defaults filled in.
         original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
+        layers: What was seen of the script's layers.
     """
 
     index: int
@@ -35,6 +37,7 @@ class FitCall:
     original: Callable[..., Any]
     step_at: str | None = None
     policy_at: str | None = None
+    layers: Layers = field(default_factory=Layers)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class LoopCall:
         dataset: What the loop iterates over.
         original: A fresh iterator over it, not watched.
         evidence: Why it is taken for training.
+        layers: What was seen of the script's layers.
     """
 
     index: int
@@ -78,6 +82,7 @@ class LoopCall:
     dataset: Any
     original: Callable[[], Iterator[Any]]
     evidence: LoopEvidence
+    layers: Layers = field(default_factory=Layers)
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class StepCall:
         eager: The step runs op by op: what is called is its last part, the optimizer's update.
         eager_at: Where the user's function begins that computes its gradients.
         guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
+        layers: What was seen of the script's layers.
     """
 
     index: int
@@ -105,6 +111,7 @@ class StepCall:
     eager: bool = False
     eager_at: str | None = None
     guarded: Callable[[Callable[[], Any]], Any] = _at_once
+    layers: Layers = field(default_factory=Layers)
 
 
 class Listener(Protocol):

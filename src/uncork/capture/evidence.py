@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from uncork.core.layers import Layers
 from uncork.core.stack import function_place
 
 
@@ -59,7 +60,7 @@ class Evidence:
     """The counters, and the optimizers that are asked for theirs.
 
     ``eager_codes`` is the user's code that was last seen to compute gradients eagerly: of the
-    function that holds the tape, of its caller, and so on.
+    function that holds the tape, of its caller, and so on. ``layers`` is what was seen of layers.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -72,6 +73,7 @@ class Evidence:
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
+        self.layers = Layers()
 
     @property
     def eager_at(self) -> str | None:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from uncork.capture.calls import FitCall, Listener
 from uncork.capture.evidence import Evidence
 from uncork.capture.frames import UNKNOWN, iterating_line, user_codes, user_line
+from uncork.capture.layer_hooks import watch_layers
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
 from uncork.capture.sites import Sites
@@ -96,6 +97,7 @@ class _Hooks:
         if self._listener.wants_source_lines:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
             when_imported("tensorflow", _record_source_lines)
+            watch_layers(self.patches, self._evidence.layers)
 
     def remove(self) -> None:
         """Leave TensorFlow and Keras as they were, and no iterator watched."""
@@ -228,6 +230,7 @@ class _Hooks:
                     model=model,
                     arguments=dict(arguments),
                     original=functools.partial(original, model),
+                    layers=self._evidence.layers,
                 )
             )
 

@@ -66,7 +66,8 @@ class Loops:
             return watch.first
         self.on_recognised()
         call = LoopCall(
-            self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence
+            *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
+            layers=self.evidence.layers,
         )
         return self.listener.loop(call, watch.first)
 

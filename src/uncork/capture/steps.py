@@ -131,10 +131,15 @@ class Steps:
                 seen = self._seen.setdefault(step, _Seen())
                 if not seen.is_loop:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
-            eager_at = self._evidence.eager_at if eager else None
-            index = self._sites.index(at)
-            guarded = self._stops.guarded
-            call = StepCall(index, at, args, kwargs, original, step, eager, eager_at, guarded)
+            evidence, guarded = self._evidence, self._stops.guarded
+            call = StepCall(
+                *(self._sites.index(at), at, args, kwargs, original),
+                step=step,
+                eager=eager,
+                eager_at=evidence.eager_at if eager else None,
+                guarded=guarded,
+                layers=evidence.layers,
+            )
             return guarded(lambda: self._handed_over(step, call))
 
     @contextmanager

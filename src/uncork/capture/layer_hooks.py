@@ -1,0 +1,57 @@
+"""Hooks on Keras's layers: the line that made one, and the scopes in which it is traced."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from uncork.capture.frames import UNKNOWN, user_line
+from uncork.capture.patches import Patches
+from uncork.core.layers import Layers
+
+
+def watch_layers(patches: Patches, layers: Layers) -> None:
+    """Keep what is seen of layers from now on; an eager call costs them next to nothing.
+
+    Args:
+        patches: Undone when the script has ended.
+        layers: What is seen is kept there.
+    """
+    patches.when_imported("keras.src.layers.layer", lambda m: _on_made(m, patches, layers))
+    patches.when_imported("keras.src.ops.operation", lambda m: _on_called(m, patches, layers))
+
+
+def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+            layer = original(cls, *args, **kwargs)
+            at = user_line(sys._getframe(1))
+            if at != UNKNOWN:
+                layers.made(layer, at)
+            return layer
+
+        return new
+
+    patches.replace(module.Layer, "__new__", make)
+
+
+def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
+    """By the time this is called, a layer has opened its scope."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None:  # Keras on another backend
+        return
+    eager, scope = tensorflow.executing_eagerly, tensorflow.get_current_name_scope
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not eager() and hasattr(layer, "add_weight"):
+                layers.entered(layer, scope())
+            return original(layer, *args, **kwargs)
+
+        return call
+
+    patches.replace(module.Operation, "__call__", make)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.capture.layer_hooks import watch_layers
+from uncork.capture.patches import Patches
+from uncork.core.layers import Layers
+
+
+@contextmanager
+def watched():
+    patches, layers = Patches(), Layers()
+    watch_layers(patches, layers)
+    try:
+        yield layers
+    finally:
+        patches.undo()
+
+
+class Own(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.layers.Dense(2)
+
+    def call(self, x):
+        return self.inner(x)
+
+
+def test_a_layer_remembers_the_line_that_made_it():
+    with watched() as layers:
+        dense = keras.layers.Dense(3)
+        own = Own()
+    file, _, line = layers.at(dense).rpartition(":")
+    assert file.endswith("test_layer_hooks.py")
+    assert int(layers.at(own).rpartition(":")[2]) == int(line) + 1
+    assert layers.at(own.inner) != layers.at(own)
+    assert layers.at(keras.layers.Dense(3)) is None
+
+
+def test_its_ops_are_found_under_the_scope_that_tensorflow_gave_it():
+    with watched() as layers:
+        first, second = keras.layers.Dense(3, name="dense"), keras.layers.Dense(3, name="dense_1")
+        model = keras.Sequential([keras.Input((4,)), first, second])
+        step = tf.function(lambda x: model(x, training=True))
+        graph = step.get_concrete_function(tf.ones((2, 4))).graph
+    products = [op.name for op in graph.get_operations() if op.type == "MatMul"]
+    assert [layers.of(name) for name in products] == [first, second]
+
+
+def test_layers_work_as_before_and_eager_calls_leave_nothing():
+    with watched() as layers:
+        model = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(3, kernel_initializer="ones")]
+        )
+        seen = len(layers._scopes)
+        assert model(tf.ones((2, 4))).numpy() == pytest.approx(4.0)
+        assert len(layers._scopes) == seen
+        with pytest.raises(ValueError, match="incompatible"):
+            model(tf.ones((2, 5)))
+    assert keras.layers.Layer.__new__.__module__ == "keras.src.layers.layer"
