@@ -6,6 +6,7 @@ from typing import Any
 
 from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
 from uncork.core.edit import Cache, Prefetch, SplitMap, StepsPerExecution
+from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Spread
 from uncork.core.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
@@ -102,6 +103,28 @@ STAGES = (
         ratio=32,
         elements_per_step=1,
     ),
+)
+
+KERNELS = (
+    KernelPart(
+        phase="backward",
+        share=0.52,
+        calls=4.0,
+        kernel="Conv2DBackpropFilter",
+        layer="Conv2D",
+        at="train.py:29",
+    ),
+    KernelPart(
+        phase="forward",
+        share=0.31,
+        calls=1920.0,
+        kernel="TensorListPushBack",
+        layer="Attention",
+        at="train.py:31",
+        rounds=32,
+    ),
+    KernelPart(phase="optimizer", share=0.12, calls=160.0, kernel="Mul", at="train.py:33"),
+    KernelPart(phase="forward", share=0.05, calls=30.5, kernel="Cast"),
 )
 
 FINDINGS = (

@@ -6,8 +6,10 @@ import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
-from uncork.core.diagnosis import CallbackCost, Transfer, Validation
+from uncork.core.diagnosis import CallbackCost, SlowLayer, Transfer, Validation
 from uncork.core.errors import PlanRefused
+from uncork.core.kernels import KernelPart
+from uncork.core.measurement import compare
 from uncork.core.plan import dump, load, seal
 from uncork.core.record import replace, to_json
 from uncork.core.stage import Copied
@@ -16,6 +18,16 @@ SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
 COPIED = Copied(at="/home/acme/scans.py:40", share=0.5, made_bytes=9, used_bytes=1)
 SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1)
+
+OWN_KERNELS = KernelPart(
+    phase="forward", share=0.5, calls=3.0, kernel="MatMul", layer="TumourNet", at=f"{NAME}:9"
+)
+OWN_LAYER = SlowLayer(
+    layer="OncoGRU",
+    argument="recurrent_dropout",
+    at=f"{NAME}:8",
+    without=compare([100.0] * 6, [200.0] * 6),
+)
 
 
 def secretive():
@@ -41,6 +53,8 @@ def secretive():
         base,
         workload=workload,
         transfer=SENT,
+        kernels=(OWN_KERNELS,),
+        slow_layers=(OWN_LAYER,),
         callbacks=(CallbackCost(name="TumourBoard", seconds=0.1, at=f"{NAME}:30"),),
         validation=Validation(seconds=1.0, samples=9, at="/home/acme/scans.py:4"),
         stages=stages,

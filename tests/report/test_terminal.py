@@ -7,6 +7,7 @@ import pytest
 
 from records import (
     FINDINGS,
+    KERNELS,
     STAGES,
     STEPS,
     TRAP,
@@ -26,6 +27,7 @@ CROWDED = workload_diagnosis(
     stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),
     findings=(TRAP, *FINDINGS, *FINDINGS),
     notes=("a note",) * 5,
+    kernels=KERNELS * 3,
 )
 
 
@@ -50,6 +52,16 @@ def test_diagnosis_shows_bottleneck_line_and_remedy():
     assert "645/s" in neck
     assert "train.py:23" in neck
     assert "> split it: decode and resize in parallel, flip afterwards" in text
+
+
+def test_the_kernels_of_a_step_are_told_with_whose_they_are():
+    text = diagnosis_text(diagnosis(workload_diagnosis(kernels=KERNELS)))
+    first, second = (line for line in text.splitlines() if "Conv2DB" in line or "TensorL" in line)
+    assert "Conv2D backward" in first
+    assert "train.py:29" in first
+    assert "52 %" in first
+    assert "1,920" in second
+    assert "Training step" not in diagnosis_text(diagnosis())
 
 
 def test_health_is_said_plainly_with_its_evidence():
@@ -77,7 +89,7 @@ def test_plan_shows_each_tried_step_and_what_was_not_tried():
 def test_text_fits_the_screen(draw, width):
     lines = draw(width).splitlines()
     assert max(map(len, lines)) <= width
-    assert len(lines) <= (40 if width >= 100 else 46)
+    assert len(lines) <= (42 if width >= 100 else 48)
 
 
 def test_plain_text_is_ascii_whatever_the_names():

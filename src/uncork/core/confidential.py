@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from uncork.core.diagnosis import CallbackCost, Diagnosis
+from uncork.core.diagnosis import CallbackCost, Diagnosis, SlowLayer
+from uncork.core.kernels import KernelPart
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -40,7 +41,9 @@ def conceal(record: R) -> R:
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
     named = (*_all(record, Stage), *_all(record, CallbackCost))
+    layers = (*_all(record, KernelPart), *_all(record, SlowLayer))
     functions = [each.name for each in named if each.name]
+    functions += [each.layer for each in layers if each.layer]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
 
@@ -81,6 +84,8 @@ class Concealer:
         made = {name: self.value(getattr(value, name), name) for name in names}
         if isinstance(value, (Stage, CallbackCost)):
             made["name"] = self._functions.get(value.name, "")
+        elif isinstance(value, (KernelPart, SlowLayer)):
+            made["layer"] = self._functions.get(value.layer, "")
         elif isinstance(value, ModelSignature):
             made.update(name="Model", optimizer=_HIDDEN, loss=_HIDDEN)
         elif isinstance(value, Workload):

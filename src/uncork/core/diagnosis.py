@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement, Spread
 from uncork.core.record import Record
@@ -110,6 +111,22 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class SlowLayer(Record, frozen=True, kw_only=True):
+    """A layer with an argument that no fast kernel knows.
+
+    Attributes:
+        layer: Its class.
+        argument: At fault.
+        at: Where it is made.
+        without: A copy without the argument over one with it, each by itself.
+    """
+
+    layer: str
+    argument: str
+    at: str | None
+    without: Comparison
+
+
 class OneHot(Record, frozen=True, kw_only=True):
     """Labels written as rows with a single one in them, beside the same as whole numbers.
 
@@ -190,6 +207,9 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
             no shorter one.
         one_hot: Where labels are one-hot, and many bytes.
         transfer: Where the step's variables are not in this host's memory.
+        kernels: Those of the step on a resident batch, the longest parts first; none where the
+            profiler saw none, as of a step that XLA compiled.
+        slow_layers: Layers of the script that pay for one of their arguments.
     """
 
     workload: Workload
@@ -214,6 +234,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     padded: Padded | None = None
     one_hot: OneHot | None = None
     transfer: Transfer | None = None
+    kernels: tuple[KernelPart, ...] = ()
+    slow_layers: tuple[SlowLayer, ...] = ()
 
     @property
     def step_s(self) -> float:
@@ -224,6 +246,15 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
         share = self.breakdown.get("step", 0.0)
         return 1 / (1 - share + share / ratio)
+
+    def kernels_of(self, slow: SlowLayer) -> float:
+        """Share of the layers that were made at one line, of all kernels of the step."""
+        of_layer = (slow.layer, slow.at)
+        return sum(part.share for part in self.kernels if (part.layer, part.at) == of_layer)
+
+    def without_kernels(self, share: float) -> float:
+        """Speed-up of the whole if so much of its kernels' time were saved, 0 to 1."""
+        return 1 / max(1e-9, 1 - self.breakdown.get("step", 0.0) * share)
 
 
 class Overhead(Record, frozen=True, kw_only=True):

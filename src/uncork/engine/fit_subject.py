@@ -109,12 +109,9 @@ class FitSubject(Subject):
         step_at: ``file.py:line`` of its ``compile``.
         policy_at: ``file.py:line`` of where its dtype policy was set.
 
-    Attributes:
-        ends_here: The process ends with this work: callbacks and validation, which may keep in
-            Python what they see, are tried. In a notebook they go on to live.
+    Callbacks and validation, which may keep in Python what they see, are tried only where the
+    process ends with that.
     """
-
-    ends_here: bool = False
 
     def __init__(
         self,

@@ -90,8 +90,11 @@ class LoopSubject(Subject):
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
+    ends_here = True
+
     def __init__(self, call: LoopCall, *, repeated: bool, scratch: str) -> None:
         self.notes = ["epochs of a custom loop are not known: later epochs are assumed"]
+        self.layers = call.layers
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
         self.original = Version(self._pipeline)

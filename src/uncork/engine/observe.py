@@ -16,6 +16,7 @@ from uncork.core.diagnosis import (
 )
 from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, is_graph
 from uncork.core.journal import Journal
+from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
@@ -35,6 +36,9 @@ from uncork.watch import only_call
 _COMPUTING: Final = 0.5
 # Of blocks on a resident batch, where there is little noise.
 _PAIRS: Final = 3
+# Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
+_LOOKED_AT: Final = 16
+_MOST_LOOKED_AT_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def observe(
         padded = _padded(subject, version, seconds, journal)
     without_metrics = _without_metrics(subject, version, seconds, journal, known, computing)
     one_hot, transfer = _handed_over(subject, known)
+    kernels = _kernels(subject, version, measured, journal, known, computing)
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(),
@@ -146,6 +151,8 @@ def observe(
         padded=padded,
         one_hot=one_hot,
         transfer=transfer,
+        kernels=kernels,
+        slow_layers=known.slow_layers if known else subject.slow_layers(kernels),
     )
     return judge(found, machine)
 
@@ -252,6 +259,23 @@ def _without_metrics(
             base.prime()
             return paired(base, fewer, block_s=seconds.block / 2, pairs=_PAIRS).comparison
     return None
+
+
+def _kernels(
+    subject: Subject,
+    version: Version,
+    measured: Measurement,
+    journal: Journal,
+    known: WorkloadDiagnosis | None,
+    computing: bool,
+) -> tuple[KernelPart, ...]:
+    """Whose they are, where the step is most of the time."""
+    if known is not None or not computing or _is_eager(subject, version):
+        return known.kernels if known else ()
+    journal.write("phase", "looking at the kernels of the step")
+    with suppress(Exception):  # somebody profiles already, or no kernel was seen
+        return subject.kernels(version, min(_LOOKED_AT * measured.step_s.median, _MOST_LOOKED_AT_S))
+    return ()
 
 
 def _callbacks(subject: Subject) -> tuple[CallbackCost, ...]:

@@ -49,7 +49,7 @@ class _CallRunner(VersionRunner):
     def __init__(
         self, call: FitCall, settings: StepSettings, snapshot: Snapshot, workload: Workload
     ) -> None:
-        self._call = call
+        self._call, self.layers = call, call.layers
         self._settings = settings
         self._snapshot = snapshot
         self._samples = float(workload.batch_size or 1)
@@ -99,7 +99,7 @@ class RepeatedFitSubject(FitSubject):
             step_at=call.step_at,
             policy_at=call.policy_at,
         )
-        self._call = call
+        self._call, self.layers = call, call.layers
         self.workload = replace(self.workload, called_in_loop=True)
 
     def runner(self, version: Version) -> VersionRunner:

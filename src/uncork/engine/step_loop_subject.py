@@ -88,11 +88,14 @@ class StepLoopSubject(Subject):
             such a step is its last part, the optimizer's update.
     """
 
+    ends_here = True
+
     def __init__(self, call: StepCall, *, repeated: bool, step: EagerStep | None = None) -> None:
         self.notes = [
             "epochs of a custom loop are not known: later epochs are assumed",
             "pauses between epochs (shuffling, validation) are not counted",
         ]
+        self.layers = call.layers
         self.original = Version(None)
         brief = brief_of_steps(call, epochs=2 if repeated else 1)
         self._step = StepSwitch(step)

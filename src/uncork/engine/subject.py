@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from uncork.core.diagnosis import CallbackCost, OneHot, Transfer, Validation
+from uncork.core.diagnosis import CallbackCost, OneHot, SlowLayer, Transfer, Validation
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
+from uncork.core.kernels import KernelPart
+from uncork.core.layers import Layers
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.measure.interleave import Block
+from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import Pipeline, apply, supply
-from uncork.step import Padding
+from uncork.step import Padding, kernel_parts, slow_layers
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,14 @@ class Subject(ABC):
         original: The version the user wrote.
         notes: Things found on the way that the user should know.
         between_calls: What a step costs beyond a resident one is lost between calls of ``fit``.
+        ends_here: The process ends with this work: what is only there to be looked at may go on in
+            another state. In a notebook it goes on to live.
+        layers: What was seen of the script's layers; None where no script trains.
     """
 
     between_calls: bool = False
+    ends_here: bool = False
+    layers: Layers | None = None
     workload: Workload
     original: Version
     notes: list[str]
@@ -162,6 +170,22 @@ class Subject(ABC):
         """What feeds a version, where that is no tf.data pipeline."""
         del version
         return ()
+
+    def kernels(self, version: Version, seconds: float) -> tuple[KernelPart, ...]:
+        """Whose kernels the resident step runs; nothing where no graph of it was traced."""
+        if self.layers is None:
+            return ()
+        runner = self.resident(version)
+        if self.ends_here:
+            forget_kernels()
+        found = profiled(lambda: runner.block(seconds))
+        return kernel_parts(found, self.layers, self.workload.batch_size)
+
+    def slow_layers(self, parts: tuple[KernelPart, ...]) -> tuple[SlowLayer, ...]:
+        """Layers that pay for one of their arguments, of those whose kernels take longest."""
+        if self.layers is None or self.workload.batch_size is None:
+            return ()
+        return tuple(slow_layers(self.layers, parts, self.workload.batch_size))
 
     @abstractmethod
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:

@@ -15,6 +15,7 @@ from uncork.core.measurement import Measurement
 from uncork.core.record import Record
 from uncork.core.workload import Workload
 from uncork.report.figures import count, duration, known, percent, size, times
+from uncork.report.kernel_rows import KernelRow, kernel_rows
 from uncork.report.stages import StageRow, stage_rows
 
 # Below this, the distance to the ceiling is within what two measurements differ by anyway.
@@ -94,6 +95,7 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     ceilings: tuple[Ceiling, ...]
     step: StepTime
     stages: tuple[StageRow, ...]
+    kernels: tuple[KernelRow, ...]
     step_sets_pace: bool
     findings: tuple[Finding, ...]
     health: str
@@ -143,6 +145,7 @@ def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInf
         ceilings=ceilings(diagnosis),
         step=step_time(diagnosis, "one step"),
         stages=stages,
+        kernels=kernel_rows(diagnosis),
         step_sets_pace=_step_sets_pace(diagnosis, stages),
         findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
         health=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),

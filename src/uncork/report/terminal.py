@@ -29,12 +29,16 @@ from uncork.report.info import (
     WorkloadInfo,
     diagnosis_info,
 )
+from uncork.report.kernel_table import kernel_table
 from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
 from uncork.report.stage_table import costliest, stage_table
 from uncork.report.text import FULL_WIDTH, at_least, drawn, line, right, table, tail, titled
 
 MAX_STAGES: Final = 6
 MAX_FINDINGS: Final = 3
+MAX_KERNELS: Final = 3
+# Where the step is most of the time, its kernels are told instead.
+FEWER_STAGES: Final = 2
 MAX_TRIED: Final = 10
 MAX_SKIPPED: Final = 4
 MAX_NOTES: Final = 2
@@ -97,8 +101,12 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
     blocks.append(titled("One step", _step_times((info.step,), width)))
     if info.stages:
-        shown = stage_table(costliest(info.stages, MAX_STAGES), width)
-        blocks.append(titled("Input pipeline", shown, MAX_STAGES, len(info.stages)))
+        most = FEWER_STAGES if info.kernels else MAX_STAGES
+        shown = stage_table(costliest(info.stages, most), width)
+        blocks.append(titled("Input pipeline", shown, most, len(info.stages)))
+    if info.kernels:
+        shown = kernel_table(info.kernels[:MAX_KERNELS], width)
+        blocks.append(titled("Training step", shown, MAX_KERNELS, len(info.kernels)))
     if info.findings:
         blocks.append(_findings(info.findings, width))
     elif info.health:

@@ -7,6 +7,7 @@ from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.graph_state import GraphState
+from uncork.step.kernel_parts import kernel_parts
 from uncork.step.loader_edits import (
     check_loader,
     edited_loader,
@@ -23,6 +24,7 @@ from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
 from uncork.step.settings import MIXED, StepSettings, apply, as_written, check
 from uncork.step.signature import signature
+from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
 from uncork.step.traced import device_of, is_categorical
@@ -57,12 +59,14 @@ __all__ = [
     "graph_training",
     "has_hooks",
     "is_categorical",
+    "kernel_parts",
     "loader_edited",
     "loader_stages",
     "one_hot_of",
     "padding_of",
     "replay",
     "signature",
+    "slow_layers",
     "spec_text",
     "stop_workers",
     "traceable",

@@ -1,0 +1,37 @@
+"""What of a training step its kernels spend where, as far as the profiler tells."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from uncork.core.record import Record
+
+Phase = Literal["forward", "backward", "optimizer", "metrics"]
+
+
+class KernelPart(Record, frozen=True, kw_only=True):
+    """Kernels that belong together: of one layer or line, in one phase of the step.
+
+    Attributes:
+        phase: Which one; what neither the tape, an optimizer nor a metric made is ``forward``.
+        share: Of the time of all kernels of the step, 0 to 1.
+        calls: How many of them run in one step.
+        kernel: The kind that takes most of it, ``Conv2DBackpropFilter``.
+        layer: Class of the Keras layer that they compute; ``""`` where none does.
+        at: Where that layer is made, or what stands in the user's code.
+        rounds: Of the loop inside the step that they stand in; 0 outside of loops.
+        of_batch: Share of those that depend on the batch alone, not on any weight.
+        rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
+        rows_used: Of these, what a batch looks up, at most.
+    """
+
+    phase: Phase
+    share: float
+    calls: float
+    kernel: str
+    layer: str = ""
+    at: str | None = None
+    rounds: int = 0
+    of_batch: float = 0.0
+    rows: int = 0
+    rows_used: int = 0

@@ -1,0 +1,52 @@
+"""The kernels of a step as rows: whose they are, and what they take."""
+
+from __future__ import annotations
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.kernels import KernelPart
+from uncork.core.record import Record
+
+REST = "the rest"
+
+
+class KernelRow(Record, frozen=True, kw_only=True):
+    """Kernels of one layer or line in one phase.
+
+    Attributes:
+        whose: Layer and phase, ``Conv2D backward``.
+        kernel: The kind that takes most of it.
+        seconds: Of one step.
+        share: Of all of its kernels.
+        trait: ``in a loop of 60 rounds``, or ``""``.
+    """
+
+    whose: str
+    kernel: str
+    at: str | None
+    calls: float
+    seconds: float
+    share: float
+    trait: str
+
+
+def kernel_rows(diagnosis: WorkloadDiagnosis) -> tuple[KernelRow, ...]:
+    """All that is known of them, the longest first."""
+    step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
+    return tuple(
+        KernelRow(
+            whose=_whose(part),
+            kernel=part.kernel,
+            at=part.at,
+            calls=part.calls,
+            seconds=part.share * step_s,
+            share=part.share,
+            trait=f"a loop of {part.rounds} rounds" if part.rounds else "",
+        )
+        for part in diagnosis.kernels
+    )
+
+
+def _whose(part: KernelPart) -> str:
+    if part.layer:
+        return f"{part.layer} {part.phase}"
+    return part.phase if part.at else f"{part.phase}, {REST}"

@@ -1,0 +1,87 @@
+"""Ops of the graphs that this process has traced, found by the names that their kernels have."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+
+# Bodies of loops and branches are lowered: what stands before their ops' own names.
+_LOWERED: Final = re.compile(r".*/[a-z_]+/_\d+/")
+_BODY: Final = re.compile(r"/(?:body|cond)/_\d+/")
+_LOOPS: Final = frozenset({"While", "StatelessWhile"})
+_FEEDS: Final = frozenset({"IteratorGetNext", "OptionalGetValue"})
+
+
+class GraphOps:
+    """All ops of all graphs that live.
+
+    Example:
+        >>> step = tf.function(lambda x: tf.square(x, name="area"), autograph=False)
+        >>> _ = step(tf.constant(3.0))
+        >>> GraphOps().of("area").type
+        'Square'
+    """
+
+    def __init__(self) -> None:
+        graphs = [found for found in gc.get_objects() if isinstance(found, FuncGraph)]
+        # Where two graphs have an op of one name, the one that was traced last.
+        self._ops = {op.name: op for graph in graphs for op in graph.get_operations()}
+        self._of_batch: dict[int, frozenset[str]] = {}
+
+    def of(self, name: str) -> Any:
+        """The op of a kernel; None where the optimizer of graphs has made it.
+
+        Args:
+            name: Of the kernel, with the loops and branches that it stands in.
+        """
+        return self._ops.get(_LOWERED.sub("", name))
+
+    def loop_of(self, name: str) -> Any:
+        """The outermost loop in whose body a kernel stands, forward or its gradient; else None."""
+        before, *inside = _BODY.split(name)
+        parts = before.removeprefix("gradient_tape/").split("/") if inside else []
+        for end in range(1, len(parts) + 1):
+            found = self._ops.get("/".join(parts[:end]))
+            if found is not None and found.type in _LOOPS:
+                return found
+        return None
+
+    def is_of_batch(self, op: Any) -> bool:
+        """Whether an op depends on what the step is given, and on no weight."""
+        graph = op.graph
+        if id(graph) not in self._of_batch:
+            self._of_batch[id(graph)] = frozenset(_of_batch(graph))
+        return op.name in self._of_batch[id(graph)]
+
+
+def _of_batch(graph: Any) -> Iterator[str]:
+    captured = {tensor.op.name for tensor in graph.internal_captures}
+    given: set[str] = set()
+    weighed: set[str] = set()
+    for op in graph.get_operations():
+        inputs = [tensor.op.name for tensor in op.inputs]
+        if any(name in weighed for name in inputs) or _reads_weights(op):
+            weighed.add(op.name)
+        elif _is_given(op, captured):
+            given.add(op.name)
+        elif any(name in given for name in inputs):
+            given.add(op.name)
+            yield op.name
+
+
+def _is_given(op: Any, captured: set[str]) -> bool:
+    if op.type in _FEEDS:
+        return True
+    is_argument = op.type == "Placeholder" and op.name not in captured
+    return is_argument and op.outputs[0].dtype not in (tf.resource, tf.variant)
+
+
+def _reads_weights(op: Any) -> bool:
+    """A variable of floats is read; tables and the states of generators hold none."""
+    reads = any(tensor.dtype == tf.resource for tensor in op.inputs)
+    return reads and any(tensor.dtype.is_floating for tensor in op.outputs)

@@ -1,0 +1,244 @@
+"""Whose kernels a step runs: of which layer, at which line, in which phase."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.core.kernels import KernelPart, Phase
+from uncork.core.layers import Layers
+from uncork.core.stack import is_users, place
+from uncork.measure.kernels import Kernel
+from uncork.step.graph_ops import GraphOps
+
+# Of all kernels; the rest is told together.
+_SMALL: Final = 0.01
+_GRADIENT: Final = "gradient_tape/"
+_MADE_BY: Final[dict[str, Phase]] = {
+    "/keras/src/optimizers/": "optimizer",
+    "/keras/src/metrics/": "metrics",
+}
+# Functions that stay functions: compiled by XLA, say.
+_CALL: Final = "PartitionedCall"
+_BACKWARD: Final = "__backward_"
+_LAYERS: Final = "/keras/src/layers/layer.py"
+_GATHERS: Final = frozenset({"GatherV2", "ResourceGather"})
+# Of a dimension that only running tells: more than any table has rows.
+_UNKNOWN: Final = 10**9
+# An activation may have the shape of a small table by chance.
+_LARGE_TABLE: Final = 1000
+
+
+def kernel_parts(
+    kernels: Sequence[Kernel], layers: Layers, batch_size: int | None = None
+) -> tuple[KernelPart, ...]:
+    """Put kernels that belong together in one part, those that take longest first.
+
+    Args:
+        kernels: Of a step.
+        layers: Of the script.
+        batch_size: Samples of the step.
+
+    Returns:
+        Nothing where no kernel could be found in a graph: all was compiled by XLA, say.
+    """
+    sorter = _Sorter(layers, kernels, batch_size)
+    parts: dict[Any, _Part] = {}
+    for kernel in kernels:
+        key = sorter.key(kernel)
+        of_batch = key.phase == "forward" and sorter.is_of_batch(kernel)
+        parts.setdefault(key, _Part(key)).add(kernel, of_batch=of_batch)
+    total = sum(kernel.seconds for kernel in kernels)
+    if not sorter.found or total <= 0:
+        return ()
+    told = [part.told(total) for part in _large(list(parts.values()), total)]
+    return tuple(sorted(told, key=lambda part: -part.share))
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What kernels of one part have in common."""
+
+    phase: Phase
+    layer: str = ""
+    at: str | None = None
+    in_loop: bool = False
+    rows: int = 0
+    rows_used: int = 0
+
+
+@dataclass
+class _Part:
+    key: _Key
+    seconds: float = 0.0
+    of_batch_s: float = 0.0
+    calls: float = 0.0
+    most_calls: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kernel: Kernel, *, of_batch: bool) -> None:
+        self.seconds += kernel.seconds
+        self.of_batch_s += kernel.seconds if of_batch else 0.0
+        self.calls += kernel.calls
+        self.most_calls = max(self.most_calls, kernel.calls)
+        self.kinds[kernel.kind] += int(kernel.seconds * 1e9)
+
+    def join(self, other: _Part) -> None:
+        self.seconds += other.seconds
+        self.of_batch_s += other.of_batch_s
+        self.calls += other.calls
+        self.kinds.update(other.kinds)
+
+    def told(self, total_s: float) -> KernelPart:
+        key = self.key
+        return KernelPart(
+            phase=key.phase,
+            share=self.seconds / total_s,
+            calls=self.calls,
+            kernel=self.kinds.most_common(1)[0][0],
+            layer=key.layer,
+            at=key.at,
+            rounds=round(self.most_calls) if key.in_loop else 0,
+            of_batch=self.of_batch_s / total_s,
+            rows=key.rows,
+            rows_used=key.rows_used,
+        )
+
+
+def _large(parts: Sequence[_Part], total_s: float) -> Iterator[_Part]:
+    """Parts worth telling, and what remains of each phase."""
+    rest: dict[Phase, _Part] = {}
+    for part in parts:
+        if part.seconds >= _SMALL * total_s:
+            yield part
+        else:
+            phase = part.key.phase
+            rest.setdefault(phase, _Part(_Key(phase))).join(part)
+    yield from rest.values()
+
+
+class _Sorter:
+    """Tells for a kernel which part it belongs to.
+
+    Attributes:
+        found: Some kernel was found in a graph.
+    """
+
+    def __init__(self, layers: Layers, kernels: Sequence[Kernel], batch_size: int | None) -> None:
+        self.graphs = GraphOps()
+        ops = [op for kernel in kernels if (op := self.graphs.of(kernel.name)) is not None]
+        self.found = bool(ops)
+        self._layers = layers
+        self._tables = dict(_tables(layers))
+        self._used = dict(_looked_up(ops, self._tables, batch_size))
+        self._phases: dict[str, Phase] = {}
+
+    def key(self, kernel: Kernel) -> _Key:
+        op, name = self.graphs.of(kernel.name), kernel.name
+        phase = self._phase(op, name)
+        table = None if op is None else next((s for s in _shapes(op) if s in self._used), None)
+        if table is not None:
+            layer, rows = self._tables[table], (table[0], self._used[table])
+            return _Key(phase, type(layer).__name__, self._layers.at(layer), False, *rows)
+        loop = self.graphs.loop_of(kernel.name)
+        if phase in ("optimizer", "metrics"):
+            return _Key(phase, at=None if op is None else _users_line(op))
+        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(op)
+        at = self._line(op if loop is None else loop, layer, phase)
+        return _Key(phase, type(layer).__name__ if layer else "", at, loop is not None)
+
+    def is_of_batch(self, kernel: Kernel) -> bool:
+        op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
+        return op is not None and self.graphs.is_of_batch(op)
+
+    def _called_by(self, op: Any) -> Any:
+        """Whose results a function takes that is no layer's own: the gradient of one, say."""
+        if op is None or not op.type.endswith(_CALL):
+            return None
+        found = (self._layers.of(tensor.op.name) for tensor in op.inputs)
+        return next((layer for layer in found if layer is not None), None)
+
+    def _phase(self, op: Any, name: str) -> Phase:
+        if _GRADIENT in name or (op is not None and _is_gradient(op)):
+            return "backward"
+        scope = name.partition("/")[0]
+        if op is None:  # made of ops beside which it stands
+            return self._phases.get(scope, "forward")
+        files = {frame.filename for frame in op.traceback}
+        made_by = (phase for part, phase in _MADE_BY.items() if any(part in f for f in files))
+        return self._phases.setdefault(scope, next(made_by, "forward"))
+
+    def _line(self, op: Any, layer: Any, phase: Phase) -> str | None:
+        """In a layer of the user's own where it does what; else where the layer is made."""
+        made_at = self._layers.at(layer)
+        if op is None or (phase == "backward" and made_at):
+            return made_at
+        return _users_line(op, inside=_LAYERS if layer else "") or made_at
+
+
+def _is_gradient(op: Any) -> bool:
+    return bool(op.type.endswith(_CALL)) and _BACKWARD in op.get_attr("f").name
+
+
+def _users_line(op: Any, inside: str = "") -> str | None:
+    """The innermost of the user's lines that made an op.
+
+    Args:
+        op: Of a graph.
+        inside: Only of those called from a file with this name.
+    """
+    frames = [] if inside else list(op.traceback)
+    for number, frame in enumerate(op.traceback):
+        if inside and inside in frame.filename:
+            frames = list(op.traceback)[number:]
+    users = [frame for frame in frames if is_users(frame.filename)]
+    return place(users[-1].filename, users[-1].lineno) if users else None
+
+
+def _tables(layers: Layers) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Embeddings by the shape of their tables; none where two have one shape."""
+    found = [e for e in layers.known() if isinstance(e, keras.layers.Embedding) and e.built]
+    shapes = Counter(tuple(each.embeddings.shape) for each in found)
+    for each in found:
+        shape = tuple(each.embeddings.shape)
+        if shapes[shape] == 1 and shape[0] >= _LARGE_TABLE:
+            yield shape, each
+
+
+def _looked_up(
+    ops: Sequence[Any], tables: Mapping[tuple[int, ...], Any], batch_size: int | None
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Tables with the number of rows that a step looks up; none where that is not known."""
+    used: Counter[tuple[int, ...]] = Counter()
+    for op in ops:
+        if op.type in _GATHERS and (table := _table(op, tables)) is not None:
+            _, *inner = op.outputs[0].shape[:-1].as_list() or (1,)
+            first = op.outputs[0].shape[0] or batch_size
+            used[table] += math.prod(each or _UNKNOWN for each in (first, *inner))
+    yield from used.items()
+
+
+def _table(op: Any, tables: Mapping[tuple[int, ...], Any]) -> tuple[int, ...] | None:
+    """Which one is looked up, by the shapes of what it may be and of a row."""
+    found = next((s for s in _shapes_of(op.inputs[0]) if s in tables), None)
+    if found is None and op.inputs[0].dtype == tf.resource:
+        wide = [s for s in tables if s[1:] == tuple(op.outputs[0].shape[-1:])]
+        found = wide[0] if len(wide) == 1 else None
+    return found
+
+
+def _shapes(op: Any) -> Iterator[tuple[int, ...]]:
+    """Of what an op makes; of one that assigns, of what it writes."""
+    for tensor in op.outputs or op.inputs:
+        yield from _shapes_of(tensor)
+
+
+def _shapes_of(tensor: Any) -> Iterator[tuple[int, ...]]:
+    if tensor.shape.rank and tensor.shape.is_fully_defined():
+        yield tuple(tensor.shape)

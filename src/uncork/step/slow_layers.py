@@ -1,0 +1,107 @@
+"""Layers with an argument that no fast kernel knows, and what it costs.
+
+A copy of such a layer is timed by itself, with the argument and without it; the user's own layer is
+left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.core.diagnosis import SlowLayer
+from uncork.core.kernels import KernelPart
+from uncork.core.layers import Layers
+from uncork.measure.interleave import Block, paired
+from uncork.measure.timing import timed
+from uncork.watch import random_state, set_random_state
+
+# Of all kernels of the step; and how many layers are looked at.
+_WORTH: Final = 0.1
+_MOST: Final = 3
+_BLOCK_S: Final = 0.3
+_PAIRS: Final = 3
+
+
+def slow_layers(
+    layers: Layers, parts: Sequence[KernelPart], batch_size: int
+) -> Iterator[SlowLayer]:
+    """Those of the longest parts of a step that pay for an argument, each with its price.
+
+    Args:
+        layers: Of the script.
+        parts: Of the step's kernels.
+        batch_size: Samples of a step.
+    """
+    made = {(type(layer).__name__, layers.at(layer)): layer for layer in layers.known()}
+    shares: Counter[tuple[str, str | None]] = Counter()
+    for part in parts:
+        shares[part.layer, part.at] += part.share  # type: ignore[assignment]
+    for (name, at), share in shares.most_common(_MOST):
+        layer = made.get((name, at))
+        for argument, without in _arguments(layer) if share >= _WORTH else ():
+            # A layer of the user's own, a length that only running tells: left alone.
+            with suppress(Exception):
+                faster = _priced(layer, {argument: without}, batch_size)
+                yield SlowLayer(layer=name, argument=argument, at=at, without=faster)
+
+
+def _arguments(layer: Any) -> Iterator[tuple[str, Any]]:
+    """At fault, perhaps, with what to hold against them."""
+    if isinstance(layer, keras.layers.RNN) and getattr(layer, "recurrent_dropout", 0) > 0:
+        yield "recurrent_dropout", 0.0
+
+
+def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
+    (shape,) = layer._build_shapes_dict.values()
+    random = random_state()
+    try:
+        as_is, without = (
+            _Alone(_copy(layer, shape, changed), (batch_size, *shape[1:]))
+            for changed in ({}, change)
+        )
+        as_is.prime()
+        without.prime()
+        return paired(as_is, without, block_s=_BLOCK_S, pairs=_PAIRS).comparison
+    finally:
+        set_random_state(random)
+
+
+def _copy(layer: Any, shape: Any, change: dict[str, Any]) -> Any:
+    copy = type(layer).from_config({**layer.get_config(), **change})
+    copy.build(shape)
+    return copy
+
+
+class _Alone:
+    """A layer by itself: forward and backward."""
+
+    def __init__(self, layer: Any, shape: Sequence[int]) -> None:
+        x = tf.ones(shape, layer.compute_dtype)
+
+        def run() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = layer(x, training=True)
+            return tape.gradient(y, [x, *(v.value for v in layer.trainable_variables)])
+
+        self._run = tf.function(run, autograph=False)
+
+    def prime(self) -> float:
+        """Compiled; the seconds of that are of no interest."""
+        self._run()
+        return 0.0
+
+    def block(self, seconds: float) -> Block:
+        """Calls for about so long."""
+        return timed(self._calls(), seconds, 1.0)
+
+    def _calls(self) -> Iterator[int]:
+        while True:
+            self._run()
+            yield 1

@@ -1,0 +1,66 @@
+"""Whose kernels the step of a ``fit`` runs, as it is looked at in a diagnosis."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.capture.layer_hooks import watch_layers
+from uncork.capture.patches import Patches
+from uncork.core.layers import Layers
+from uncork.engine.dataset_subject import DatasetSubject
+from uncork.engine.fit_subject import FitSubject
+
+
+@pytest.fixture
+def layers():
+    patches, layers = Patches(), Layers()
+    watch_layers(patches, layers)
+    yield layers
+    patches.undo()
+
+
+def data():
+    return tf.data.Dataset.from_tensor_slices(
+        (np.ones((256, 300), "float32"), np.ones((256, 1), "float32"))
+    ).batch(32)
+
+
+def subject(tmp_path, layers, **compiled):
+    model = keras.Sequential([keras.Input((300,)), keras.layers.Dense(400), keras.layers.Dense(1)])
+    model.compile("adam", "mse", **compiled)
+    found = FitSubject(model, {"x": data(), "epochs": 2}, 0, "train.py:9", str(tmp_path))
+    found.layers, found.ends_here = layers, True
+    return found
+
+
+def test_the_parts_of_a_step_have_owners(tmp_path, layers):
+    fit = subject(tmp_path, layers)
+    weights = [v.numpy().copy() for v in fit.model.variables]
+    parts = fit.kernels(fit.original, 0.1)
+    assert sum(part.share for part in parts) == pytest.approx(1.0)
+    dense = {part.phase for part in parts if part.layer == "Dense"}
+    assert dense == {"forward", "backward"}
+    assert any("test_kernels.py" in (part.at or "") for part in parts if part.layer == "Dense")
+    assert sum(part.calls for part in parts if part.phase == "optimizer") > 30
+    fit.restore()
+    after = [v.numpy() for v in fit.model.variables]
+    assert all(np.array_equal(a, b) for a, b in zip(weights, after, strict=True))
+
+
+def test_many_steps_in_one_execution_are_no_loop_over_examples(tmp_path, layers):
+    fit = subject(tmp_path, layers, steps_per_execution=32)
+    parts = fit.kernels(fit.original, 0.1)
+    assert not any(part.rounds == 32 for part in parts)
+    assert all(part.of_batch < 0.1 for part in parts)
+
+
+def test_where_no_script_was_watched_nothing_is_told(tmp_path, layers):
+    fit = subject(tmp_path, layers)
+    fit.layers = None
+    assert fit.kernels(fit.original, 0.1) == ()
+    alone = DatasetSubject(data(), epochs=1, at="train.py:9", scratch=str(tmp_path))
+    assert alone.kernels(alone.original, 0.1) == ()
+    assert alone.slow_layers(()) == ()

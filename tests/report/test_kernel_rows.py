@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from records import KERNELS, diagnosis, workload_diagnosis
+from uncork.report.html import diagnosis_html
+from uncork.report.kernel_rows import kernel_rows
+
+DIAGNOSIS = workload_diagnosis(kernels=KERNELS)
+
+
+def test_seconds_are_those_of_the_step_itself():
+    rows = kernel_rows(DIAGNOSIS)
+    step_s = DIAGNOSIS.step_s * DIAGNOSIS.breakdown["step"]
+    assert sum(row.seconds for row in rows) == pytest.approx(step_s)
+    assert rows[0].seconds == pytest.approx(0.52 * step_s)
+
+
+def test_rows_say_whose_kernels_they_are():
+    conv, loop, optimizer, rest = kernel_rows(DIAGNOSIS)
+    assert conv.whose == "Conv2D backward"
+    assert (loop.whose, loop.trait) == ("Attention forward", "a loop of 32 rounds")
+    assert (optimizer.whose, optimizer.at) == ("optimizer", "train.py:33")
+    assert rest.whose == "forward, the rest"
+
+
+def test_the_page_holds_them_only_where_there_are_some():
+    page = diagnosis_html(diagnosis(DIAGNOSIS))
+    assert "Kernels of the training step" in page
+    assert "Conv2DBackpropFilter" in page
+    assert "Kernels of the training step" not in diagnosis_html(diagnosis(workload_diagnosis()))

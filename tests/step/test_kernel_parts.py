@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.capture.layer_hooks import watch_layers
+from uncork.capture.patches import Patches
+from uncork.core.layers import Layers
+from uncork.measure.kernels import forget_kernels, profiled
+from uncork.step.kernel_parts import kernel_parts
+
+BATCH = 16
+
+
+@contextmanager
+def watched():
+    patches, layers = Patches(), Layers()
+    watch_layers(patches, layers)
+    try:
+        yield layers
+    finally:
+        patches.undo()
+
+
+class OneByOne(keras.layers.Layer):
+    def call(self, x):
+        return tf.map_fn(lambda example: example / tf.norm(example), x)
+
+
+class Letters(keras.layers.Layer):
+    def call(self, texts):
+        letters = tf.strings.unicode_decode(texts, "UTF-8")
+        return tf.cast(letters.to_tensor(shape=(None, 400)), "float32")
+
+
+def parts_of(model, layers, batch, steps=6):
+    """Of a training step in a loop of one's own."""
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def train_step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    train_step(batch)
+    forget_kernels()
+    return kernel_parts(
+        profiled(lambda: [train_step(batch) for _ in range(steps)]), layers, batch_size=BATCH
+    )
+
+
+def line_of(text):
+    with open(__file__) as file:  # noqa: PTH123
+        lines = [n for n, line in enumerate(file, 1) if text in line and "line_of" not in line]
+    return f"test_kernel_parts.py:{lines[0]}"
+
+
+def test_kernels_are_told_by_layer_line_and_phase():
+    with watched() as layers:
+        model = keras.Sequential(
+            [
+                keras.Input((600,)),
+                keras.layers.Dense(500),  # the wide one
+                keras.layers.Dense(1),
+            ]
+        )
+        parts = parts_of(model, layers, tf.ones((BATCH, 600)))
+    assert sum(part.share for part in parts) == pytest.approx(1.0)
+    wide = {part.phase: part for part in parts if part.at and line_of("# the wide one") in part.at}
+    assert wide["forward"].layer == wide["backward"].layer == "Dense"
+    assert "MatMul" in wide["forward"].kernel
+    updates = [part for part in parts if part.phase == "optimizer"]
+    assert sum(part.calls for part in updates) > 40
+    assert any(line_of("optimizer.apply_gradients(") in (part.at or "") for part in updates)
+
+
+def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
+    with watched() as layers:
+        model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(32), OneByOne()])
+        parts = parts_of(model, layers, tf.ones((BATCH, 32)))
+    loops = [part for part in parts if part.rounds]
+    assert {part.layer for part in loops} == {"OneByOne"}
+    assert all(part.rounds in (BATCH, BATCH + 1) for part in loops)
+    forward = next(part for part in loops if part.phase == "forward")
+    assert line_of("tf.map_fn(lambda example") in forward.at
+
+
+def test_what_depends_on_the_batch_alone_is_told():
+    with watched() as layers:
+        model = keras.Sequential(
+            [keras.Input((), dtype="string"), Letters(), keras.layers.Dense(1)]
+        )
+        parts = parts_of(model, layers, tf.constant(["some words of one text " * 40] * BATCH))
+    of_batch = [part for part in parts if part.of_batch > 0.01]
+    assert "Letters" in {part.layer for part in of_batch}
+    assert all(part.phase == "forward" for part in of_batch)
+    dense = [part for part in parts if part.layer == "Dense"]
+    assert sum(part.of_batch for part in dense) < 0.05
+
+
+def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed():
+    with watched() as layers:
+        model = keras.Sequential(
+            [keras.Input((5,), dtype="int32"), keras.layers.Embedding(20_000, 16)]
+        )
+        parts = parts_of(model, layers, tf.ones((BATCH, 5), tf.int32))
+    table = [part for part in parts if part.rows]
+    assert {(part.rows, part.rows_used) for part in table} == {(20_000, 5 * BATCH)}
+    assert {part.layer for part in table} == {"Embedding"}
+    assert sum(part.share for part in table if part.phase == "optimizer") > 0.1
+
+
+def test_two_tables_of_one_shape_cannot_be_told_apart():
+    with watched() as layers:
+        words, pairs = (keras.Input((5,), dtype="int32") for _ in range(2))
+        both = [keras.layers.Embedding(5_000, 8)(x) for x in (words, pairs)]
+        model = keras.Model([words, pairs], keras.layers.Add()(both))
+        ids = tf.ones((BATCH, 5), tf.int32)
+        parts = parts_of(model, layers, [ids, ids])
+    assert not any(part.rows for part in parts)
+
+
+def test_without_any_layer_seen_the_phases_are_told_all_the_same():
+    model = keras.Sequential([keras.Input((600,)), keras.layers.Dense(500)])
+    parts = parts_of(model, Layers(), tf.constant(np.ones((BATCH, 600), "float32")))
+    assert {"forward", "backward", "optimizer"} <= {part.phase for part in parts}
+    assert {part.layer for part in parts} == {""}
+
+
+def test_kernels_of_no_graph_that_is_known_tell_nothing():
+    @tf.function(jit_compile=True)
+    def step():
+        return tf.reduce_sum(tf.ones((64, 64)) @ tf.ones((64, 64)))
+
+    step()
+    assert kernel_parts((), Layers()) == ()
+    found = kernel_parts(profiled(lambda: [step(), step()]), Layers())
+    assert not any(part.layer or part.rows or part.rounds for part in found)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import keras
+import pytest
+
+from uncork.core.kernels import KernelPart
+from uncork.core.layers import Layers
+from uncork.step.slow_layers import slow_layers
+from uncork.watch import random_state
+
+
+def priced(layer, shape, share=0.8, batch_size=8):
+    layers = Layers()
+    layers.made(layer, "train.py:12")
+    if shape is not None:
+        layer.build(shape)
+    kind = type(layer).__name__
+    part = KernelPart(
+        phase="forward", share=share, calls=9.0, kernel="MatMul", layer=kind, at="train.py:12"
+    )
+    return list(slow_layers(layers, [part], batch_size))
+
+
+def test_the_argument_at_fault_gets_a_price_and_the_layer_stays_as_it_was():
+    layer = keras.layers.LSTM(24, recurrent_dropout=0.3, name="mine")
+    layer.build((None, 20, 8))
+    before = [v.numpy().copy() for v in layer.variables]
+    random = random_state()
+    (found,) = priced(layer, (None, 20, 8))
+    assert (found.layer, found.argument, found.at) == ("LSTM", "recurrent_dropout", "train.py:12")
+    assert found.without.ratio > 0
+    assert layer.recurrent_dropout == pytest.approx(0.3)
+    after = [v.numpy() for v in layer.variables]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+    assert str(random_state()) == str(random)
+
+
+@pytest.mark.parametrize("layer", [
+    keras.layers.GRU(4, dropout=0.3),
+    keras.layers.SimpleRNN(4),
+    keras.layers.Conv1D(4, 3),
+])  # fmt: skip
+def test_others_pay_for_nothing(layer):
+    assert priced(layer, (None, 5, 3)) == []
+
+
+def test_one_that_takes_little_is_not_looked_at():
+    layer = keras.layers.GRU(4, recurrent_dropout=0.3)
+    assert priced(layer, (None, 5, 3), share=0.05) == []
+
+
+@pytest.mark.parametrize("shape", [None, (None, None, 3)])
+def test_one_of_unknown_length_or_that_was_never_built_is_left_alone(shape):
+    assert priced(keras.layers.GRU(4, recurrent_dropout=0.3), shape) == []
