@@ -12,9 +12,11 @@ from uncork.core.machine import Machine
 from uncork.core.record import replace
 from uncork.rules import (
     array_copies,
+    augmentation_in_model,
     autotune_memory,
     cache,
     callbacks,
+    dense_embedding_update,
     eager,
     environment,
     fit_in_loop,
@@ -24,13 +26,17 @@ from uncork.rules import (
     metrics_every_step,
     no_prefetch,
     one_hot_labels,
+    optimizer_kernels,
     padding,
     per_element_work,
+    per_example_loop,
     python_loader,
     random_under_cache,
     retracing,
+    rnn_slow_kernel,
     serial_maps,
     shuffle_of_decoded,
+    slow_kernel,
     small_steps,
     storage_bound,
     transfer,
@@ -69,6 +75,12 @@ RULES = (
     validation_setup.find,
     padding.find,
     low_precision_harmful.find,
+    optimizer_kernels.find,
+    dense_embedding_update.find,
+    per_example_loop.find,
+    augmentation_in_model.find,
+    slow_kernel.find,
+    rnn_slow_kernel.find,
 )
 
 

@@ -1,0 +1,41 @@
+"""Preprocessing inside the training step: ``augmentation_in_model``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding, where the pipeline could do it beside the step.
+
+    What depends on the batch alone may leave the step. All cores together must do it nevertheless:
+    kernels that keep them busy already win nothing by moving.
+    """
+    parts = [p for p in diagnosis.kernels if p.of_batch]
+    if not parts:
+        return
+    cpu_s = diagnosis.consumer_cpu_s or diagnosis.measurement.cpu_s_per_step
+    moved_s = (
+        diagnosis.step_s * diagnosis.breakdown.get("step", 0.0) * sum(p.of_batch for p in parts)
+    )
+    upper = bound(diagnosis.step_s, max(diagnosis.step_s - moved_s, cpu_s / machine.cpus))
+    if upper < WORTH:
+        return
+    most = max(parts, key=lambda p: p.of_batch)
+    at = most.at or diagnosis.workload.at
+    yield Finding(
+        cause="augmentation_in_model",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=at,
+        evidence=(
+            f"{ms(moved_s)} of a {ms(diagnosis.step_s)} step depend on the batch alone, most of it "
+            f"{most.kernel} of {most.layer or 'the step'}, while {cpu_s / diagnosis.step_s:.1f} of "
+            f"{machine.cpus:g} cores are busy"
+        ),
+        remedy="do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+    )

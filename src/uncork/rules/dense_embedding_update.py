@@ -1,0 +1,37 @@
+"""A pass over a whole table for the few rows of a batch: ``dense_embedding_update``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding, for all tables of which a batch looks up but a part."""
+    del machine
+    work = diagnosis.workload
+    parts = [p for p in diagnosis.kernels if p.rows_used < p.rows]
+    if not parts:
+        return
+    spared = sum(p.share * (1 - p.rows_used / p.rows) for p in parts)
+    upper = diagnosis.without_kernels(spared)
+    if upper < WORTH:
+        return
+    largest = max(parts, key=lambda p: p.share)
+    yield Finding(
+        cause="dense_embedding_update",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=largest.at or work.step_at or work.at,
+        evidence=(
+            f"{ms(diagnosis.step_s * (1 - 1 / upper))} of a {ms(diagnosis.step_s)} step are passes "
+            f"over whole tables: a batch looks up {largest.rows_used:,} of {largest.rows:,} rows"
+        ),
+        remedy=(
+            "an update of these rows alone: SGD or a row-wise optimizer for the table, or a "
+            "smaller table"
+        ),
+    )

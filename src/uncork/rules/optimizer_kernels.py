@@ -1,0 +1,37 @@
+"""Updates of very many small weights, each by kernels of its own: ``optimizer_kernels``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms
+
+# Seconds of a kernel that takes longer to be started than to compute.
+_SMALL: Final = 20e-6
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding, with what all updates take that are no large table's."""
+    del machine
+    work, step_s = diagnosis.workload, diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s
+    parts = [p for p in diagnosis.kernels if p.phase == "optimizer" and not p.rows]
+    share, calls = sum(p.share for p in parts), sum(p.calls for p in parts)
+    upper = diagnosis.without_kernels(share)
+    if upper < WORTH or share * step_s > calls * _SMALL:
+        return
+    at = next((p.at for p in parts if p.at), None)
+    yield Finding(
+        cause="optimizer_kernels",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=work.step_at or at or work.at,
+        evidence=(
+            f"{ms(share * step_s)} of a {ms(diagnosis.step_s)} step pass in {calls:.0f} kernels of "
+            f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
+            "than to compute it"
+        ),
+        remedy="fewer, larger weights: stack those of equal layers, or update all as one vector",
+    )

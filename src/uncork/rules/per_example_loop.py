@@ -1,0 +1,46 @@
+"""A loop in the step that takes one example at a time: ``per_example_loop``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.kernels import KernelPart
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms
+
+# Keras's own loops over time.
+_RECURRENT = ("RNN", "LSTM", "GRU", "SimpleRNN", "ConvLSTM")
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding; a loop of as many rounds as a batch has examples goes over these."""
+    del machine
+    work, examples = diagnosis.workload, diagnosis.workload.batch_size or 0
+    parts = [p for p in diagnosis.kernels if _is_over(p, examples)]
+    if not parts:
+        return
+    share = sum(p.share for p in parts) * (1 - 1 / examples)
+    upper = diagnosis.without_kernels(share)
+    if upper < WORTH:
+        return
+    lost_s = diagnosis.step_s * (1 - 1 / upper)
+    calls = sum(p.calls for p in parts)
+    at = next((p.at for p in parts if p.phase == "forward" and p.at), None)
+    yield Finding(
+        cause="per_example_loop",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=at or work.at,
+        evidence=(
+            f"{ms(lost_s)} of a {ms(diagnosis.step_s)} step pass in a loop of {examples} rounds, "
+            f"one for each example of the batch, and in its gradient: {calls:.0f} small kernels"
+        ),
+        remedy="the same on all examples at once, masked where their lengths differ",
+    )
+
+
+def _is_over(part: KernelPart, examples: int) -> bool:
+    """The condition of a loop may be asked once more than there are rounds."""
+    recurrent = part.layer.startswith(_RECURRENT)
+    return part.rounds > 1 and part.rounds - examples in (0, 1) and not recurrent

@@ -1,0 +1,36 @@
+"""Recurrent layers with an argument that shuts the fast kernels out: ``rnn_slow_kernel``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, SlowLayer, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for each line that makes such layers, where a copy without it ran faster."""
+    del machine
+    for slow in diagnosis.slow_layers:
+        if slow.argument == "recurrent_dropout" and slow.without.verdict == "faster":
+            yield from _finding(diagnosis, slow)
+
+
+def _finding(diagnosis: WorkloadDiagnosis, slow: SlowLayer) -> Iterator[Finding]:
+    share = diagnosis.kernels_of(slow)
+    upper = diagnosis.without_kernels(share * (1 - 1 / slow.without.ratio))
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause="rnn_slow_kernel",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=slow.at or diagnosis.workload.at,
+        evidence=(
+            f"{share:.0%} of the kernels of a {ms(diagnosis.step_s)} step "
+            f"are those of {slow.layer}; a copy of it ran {slow.without.ratio:.2f}x as fast "
+            f"without {slow.argument}"
+        ),
+        remedy=f"leave {slow.argument} out; dropout of the inputs keeps the fast kernels",
+    )

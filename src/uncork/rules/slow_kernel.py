@@ -1,0 +1,51 @@
+"""Kernels that are slow for what they compute, where others do the same: ``slow_kernel``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.kernels import KernelPart
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, ms
+
+# Kind of kernel, what is wrong with it on a CPU, and what to do.
+_SCANS: Final = ("Cumsum", "Cumprod", "CumulativeLogsumexp")
+_SCAN: Final = (
+    "walks along its axis on one core, number by number",
+    "a product with a triangular matrix of ones where the axis is short",
+)
+_GROUPED: Final = (
+    "is a grouped convolution, which Keras compiles apart with XLA on a CPU",
+    "split the channels, and convolve each group by itself",
+)
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding for each kind of kernel that is known to be slow on this machine."""
+    if machine.devices:
+        return
+    for kinds, (why, remedy) in ((_SCANS, _SCAN), ((), _GROUPED)):
+        parts = [p for p in diagnosis.kernels if _is_one(p, kinds)]
+        upper = diagnosis.without_kernels(sum(p.share for p in parts))
+        if upper < WORTH:
+            continue
+        at = next((p.at for p in parts if p.phase == "forward" and p.at), parts[0].at)
+        yield Finding(
+            cause="slow_kernel",
+            share=1 - 1 / upper,
+            upper_bound=upper,
+            at=at or diagnosis.workload.at,
+            evidence=(
+                f"{ms(diagnosis.step_s * (1 - 1 / upper))} of a {ms(diagnosis.step_s)} step: "
+                f"{parts[0].kernel} of {parts[0].layer or 'the step'} {why}"
+            ),
+            remedy=remedy,
+        )
+
+
+def _is_one(part: KernelPart, kinds: tuple[str, ...]) -> bool:
+    if kinds:
+        return part.kernel in kinds
+    return part.kernel.endswith("PartitionedCall") and "Conv" in part.layer
