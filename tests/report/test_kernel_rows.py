@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import KERNELS, diagnosis, workload_diagnosis
+from uncork.core.diagnosis import LoopLine
 from uncork.report.html import diagnosis_html
 from uncork.report.kernel_rows import kernel_rows
 
@@ -29,3 +30,17 @@ def test_the_page_holds_them_only_where_there_are_some():
     assert "Kernels of the training step" in page
     assert "Conv2DBackpropFilter" in page
     assert "Kernels of the training step" not in diagnosis_html(diagnosis(workload_diagnosis()))
+
+
+def test_the_page_tells_what_the_lines_of_a_loop_take():
+    line = LoopLine(
+        at="train.py:31",
+        work="function",
+        seconds=0.01,
+        share=0.2,
+        function_at="watch.py:3",
+    )
+    page = diagnosis_html(diagnosis(workload_diagnosis(loop_lines=(line,))))
+    for text in ("Lines of the loop", "train.py:31", "a function", "watch.py:3"):
+        assert text in page
+    assert "Lines of the loop" not in diagnosis_html(diagnosis())

@@ -111,6 +111,35 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]
+
+
+class LoopLine(Record, frozen=True, kw_only=True):
+    """A line in the body of a training loop of the user's own.
+
+    Attributes:
+        at: Which one.
+        work: What it calls first: Keras's metrics, an evaluation or prediction, a function of the
+            user's whose value is dropped, a ``tf.function``, or none of these.
+        seconds: Of one step on a resident batch, most likely; being watched slows Python down.
+        share: Of that step, 0 to 1.
+        function_at: Where the user's function begins that it spends most in.
+        grows: It gives a name what the name held before and more.
+    """
+
+    at: str
+    work: LoopWork
+    seconds: float
+    share: float
+    function_at: str | None = None
+    grows: bool = False
+
+    @property
+    def is_beside(self) -> bool:
+        """It belongs neither to the step nor to its input, as far as one can see."""
+        return self.grows or self.work in ("metrics", "evaluation", "function")
+
+
 class SlowLayer(Record, frozen=True, kw_only=True):
     """A layer with an argument that no fast kernel knows.
 
@@ -210,6 +239,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         kernels: Those of the step on a resident batch, the longest parts first; none where the
             profiler saw none, as of a step that XLA compiled.
         slow_layers: Layers of the script that pay for one of their arguments.
+        loop_lines: Of a loop of the user's own over a dataset, the longest first.
     """
 
     workload: Workload
@@ -236,6 +266,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     transfer: Transfer | None = None
     kernels: tuple[KernelPart, ...] = ()
     slow_layers: tuple[SlowLayer, ...] = ()
+    loop_lines: tuple[LoopLine, ...] = ()
 
     @property
     def step_s(self) -> float:
@@ -246,6 +277,12 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
         share = self.breakdown.get("step", 0.0)
         return 1 / (1 - share + share / ratio)
+
+    @property
+    def beside_step(self) -> float:
+        """Part of a step that lines of the user's own loop take beside it, 0 to 1."""
+        resident = 1 - self.breakdown.get("input", 0.0)
+        return resident * sum(line.share for line in self.loop_lines if line.is_beside)
 
     def kernels_of(self, slow: SlowLayer) -> float:
         """Share of the layers that were made at one line, of all kernels of the step."""

@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from uncork.capture import LoopCall
+from uncork.core.diagnosis import LoopLine
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.eager_steps import StepSwitch, eager_step, step_of_loop
+from uncork.engine.loop_lines import loop_lines
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
+from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.pipeline import Pipeline
 from uncork.step import Mode, batch_samples, spec_text
@@ -143,6 +146,14 @@ class LoopSubject(Subject):
         """What of a resident step passes outside TensorFlow's ops."""
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
+
+    def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
+        """On a resident batch, watched and not."""
+        if self.workload.eager_step:
+            return ()
+        alone, times = self.board.block(self._resident_epoch, seconds)[0], LineTimes()
+        watched, _ = self.board.block(self._resident_epoch, seconds, lines=times)
+        return loop_lines(times, watched, alone.wall_s / alone.steps)
 
     def seen(self) -> Workload:
         """The workload; a loop that leaves its data early has epochs of that length."""

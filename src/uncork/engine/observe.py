@@ -152,6 +152,7 @@ def observe(
         one_hot=one_hot,
         transfer=transfer,
         kernels=kernels,
+        loop_lines=known.loop_lines if known else subject.loop_lines(seconds.block),
         slow_layers=known.slow_layers if known else subject.slow_layers(kernels),
     )
     return judge(found, machine)

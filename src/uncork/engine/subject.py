@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from uncork.core.diagnosis import CallbackCost, OneHot, SlowLayer, Transfer, Validation
+from uncork.core.diagnosis import CallbackCost, LoopLine, OneHot, SlowLayer, Transfer, Validation
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
@@ -180,6 +180,11 @@ class Subject(ABC):
             forget_kernels()
         found = profiled(lambda: runner.block(seconds))
         return kernel_parts(found, self.layers, self.workload.batch_size)
+
+    def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
+        """What the lines of a loop of the user's own take; nothing where Keras drives."""
+        del seconds
+        return ()
 
     def slow_layers(self, parts: tuple[KernelPart, ...]) -> tuple[SlowLayer, ...]:
         """Layers that pay for one of their arguments, of those whose kernels take longest."""

@@ -7,6 +7,7 @@ thread of its own and asks for blocks of steps. They meet here, and only one of 
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from typing import Any
 from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
+from uncork.core.stack import user_frame
 from uncork.measure.interleave import Block
+from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import OpTime
 from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
 from uncork.measure.tracing import tracing_s
@@ -30,6 +33,7 @@ class _Request:
         whole: Time whole epochs, their starts and ends included, without a warm-up.
         profiled: Also measure the time spent inside TensorFlow's ops.
         anew: Begin another epoch when the loop is left and entered again, as the user's own would.
+        lines: Told the loop's frame while the clock runs.
     """
 
     def __init__(
@@ -40,8 +44,10 @@ class _Request:
         whole: bool,
         profiled: bool,
         anew: bool,
+        lines: LineTimes | None,
     ) -> None:
         self.seconds = seconds
+        self.lines = lines
         self.ops = OpTime() if profiled else None
         self._epoch = epoch
         self._whole = whole
@@ -163,6 +169,7 @@ class Switchboard(Iterator[Any]):
         whole: bool = False,
         profiled: bool = False,
         anew: bool = False,
+        lines: LineTimes | None = None,
     ) -> tuple[Block, OpTime | None]:
         """Engine side: let the loop run a block and wait for it.
 
@@ -172,8 +179,10 @@ class Switchboard(Iterator[Any]):
             whole: Time whole epochs, their starts and ends included.
             profiled: Also measure the time spent inside TensorFlow's ops; slows Python down.
             anew: Begin another epoch when the loop is left and entered again.
+            lines: Measures the lines of the loop meanwhile; slows Python down.
         """
-        request = _Request(epoch, seconds, whole=whole, profiled=profiled, anew=anew)
+        how = {"whole": whole, "profiled": profiled, "anew": anew}
+        request = _Request(epoch, seconds, lines=lines, **how)
         self._requests.put(request)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -220,6 +229,8 @@ class Switchboard(Iterator[Any]):
 
     def _answered(self, answer: Block | BaseException) -> Any:
         """The request is done; a batch of the next one."""
+        if self._current is not None and self._current.lines is not None:
+            self._current.lines.end()
         self._current = None
         self._answers.put(answer)
         return self._next()
@@ -229,8 +240,14 @@ class Switchboard(Iterator[Any]):
         block = request.arrived(self._samples)
         if request.ops is not None and request.warm and not was_warm:
             self._profile(request.ops)
+        if request.lines is not None and request.warm and not was_warm:
+            frame = user_frame(sys._getframe())
+            if frame is not None:
+                request.lines.begin(frame)
         if block is not None:
             self._profile(None)
+            if request.lines is not None:
+                request.lines.end()
             self._current = None
             self._answers.put(block)
 

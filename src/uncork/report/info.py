@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Final, Literal
 
-from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
+from uncork.core.diagnosis import Diagnosis, Finding, LoopLine, Overhead, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import Record
@@ -28,6 +28,13 @@ PART_LABELS: Final = {
     "host": "Python",
     "step": "training step",
     "unknown": "unexplained",
+}
+WORK_LABELS: Final = {
+    "metrics": "Keras's metrics",
+    "evaluation": "an evaluation",
+    "function": "a function",
+    "graph": "a compiled function",
+    "plain": "Python",
 }
 CEILING_LABELS: Final = {
     "consumer": "training step alone",
@@ -96,6 +103,7 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     step: StepTime
     stages: tuple[StageRow, ...]
     kernels: tuple[KernelRow, ...]
+    loop_lines: tuple[LoopLine, ...]
     step_sets_pace: bool
     findings: tuple[Finding, ...]
     health: str
@@ -146,6 +154,7 @@ def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInf
         step=step_time(diagnosis, "one step"),
         stages=stages,
         kernels=kernel_rows(diagnosis),
+        loop_lines=diagnosis.loop_lines,
         step_sets_pace=_step_sets_pace(diagnosis, stages),
         findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
         health=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),

@@ -66,7 +66,7 @@ def lost_to_host(
         evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
         remedy: What to type.
     """
-    share = diagnosis.breakdown.get("host", 0.0)
+    share = max(0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.beside_step)
     upper = bound(1.0, 1.0 - share)
     ends = interval(diagnosis, "host", upper)
     if min((upper, *(ends or ()))) < WORTH:

@@ -1,0 +1,61 @@
+"""What the user's own loop does beside its step, named by what that is: four causes.
+
+They are ``callbacks``, ``metrics_every_step``, ``validation_setup`` and ``growing_state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Cause, Finding, LoopLine, LoopWork, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, ms
+
+_CAUSES: Final[dict[LoopWork, Cause]] = {
+    "metrics": "metrics_every_step",
+    "evaluation": "validation_setup",
+    "function": "callbacks",
+}
+_REMEDIES: Final[dict[Cause, str]] = {
+    "metrics_every_step": "update metrics inside the compiled step, read them once an epoch",
+    "validation_setup": "validate by a tf.function of your own, on data that stays in place",
+    "callbacks": "do it once an epoch, or every few hundred batches",
+    "growing_state": "append to a list, and put its elements together after the training",
+}
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding for each cause; none where lines merely wait for an accelerator."""
+    if machine.devices:
+        return
+    for cause in _REMEDIES:
+        lines = [each for each in diagnosis.loop_lines if _cause_of(each) == cause]
+        resident = 1 - diagnosis.breakdown.get("input", 0.0)
+        share = resident * sum(each.share for each in lines)
+        upper = bound(1.0, 1.0 - share)
+        if upper >= WORTH:
+            yield _finding(diagnosis, cause, lines, upper)
+
+
+def _finding(
+    diagnosis: WorkloadDiagnosis, cause: Cause, lines: list[LoopLine], upper: float
+) -> Finding:
+    longest = lines[0]
+    where = " and ".join(f"line {each.at.rpartition(':')[2]}" for each in lines[:2])
+    return Finding(
+        cause=cause,
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=longest.function_at or longest.at,
+        evidence=(
+            f"{ms((1 - 1 / upper) * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step pass in "
+            f"{where} of the loop, beside its step"
+        ),
+        remedy=_REMEDIES[cause],
+    )
+
+
+def _cause_of(line: LoopLine) -> Cause | None:
+    """What to call it when a line takes long; None for the step itself."""
+    return "growing_state" if line.grows else _CAUSES.get(line.work)
