@@ -32,3 +32,18 @@ def test_a_layer_that_is_gone_is_not_kept():
 def test_of_what_was_not_seen_no_line_is_known():
     assert Layers().at(Layer()) is None
     assert Layers().at(None) is None
+
+
+def test_what_a_class_takes_for_equal_is_not_asked():
+    class Strange:
+        def __eq__(self, other):
+            raise AssertionError
+
+        __hash__ = None
+
+    layers, one, other = Layers(), Strange(), Strange()
+    layers.made(one, "train.py:3")
+    layers.entered(one, "strange")
+    assert layers.at(one) == "train.py:3"
+    assert layers.at(other) is None
+    assert layers.of("strange/MatMul") is one

@@ -43,4 +43,9 @@ def test_what_float32_does_not_help_is_not_blamed_on_the_policy(ours, theirs):
 
 def test_what_was_not_tried_is_not_claimed():
     assert found(in_float32=None) == []
-    assert found(model=None) == []
+
+
+def test_the_model_of_a_loop_of_ones_own_is_known_by_what_it_did():
+    (finding,) = found(model=None)
+    assert "kernels in mixed precision" in finding.evidence
+    assert finding.remedy.startswith("without mixed precision")

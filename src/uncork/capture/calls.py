@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
 
+from uncork.core.diagnosis import StartLine
 from uncork.core.layers import Layers
 from uncork.core.stack import function_place
 
@@ -28,6 +29,7 @@ class FitCall:
         arguments: All arguments of ``fit`` by name, defaults filled in.
         original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
         layers: What was seen of the script's layers.
+        start: Lines that took long before the first training of the script began.
     """
 
     index: int
@@ -38,6 +40,7 @@ class FitCall:
     step_at: str | None = None
     policy_at: str | None = None
     layers: Layers = field(default_factory=Layers)
+    start: tuple[StartLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class LoopCall:
         original: A fresh iterator over it, not watched.
         evidence: Why it is taken for training.
         layers: What was seen of the script's layers.
+        policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
     """
 
     index: int
@@ -83,6 +87,7 @@ class LoopCall:
     original: Callable[[], Iterator[Any]]
     evidence: LoopEvidence
     layers: Layers = field(default_factory=Layers)
+    policy_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class StepCall:
         eager_at: Where the user's function begins that computes its gradients.
         guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
+        policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
     """
 
     index: int
@@ -112,6 +118,7 @@ class StepCall:
     eager_at: str | None = None
     guarded: Callable[[Callable[[], Any]], Any] = _at_once
     layers: Layers = field(default_factory=Layers)
+    policy_at: str | None = None
 
 
 class Listener(Protocol):

@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from uncork.capture.start_times import StartTimes
 from uncork.core.layers import Layers
 from uncork.core.stack import function_place
 
@@ -60,7 +61,9 @@ class Evidence:
     """The counters, and the optimizers that are asked for theirs.
 
     ``eager_codes`` is the user's code that was last seen to compute gradients eagerly: of the
-    function that holds the tape, of its caller, and so on. ``layers`` is what was seen of layers.
+    function that holds the tape, of its caller, and so on. ``layers`` is what was seen of layers,
+    ``start`` what was seen before the training began, and ``policy_at`` the line that last set a
+    dtype policy for new layers.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -74,6 +77,8 @@ class Evidence:
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
         self.layers = Layers()
+        self.start = StartTimes()
+        self.policy_at: str | None = None
 
     @property
     def eager_at(self) -> str | None:

@@ -74,7 +74,6 @@ class _Hooks:
         self._sites = Sites()
         self._evidence = Evidence()
         self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        self._policy_at: str | None = None
         self._loops = Loops(listener, self.stops, self._sites, self._evidence)
         self._steps = Steps(listener, self.stops, self._sites, self._evidence, self._loops)
         self._loops.on_recognised = self._steps.disown
@@ -98,11 +97,13 @@ class _Hooks:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
             when_imported("tensorflow", _record_source_lines)
             watch_layers(self.patches, self._evidence.layers)
+            self._evidence.start.begin()
 
     def remove(self) -> None:
         """Leave TensorFlow and Keras as they were, and no iterator watched."""
         self.patches.undo()
         self._loops.close()
+        self._evidence.start.end()
 
     def _on_datasets(self, module: Any) -> None:
         eager = module.context.executing_eagerly
@@ -195,7 +196,7 @@ class _Hooks:
                 if name == "dtype_policy":  # Keras sets float32 itself when it is first asked
                     at = user_line(sys._getframe(1))
                     name_of = getattr(value, "name", "float32")
-                    self._policy_at = None if name_of == "float32" or at == UNKNOWN else at
+                    self._evidence.policy_at = None if name_of == "float32" or at == UNKNOWN else at
                 return original(name, value)
 
             return set_global_attribute
@@ -221,16 +222,18 @@ class _Hooks:
             bound.apply_defaults()
             _, *arguments = bound.arguments.items()
             at = user_line(sys._getframe(1))
+            self._evidence.start.end()
             return self._fit(
                 FitCall(
                     index=self._sites.index(at),
                     at=at,
                     step_at=self._compiled_at.get(model),
-                    policy_at=self._policy_at,
+                    policy_at=self._evidence.policy_at,
                     model=model,
                     arguments=dict(arguments),
                     original=functools.partial(original, model),
                     layers=self._evidence.layers,
+                    start=self._evidence.start.lines,
                 )
             )
 

@@ -45,11 +45,17 @@ def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
         return
     eager, scope = tensorflow.executing_eagerly, tensorflow.get_current_name_scope
 
+    def specs(args: Any) -> Any:
+        return tensorflow.nest.map_structure(
+            lambda x: tensorflow.TensorSpec.from_tensor(x) if tensorflow.is_tensor(x) else None,
+            args,
+        )
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
-            if not eager() and hasattr(layer, "add_weight"):
-                layers.entered(layer, scope())
+            if not eager() and hasattr(type(layer), "add_weight"):
+                layers.entered(layer, scope(), specs(args))
             return original(layer, *args, **kwargs)
 
         return call

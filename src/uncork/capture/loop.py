@@ -65,9 +65,11 @@ class Loops:
         if beside:
             return watch.first
         self.on_recognised()
+        self.evidence.start.end()
         call = LoopCall(
             *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
             layers=self.evidence.layers,
+            policy_at=self.evidence.policy_at,
         )
         return self.listener.loop(call, watch.first)
 

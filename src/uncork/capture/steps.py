@@ -139,6 +139,7 @@ class Steps:
                 eager_at=evidence.eager_at if eager else None,
                 guarded=guarded,
                 layers=evidence.layers,
+                policy_at=evidence.policy_at,
             )
             return guarded(lambda: self._handed_over(step, call))
 
@@ -154,6 +155,7 @@ class Steps:
     def _handed_over(self, step: Any, call: StepCall) -> Any:
         if self._instead is None:
             self._seen[step].give_up()
+            self._evidence.start.end()
             self._instead = self._listener.step_loop(call)
             if self._instead is None:
                 return call.original(*call.args, **call.kwargs)

@@ -111,6 +111,18 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class StartLine(Record, frozen=True, kw_only=True):
+    """A line of the user's that takes long before the training begins.
+
+    Attributes:
+        at: Which one.
+        seconds: Until the training began.
+    """
+
+    at: str
+    seconds: float
+
+
 LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]
 
 
@@ -240,6 +252,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
             profiler saw none, as of a step that XLA compiled.
         slow_layers: Layers of the script that pay for one of their arguments.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
+        start: Lines that take long before the training begins, the longest first.
     """
 
     workload: Workload
@@ -267,6 +280,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     kernels: tuple[KernelPart, ...] = ()
     slow_layers: tuple[SlowLayer, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
+    start: tuple[StartLine, ...] = ()
 
     @property
     def step_s(self) -> float:

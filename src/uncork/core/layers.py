@@ -8,7 +8,7 @@ looks while the graph is traced knows.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 
 class Layers:
@@ -26,16 +26,26 @@ class Layers:
     """
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        # By identity: a class of the user's may say what is equal, and what has no hash.
+        self._made: dict[int, tuple[ref[Any], str]] = {}
         self._scopes: dict[str, ref[Any]] = {}
+        self._called: dict[int, tuple[ref[Any], Any]] = {}
 
     def made(self, layer: Any, at: str) -> None:
         """A layer was made at ``file.py:line``."""
-        self._made[layer] = at
+        self._made[id(layer)] = (ref(layer), at)
 
-    def entered(self, layer: Any, scope: str) -> None:
-        """Ops of a layer are about to be traced in a scope."""
+    def entered(self, layer: Any, scope: str, given: Any = None) -> None:
+        """Ops of a layer are about to be traced in a scope.
+
+        Args:
+            layer: Any.
+            scope: With those of the layers that call it.
+            given: What it is called on, as specs.
+        """
         self._scopes[scope] = ref(layer)
+        if self.of(scope) is None:
+            self._called[id(layer)] = (ref(layer), given)
 
     def of(self, name: str) -> Any:
         """The innermost layer that an op belongs to; None where none is known.
@@ -53,8 +63,15 @@ class Layers:
 
     def at(self, layer: Any) -> str | None:
         """Where a layer was made; None where that was not seen."""
-        return None if layer is None else self._made.get(layer)
+        seen, at = self._made.get(id(layer), (None, None))
+        return at if seen is not None and seen() is layer else None
+
+    def outermost(self) -> list[tuple[Any, Any]]:
+        """Layers that no other layer called, with what they were called on last."""
+        found = ((seen(), given) for seen, given in list(self._called.values()))
+        return [(layer, given) for layer, given in found if layer is not None]
 
     def known(self) -> list[Any]:
         """All layers that still live."""
-        return list(self._made)
+        living = (seen() for seen, _ in list(self._made.values()))
+        return [layer for layer in living if layer is not None]

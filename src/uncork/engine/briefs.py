@@ -58,4 +58,5 @@ def brief_of_steps(call: StepCall, epochs: int) -> Workload:
         epochs=epochs,
         eager_step=call.eager,
         step_at=call.eager_at,
+        policy_at=call.policy_at,
     )

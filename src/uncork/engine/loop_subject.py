@@ -16,6 +16,7 @@ from typing import Any
 from uncork.capture import LoopCall
 from uncork.core.diagnosis import LoopLine
 from uncork.core.edit import Guarantee
+from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
@@ -28,7 +29,7 @@ from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.pipeline import Pipeline
-from uncork.step import Mode, batch_samples, spec_text
+from uncork.step import Mode, batch_samples, in_float32, spec_text
 
 
 class LoopRunner(VersionRunner):
@@ -106,6 +107,7 @@ class LoopSubject(Subject):
             index=call.index,
             at=call.at,
             step_at=call.evidence.eager_at,
+            policy_at=call.policy_at,
             kind="custom_loop",
             data="tf.data",
             model=None,
@@ -146,6 +148,12 @@ class LoopSubject(Subject):
         """What of a resident step passes outside TensorFlow's ops."""
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
+
+    def in_float32(self, block_s: float) -> Comparison | None:
+        """By itself: the step was compiled by its author."""
+        if self.layers is None or self.workload.batch_size is None:
+            return None
+        return in_float32(self.layers, self.workload.batch_size, block_s)
 
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """On a resident batch, watched and not."""

@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from uncork.core.diagnosis import CallbackCost, LoopLine, OneHot, SlowLayer, Transfer, Validation
+from uncork.core.diagnosis import (
+    CallbackCost,
+    LoopLine,
+    OneHot,
+    SlowLayer,
+    StartLine,
+    Transfer,
+    Validation,
+)
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
+from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -87,11 +96,13 @@ class Subject(ABC):
         ends_here: The process ends with this work: what is only there to be looked at may go on in
             another state. In a notebook it goes on to live.
         layers: What was seen of the script's layers; None where no script trains.
+        start: Lines of it that took long before the training began.
     """
 
     between_calls: bool = False
     ends_here: bool = False
     layers: Layers | None = None
+    start: tuple[StartLine, ...] = ()
     workload: Workload
     original: Version
     notes: list[str]
@@ -180,6 +191,11 @@ class Subject(ABC):
             forget_kernels()
         found = profiled(lambda: runner.block(seconds))
         return kernel_parts(found, self.layers, self.workload.batch_size)
+
+    def in_float32(self, block_s: float) -> Comparison | None:
+        """The model of a loop of the user's own in float32 over the same in a lower precision."""
+        del block_s
+        return None
 
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """What the lines of a loop of the user's own take; nothing where Keras drives."""

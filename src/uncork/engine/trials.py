@@ -109,7 +109,7 @@ class Trial(PassThrough):
                 step_at=call.step_at,
                 policy_at=call.policy_at,
             )
-            subject.ends_here, subject.layers = True, call.layers
+            subject.ends_here, subject.layers, subject.start = True, call.layers, call.start
             return subject
         return None
 

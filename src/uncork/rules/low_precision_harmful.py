@@ -12,13 +12,14 @@ from uncork.rules.evidence import WORTH, ms, step_interval
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where float32 was seen to make the step itself cheaper."""
     full, model = diagnosis.in_float32, diagnosis.workload.model
-    if full is None or model is None or full.verdict != "faster":
+    if full is None or full.verdict != "faster":
         return
     upper = diagnosis.with_step_faster(full.ratio)
     if upper < WORTH:
         return
     share = diagnosis.breakdown.get("step", 0.0)
-    low = ", ".join(policy for policy in model.dtype_policy if policy != "float32")
+    policies = [policy for policy in model.dtype_policy if policy != "float32"] if model else []
+    low = ", ".join(policies) or "mixed precision"
     device = machine.devices[0] if machine.devices else machine.cpu_model
     yield Finding(
         cause="low_precision_harmful",
@@ -30,5 +31,5 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in {low} "
             f"on {device}; in float32 they ran {full.ratio:.2f}x as fast"
         ),
-        remedy=f"without the policy {low}, or only where the device has fast kernels for it",
+        remedy=f"without {low}, or only where the device has fast kernels for it",
     )

@@ -106,6 +106,22 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
 
 
 @contextmanager
+def computing_in_float32(model: Any) -> Iterator[None]:
+    """Without mixed precision inside the block; what is traced there stays without it.
+
+    Args:
+        model: Built.
+    """
+    written = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
+    try:
+        _switch_policy(model, DtypePolicy(policy="float32"))
+        yield
+    finally:
+        for layer, own in written:
+            _set_policy(layer, own)
+
+
+@contextmanager
 def as_written(model: Any) -> Iterator[AbstractContextManager[None]]:
     """Keep the user's settings: given back at the end, and in everything saved meanwhile.
 

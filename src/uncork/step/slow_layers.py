@@ -17,8 +17,8 @@ import tensorflow as tf
 from uncork.core.diagnosis import SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
-from uncork.measure.interleave import Block, paired
-from uncork.measure.timing import timed
+from uncork.measure.interleave import paired
+from uncork.step.alone import Alone
 from uncork.watch import random_state, set_random_state
 
 # Of all kernels of the step; and how many layers are looked at.
@@ -62,7 +62,7 @@ def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
     random = random_state()
     try:
         as_is, without = (
-            _Alone(_copy(layer, shape, changed), (batch_size, *shape[1:]))
+            _alone(_copy(layer, shape, changed), (batch_size, *shape[1:]))
             for changed in ({}, change)
         )
         as_is.prime()
@@ -78,30 +78,7 @@ def _copy(layer: Any, shape: Any, change: dict[str, Any]) -> Any:
     return copy
 
 
-class _Alone:
-    """A layer by itself: forward and backward."""
-
-    def __init__(self, layer: Any, shape: Sequence[int]) -> None:
-        x = tf.ones(shape, layer.compute_dtype)
-
-        def run() -> Any:
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = layer(x, training=True)
-            return tape.gradient(y, [x, *(v.value for v in layer.trainable_variables)])
-
-        self._run = tf.function(run, autograph=False)
-
-    def prime(self) -> float:
-        """Compiled; the seconds of that are of no interest."""
-        self._run()
-        return 0.0
-
-    def block(self, seconds: float) -> Block:
-        """Calls for about so long."""
-        return timed(self._calls(), seconds, 1.0)
-
-    def _calls(self) -> Iterator[int]:
-        while True:
-            self._run()
-            yield 1
+def _alone(layer: Any, shape: Sequence[int]) -> Alone:
+    x = tf.ones(shape, layer.compute_dtype)
+    sources = [x, *(v.value for v in layer.trainable_variables)]
+    return Alone(lambda: layer(x, training=True), sources)

@@ -1,0 +1,77 @@
+"""Which of the user's lines take the time before a training begins, looked at from beside."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from types import FrameType
+from typing import Final
+
+from uncork.core.diagnosis import StartLine
+from uncork.core.stack import outwards, owner, place
+
+# Between two looks; each takes some microseconds.
+_PAUSE_S: Final = 0.02
+_IMPORTS: Final = "<frozen importlib"
+# Shorter ones are of no interest.
+_LEAST_S: Final = 0.2
+
+
+class StartTimes:
+    """Seconds by line, of the thread that begins this; imports are left out.
+
+    Example:
+        >>> start = StartTimes()
+        >>> start.begin()
+        >>> start.end()
+        >>> start.lines
+        ()
+    """
+
+    def __init__(self) -> None:
+        self.lines: tuple[StartLine, ...] = ()
+        self._seconds: Counter[tuple[str, int]] = Counter()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """From now on, until the end."""
+        watched = threading.get_ident()
+        self._thread = threading.Thread(
+            target=self._look, args=(watched,), name="uncork-start", daemon=True
+        )
+        self._thread.start()
+
+    def end(self) -> None:
+        """The training begins; a second call does nothing."""
+        if self._thread is None:
+            return
+        self._over.set()
+        self._thread.join()
+        self._thread = None
+        self.lines = tuple(
+            StartLine(at=place(file, line), seconds=seconds)
+            for (file, line), seconds in self._seconds.most_common()
+            if seconds >= _LEAST_S
+        )
+
+    def _look(self, watched: int) -> None:
+        before = time.perf_counter()
+        while not self._over.wait(_PAUSE_S):
+            now = time.perf_counter()
+            found = _users_line(sys._current_frames().get(watched))
+            if found is not None:
+                self._seconds[found] += now - before  # type: ignore[assignment]
+            before = now
+
+
+def _users_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """The innermost of the user's lines, unless it imports something."""
+    for each in outwards(frame):
+        if each.f_code.co_filename.startswith(_IMPORTS):
+            return None
+        if owner(each) == "user":
+            return each.f_code.co_filename, each.f_lineno
+    return None

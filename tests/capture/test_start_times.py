@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from uncork.capture.start_times import StartTimes, _users_line
+
+
+def prepare(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(1000))
+
+
+def test_a_line_that_takes_long_is_told():
+    start = StartTimes()
+    start.begin()
+    prepare(0.6)
+    start.end()
+    told = sum(line.seconds for line in start.lines)
+    assert 0.2 < told < 5
+    assert all("test_start_times.py:" in line.at for line in start.lines)
+
+
+def test_short_ones_are_not_and_nothing_runs_on():
+    start = StartTimes()
+    start.begin()
+    assert "uncork-start" in {thread.name for thread in threading.enumerate()}
+    start.end()
+    start.end()
+    assert start.lines == ()
+    assert "uncork-start" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_what_never_began_can_end():
+    start = StartTimes()
+    start.end()
+    assert start.lines == ()
+
+
+def test_imports_are_left_out(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import sys\nsys.looked = sys.look()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+
+    def look():
+        frame = sys._getframe()
+        seen.append(_users_line(frame.f_back))
+        seen.append(_users_line(_importing(frame)))
+        return True
+
+    monkeypatch.setattr(sys, "look", look, raising=False)
+    monkeypatch.delitem(sys.modules, "slow_to_import", raising=False)
+    import slow_to_import  # noqa: F401, PLC0415
+
+    module, importing = seen
+    assert module[0].endswith("slow_to_import.py")  # its own slow lines count
+    assert importing is None  # finding and loading it does not
+
+
+def _importing(frame):
+    while not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame
+
+
+@pytest.mark.parametrize("frame", [None])
+def test_a_thread_that_is_gone_has_no_line(frame):
+    assert _users_line(frame) is None

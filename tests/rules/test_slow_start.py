@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, WORKLOAD, observed
+from uncork.core.diagnosis import StartLine
+from uncork.rules import slow_start
+
+STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs
+
+
+def found(*seconds, step_s=0.01, **workload):
+    lines = tuple(StartLine(at=f"train.py:{n}", seconds=s) for n, s in enumerate(seconds, 5))
+    diagnosis = observed(step_s=step_s, start=lines, workload=workload)
+    return list(slow_start.find(diagnosis, MACHINE))
+
+
+def test_preparing_as_long_as_training_doubles_the_run():
+    (finding,) = found(0.75 * STEPS * 0.01, 0.25 * STEPS * 0.01)
+    assert (finding.cause, finding.at) == ("slow_start", "train.py:5")
+    assert finding.upper_bound == pytest.approx(2.0)
+    assert finding.share == pytest.approx(0.5)
+    assert "before its training begins" in finding.evidence
+
+
+def test_a_short_start_of_a_long_training_is_not_named():
+    assert found(0.05 * STEPS * 0.01) == []
+    assert found() == []
+
+
+def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
+    assert found(1000.0, kind="custom_loop") == []
+    assert found(1000.0, steps_per_epoch=None) == []
