@@ -105,7 +105,7 @@ def test_real_kernels_are_told_with_how_often_they_run_in_a_step():
     found = profiled(lambda: [step() for _ in range(5)])
     products = [kernel for kernel in found if kernel.kind == "MatMul"]
     assert products[0].name.endswith("large")
-    assert all(kernel.calls == 1 for kernel in products)
+    assert all(0.5 < kernel.calls < 1.5 for kernel in products)  # they overtake each other
     assert found[0] == products[0]
 
 

@@ -28,7 +28,8 @@ class GraphOps:
     """
 
     def __init__(self) -> None:
-        graphs = [found for found in gc.get_objects() if isinstance(found, FuncGraph)]
+        # Their type is asked, not they: proxies of all kinds are among these objects.
+        graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]
         # Where two graphs have an op of one name, the one that was traced last.
         self._ops = {op.name: op for graph in graphs for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
