@@ -8,6 +8,7 @@ batches.
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -159,9 +160,12 @@ class LoopSubject(Subject):
         """On a resident batch, watched and not."""
         if self.workload.eager_step:
             return ()
-        alone, times = self.board.block(self._resident_epoch, seconds)[0], LineTimes()
+        times = LineTimes()
+        before, _ = self.board.block(self._resident_epoch, seconds)
         watched, _ = self.board.block(self._resident_epoch, seconds, lines=times)
-        return loop_lines(times, watched, alone.wall_s / alone.steps)
+        after, _ = self.board.block(self._resident_epoch, seconds)
+        alone = (block.wall_s / block.steps for block in (before, after))
+        return loop_lines(times, watched.steps, statistics.fmean(alone))
 
     def seen(self) -> Workload:
         """The workload; a loop that leaves its data early has epochs of that length."""

@@ -122,7 +122,9 @@ def observe(
         padded = _padded(subject, version, seconds, journal)
     without_metrics = _without_metrics(subject, version, seconds, journal, known, computing)
     one_hot, transfer = _handed_over(subject, known)
-    kernels = _kernels(subject, version, measured, journal, known, computing)
+    # Of an accelerator's kernels this host's processor knows only how they were started.
+    told = computing and not machine.devices
+    kernels = _kernels(subject, version, measured, journal, known, told)
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(),
@@ -273,10 +275,10 @@ def _kernels(
     measured: Measurement,
     journal: Journal,
     known: WorkloadDiagnosis | None,
-    computing: bool,
+    told: bool,
 ) -> tuple[KernelPart, ...]:
     """Whose they are, where the step is most of the time."""
-    if known is not None or not computing or _is_eager(subject, version):
+    if known is not None or not told or _is_eager(subject, version):
         return known.kernels if known else ()
     journal.write("phase", "looking at the kernels of the step")
     with suppress(Exception):  # somebody profiles already, or no kernel was seen

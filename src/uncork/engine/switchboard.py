@@ -195,6 +195,8 @@ class Switchboard(Iterator[Any]):
 
     def abandon(self, error: BaseException) -> None:
         """User's side: the loop will not come back; wake the engine with this."""
+        if self._current is not None and self._current.lines is not None:
+            self._current.lines.end()
         self._answers.put(error)
 
     def resume(self, taken: int = 0) -> None:

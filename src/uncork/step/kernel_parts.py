@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-import keras
-import tensorflow as tf
 
 from uncork.core.kernels import KernelPart, Phase
 from uncork.core.layers import Layers
 from uncork.core.stack import is_users, place
 from uncork.measure.kernels import Kernel
 from uncork.step.graph_ops import GraphOps
+from uncork.step.tables import Tables
 
 # Of all kernels; the rest is told together.
 _SMALL: Final = 0.01
@@ -28,11 +25,6 @@ _MADE_BY: Final[dict[str, Phase]] = {
 _CALL: Final = "PartitionedCall"
 _BACKWARD: Final = "__backward_"
 _LAYERS: Final = "/keras/src/layers/layer.py"
-_GATHERS: Final = frozenset({"GatherV2", "ResourceGather"})
-# Of a dimension that only running tells: more than any table has rows.
-_UNKNOWN: Final = 10**9
-# An activation may have the shape of a small table by chance.
-_LARGE_TABLE: Final = 1000
 
 
 def kernel_parts(
@@ -135,16 +127,16 @@ class _Sorter:
         ops = [op for kernel in kernels if (op := self.graphs.of(kernel.name)) is not None]
         self.found = bool(ops)
         self._layers = layers
-        self._tables = dict(_tables(layers))
-        self._used = dict(_looked_up(ops, self._tables, batch_size))
+        self._tables = Tables(layers, ops, batch_size)
         self._phases: dict[str, Phase] = {}
 
     def key(self, kernel: Kernel) -> _Key:
         op, name = self.graphs.of(kernel.name), kernel.name
         phase = self._phase(op, name)
-        table = None if op is None else next((s for s in _shapes(op) if s in self._used), None)
+        table = None if op is None else self._tables.of(op)
         if table is not None:
-            layer, rows = self._tables[table], (table[0], self._used[table])
+            layer = self._tables.layer(table)
+            rows = (table[0], self._tables.rows_used(table))
             return _Key(phase, type(layer).__name__, self._layers.at(layer), False, *rows)
         loop = self.graphs.loop_of(kernel.name)
         if phase in ("optimizer", "metrics"):
@@ -172,7 +164,9 @@ class _Sorter:
             return self._phases.get(scope, "forward")
         files = {frame.filename for frame in op.traceback}
         made_by = (phase for part, phase in _MADE_BY.items() if any(part in f for f in files))
-        return self._phases.setdefault(scope, next(made_by, "forward"))
+        phase: Phase = next(made_by, "forward")
+        self._phases.setdefault(scope, phase)
+        return phase
 
     def _line(self, op: Any, layer: Any, phase: Phase) -> str | None:
         """In a layer of the user's own where it does what; else where the layer is made."""
@@ -193,52 +187,9 @@ def _users_line(op: Any, inside: str = "") -> str | None:
         op: Of a graph.
         inside: Only of those called from a file with this name.
     """
-    frames = [] if inside else list(op.traceback)
-    for number, frame in enumerate(op.traceback):
-        if inside and inside in frame.filename:
-            frames = list(op.traceback)[number:]
+    frames = list(op.traceback)
+    if inside:
+        entered = [number for number, frame in enumerate(frames) if inside in frame.filename]
+        frames = frames[entered[-1] :] if entered else []
     users = [frame for frame in frames if is_users(frame.filename)]
     return place(users[-1].filename, users[-1].lineno) if users else None
-
-
-def _tables(layers: Layers) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Embeddings by the shape of their tables; none where two have one shape."""
-    found = [e for e in layers.known() if isinstance(e, keras.layers.Embedding) and e.built]
-    shapes = Counter(tuple(each.embeddings.shape) for each in found)
-    for each in found:
-        shape = tuple(each.embeddings.shape)
-        if shapes[shape] == 1 and shape[0] >= _LARGE_TABLE:
-            yield shape, each
-
-
-def _looked_up(
-    ops: Sequence[Any], tables: Mapping[tuple[int, ...], Any], batch_size: int | None
-) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Tables with the number of rows that a step looks up; none where that is not known."""
-    used: Counter[tuple[int, ...]] = Counter()
-    for op in ops:
-        if op.type in _GATHERS and (table := _table(op, tables)) is not None:
-            _, *inner = op.outputs[0].shape[:-1].as_list() or (1,)
-            first = op.outputs[0].shape[0] or batch_size
-            used[table] += math.prod(each or _UNKNOWN for each in (first, *inner))
-    yield from used.items()
-
-
-def _table(op: Any, tables: Mapping[tuple[int, ...], Any]) -> tuple[int, ...] | None:
-    """Which one is looked up, by the shapes of what it may be and of a row."""
-    found = next((s for s in _shapes_of(op.inputs[0]) if s in tables), None)
-    if found is None and op.inputs[0].dtype == tf.resource:
-        wide = [s for s in tables if s[1:] == tuple(op.outputs[0].shape[-1:])]
-        found = wide[0] if len(wide) == 1 else None
-    return found
-
-
-def _shapes(op: Any) -> Iterator[tuple[int, ...]]:
-    """Of what an op makes; of one that assigns, of what it writes."""
-    for tensor in op.outputs or op.inputs:
-        yield from _shapes_of(tensor)
-
-
-def _shapes_of(tensor: Any) -> Iterator[tuple[int, ...]]:
-    if tensor.shape.rank and tensor.shape.is_fully_defined():
-        yield tuple(tensor.shape)
