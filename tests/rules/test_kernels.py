@@ -67,6 +67,8 @@ class TestPerExampleLoop:
 
     def test_a_loop_over_time_is_none(self):
         assert found(per_example_loop, part(0.8, rounds=81)) == []
+        assert found(per_example_loop, part(0.8, rounds=40)) == []
+        assert found(per_example_loop, part(0.8, rounds=30)) != []
         assert found(per_example_loop, part(0.8, rounds=32, layer="LSTM")) == []
 
     def test_a_small_one_is_not_named(self):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, ms
 
+# By how much a count of rounds may be off, as part of it.
+_OFF: Final = 0.1
 # Keras's own loops over time.
-_RECURRENT = ("RNN", "LSTM", "GRU", "SimpleRNN", "ConvLSTM")
+_RECURRENT: Final = ("RNN", "LSTM", "GRU", "SimpleRNN", "ConvLSTM")
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -41,6 +44,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 
 def _is_over(part: KernelPart, examples: int) -> bool:
-    """The condition of a loop may be asked once more than there are rounds."""
+    """The condition of a loop is asked once more than there are rounds, and steps overlap."""
     recurrent = part.layer.startswith(_RECURRENT)
-    return part.rounds > 1 and part.rounds - examples in (0, 1) and not recurrent
+    near = abs(part.rounds - examples) <= max(1.0, _OFF * examples)
+    return part.rounds > 1 and near and not recurrent
