@@ -72,3 +72,9 @@ def test_what_depends_on_nothing_does_not_depend_on_the_batch():
     ops = GraphOps()
     assert not any(ops.is_of_batch(op) for op in named(concrete, "StatelessRandomNormalV2"))
     assert ops.is_of_batch(concrete.graph.get_operation_by_name("noisy"))
+
+
+def test_of_two_graphs_the_one_that_was_traced_last_tells():
+    graphs = [traced(lambda x: tf.square(x, name="twice_there"), tf.ones((n,))) for n in (1, 2, 3)]
+    assert GraphOps().of("twice_there").graph is graphs[-1].graph
+    del graphs[1:]

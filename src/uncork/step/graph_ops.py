@@ -13,6 +13,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 # Bodies of loops and branches are lowered: what stands before their ops' own names.
 _LOWERED: Final = re.compile(r".*/[a-z_]+/_\d+/")
 _BODY: Final = re.compile(r"/(?:body|cond)/_\d+/")
+_NUMBER: Final = re.compile(r"\d+")
 _LOOPS: Final = frozenset({"While", "StatelessWhile"})
 _FEEDS: Final = frozenset({"IteratorGetNext", "OptionalGetValue"})
 
@@ -30,7 +31,8 @@ class GraphOps:
     def __init__(self) -> None:
         # Their type is asked, not they: proxies of all kinds are among these objects.
         graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]
-        # Where two graphs have an op of one name, the one that was traced last.
+        # Where two graphs have an op of one name, that of the one that was traced last.
+        graphs.sort(key=_traced)
         self._ops = {op.name: op for graph in graphs for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
 
@@ -58,6 +60,12 @@ class GraphOps:
         if id(graph) not in self._of_batch:
             self._of_batch[id(graph)] = frozenset(_of_batch(graph))
         return op.name in self._of_batch[id(graph)]
+
+
+def _traced(graph: Any) -> int:
+    """Grows from graph to graph."""
+    found = _NUMBER.search(getattr(graph, "_graph_key", ""))
+    return int(found[0]) if found else 0
 
 
 def _of_batch(graph: Any) -> Iterator[str]:
