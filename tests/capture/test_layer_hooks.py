@@ -1,24 +1,10 @@
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import keras
 import pytest
 import tensorflow as tf
 
-from uncork.capture.layer_hooks import watch_layers
-from uncork.capture.patches import Patches
-from uncork.core.layers import Layers
-
-
-@contextmanager
-def watched():
-    patches, layers = Patches(), Layers()
-    watch_layers(patches, layers)
-    try:
-        yield layers
-    finally:
-        patches.undo()
+from seen import watched_layers
 
 
 class Own(keras.layers.Layer):
@@ -31,7 +17,7 @@ class Own(keras.layers.Layer):
 
 
 def test_a_layer_remembers_the_line_that_made_it():
-    with watched() as layers:
+    with watched_layers() as layers:
         dense = keras.layers.Dense(3)
         own = Own()
     file, _, line = layers.at(dense).rpartition(":")
@@ -42,7 +28,7 @@ def test_a_layer_remembers_the_line_that_made_it():
 
 
 def test_its_ops_are_found_under_the_scope_that_tensorflow_gave_it():
-    with watched() as layers:
+    with watched_layers() as layers:
         first, second = keras.layers.Dense(3, name="dense"), keras.layers.Dense(3, name="dense_1")
         model = keras.Sequential([keras.Input((4,)), first, second])
         step = tf.function(lambda x: model(x, training=True))
@@ -52,7 +38,7 @@ def test_its_ops_are_found_under_the_scope_that_tensorflow_gave_it():
 
 
 def test_layers_work_as_before_and_eager_calls_leave_nothing():
-    with watched() as layers:
+    with watched_layers() as layers:
         model = keras.Sequential(
             [keras.Input((4,)), keras.layers.Dense(3, kernel_initializer="ones")]
         )
@@ -62,3 +48,13 @@ def test_layers_work_as_before_and_eager_calls_leave_nothing():
         with pytest.raises(ValueError, match="incompatible"):
             model(tf.ones((2, 5)))
     assert keras.layers.Layer.__new__.__module__ == "keras.src.layers.layer"
+
+
+def test_layers_on_ragged_and_sparse_tensors_are_called_as_ever():
+    with watched_layers() as layers:
+        total = keras.layers.Lambda(tf.reduce_sum)
+        ragged, sparse = tf.ragged.constant([[1.0], [2.0, 3.0]]), tf.sparse.eye(2)
+        assert tf.function(total)(ragged).numpy() == pytest.approx(6.0)
+        dense = keras.layers.Lambda(tf.sparse.to_dense)
+        assert tf.function(lambda: dense(sparse))().numpy().sum() == pytest.approx(2.0)
+    assert {layer for layer, _ in layers.outermost()} == {total, dense}

@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture.layer_hooks import watch_layers
-from uncork.capture.patches import Patches
-from uncork.core.layers import Layers
+from seen import watched_layers
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.fit_subject import FitSubject
 
 
 @pytest.fixture
 def layers():
-    patches, layers = Patches(), Layers()
-    watch_layers(patches, layers)
-    yield layers
-    patches.undo()
+    with watched_layers() as layers:
+        yield layers
 
 
 def data():

@@ -128,3 +128,24 @@ def test_without_a_frame_there_is_nothing_to_end():
     times = LineTimes()
     times.end()
     assert statements(times) == (set(), set())
+
+
+def test_what_minds_being_looked_at_is_left_alone():
+    class Touchy:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        @property
+        def nbytes(self):
+            raise RuntimeError
+
+    def loop(times):
+        touchy = Touchy()
+        times.begin(sys._getframe())
+        for _ in range(2):
+            watch()
+        times.end()
+        return touchy
+
+    times, _ = lines_of(loop)
+    assert times.grown == frozenset()

@@ -1,29 +1,16 @@
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture.layer_hooks import watch_layers
-from uncork.capture.patches import Patches
+from seen import watched_layers
 from uncork.core.layers import Layers
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.step.kernel_parts import kernel_parts
 
 BATCH = 16
-
-
-@contextmanager
-def watched():
-    patches, layers = Patches(), Layers()
-    watch_layers(patches, layers)
-    try:
-        yield layers
-    finally:
-        patches.undo()
 
 
 class OneByOne(keras.layers.Layer):
@@ -64,7 +51,7 @@ def line_of(text):
 
 
 def test_kernels_are_told_by_layer_line_and_phase():
-    with watched() as layers:
+    with watched_layers() as layers:
         model = keras.Sequential(
             [
                 keras.Input((600,)),
@@ -83,7 +70,7 @@ def test_kernels_are_told_by_layer_line_and_phase():
 
 
 def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
-    with watched() as layers:
+    with watched_layers() as layers:
         model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(32), OneByOne()])
         parts = parts_of(model, layers, tf.ones((BATCH, 32)))
     loops = [part for part in parts if part.rounds]
@@ -95,7 +82,7 @@ def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
 
 
 def test_what_depends_on_the_batch_alone_is_told():
-    with watched() as layers:
+    with watched_layers() as layers:
         model = keras.Sequential(
             [keras.Input((), dtype="string"), Letters(), keras.layers.Dense(1)]
         )
@@ -108,7 +95,7 @@ def test_what_depends_on_the_batch_alone_is_told():
 
 
 def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed():
-    with watched() as layers:
+    with watched_layers() as layers:
         model = keras.Sequential(
             [keras.Input((5,), dtype="int32"), keras.layers.Embedding(20_000, 16)]
         )
@@ -120,7 +107,7 @@ def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed():
 
 
 def test_two_tables_of_one_shape_cannot_be_told_apart():
-    with watched() as layers:
+    with watched_layers() as layers:
         words, pairs = (keras.Input((5,), dtype="int32") for _ in range(2))
         both = [keras.layers.Embedding(5_000, 8)(x) for x in (words, pairs)]
         model = keras.Model([words, pairs], keras.layers.Add()(both))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from uncork.capture.frames import UNKNOWN, user_line
@@ -29,8 +30,9 @@ def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
         def new(cls: type, *args: Any, **kwargs: Any) -> Any:
             layer = original(cls, *args, **kwargs)
             at = user_line(sys._getframe(1))
-            if at != UNKNOWN:
-                layers.made(layer, at)
+            with suppress(TypeError):  # a class without weak references
+                if at != UNKNOWN:
+                    layers.made(layer, at)
             return layer
 
         return new
@@ -40,14 +42,14 @@ def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
 
 def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
     """By the time this is called, a layer has opened its scope."""
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None:  # Keras on another backend
+    tensorflow: Any = sys.modules.get("tensorflow")
+    if not hasattr(tensorflow, "get_current_name_scope"):  # Keras on another backend
         return
     eager, scope = tensorflow.executing_eagerly, tensorflow.get_current_name_scope
 
     def specs(args: Any) -> Any:
         return tensorflow.nest.map_structure(
-            lambda x: tensorflow.TensorSpec.from_tensor(x) if tensorflow.is_tensor(x) else None,
+            lambda x: tensorflow.type_spec_from_value(x) if tensorflow.is_tensor(x) else None,
             args,
         )
 
@@ -55,7 +57,8 @@ def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
         @functools.wraps(original)
         def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
             if not eager() and hasattr(type(layer), "add_weight"):
-                layers.entered(layer, scope(), specs(args))
+                with suppress(Exception):  # called on what has no spec, ragged or sparse tensors
+                    layers.entered(layer, scope(), specs(args))
             return original(layer, *args, **kwargs)
 
         return call

@@ -16,6 +16,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
+import numpy as np
+import tensorflow as tf
+
 from uncork.core.diagnosis import LoopWork as Work
 from uncork.core.stack import code_place, owner
 
@@ -29,6 +32,7 @@ class LineTimes:
     """Seconds by line and by what the line calls first; the lines of one frame only.
 
     Attributes:
+        file: Of the frame.
         seconds: By line, and by what kind of work it was.
         functions: By line, seconds in functions of the user's.
         grown: Names that hold more bytes than when this began.
@@ -142,6 +146,8 @@ def _kind(frame: FrameType) -> Work | None:
 def _sizes(frame: FrameType) -> Iterator[tuple[str, int]]:
     """Bytes of what the names of a frame hold, of arrays and tensors."""
     for name, value in list(frame.f_locals.items()):
-        size = getattr(value, "nbytes", None)
-        if isinstance(size, int):
-            yield name, size
+        # Their type is asked, not they: what else a script holds may mind being looked at.
+        if issubclass(type(value), np.ndarray):
+            yield name, value.nbytes
+        elif issubclass(type(value), tf.Tensor) and value.shape.is_fully_defined():
+            yield name, value.shape.num_elements() * value.dtype.size

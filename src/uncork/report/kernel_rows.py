@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.kernels import KernelPart
 from uncork.core.record import Record
 
-REST = "the rest"
+REST: Final = "the rest"
 
 
 class KernelRow(Record, frozen=True, kw_only=True):

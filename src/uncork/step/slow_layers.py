@@ -44,9 +44,9 @@ def slow_layers(
         shares[part.layer, part.at] += part.share  # type: ignore[assignment]
     for (name, at), share in shares.most_common(_MOST):
         layer = made.get((name, at))
-        for argument, without in _arguments(layer) if share >= _WORTH else ():
-            # A layer of the user's own, a length that only running tells: left alone.
-            with suppress(Exception):
+        # A layer of the user's own, a length that only running tells: left alone.
+        with suppress(Exception):
+            for argument, without in _arguments(layer) if share >= _WORTH else ():
                 faster = _priced(layer, {argument: without}, batch_size)
                 yield SlowLayer(layer=name, argument=argument, at=at, without=faster)
 

@@ -1,0 +1,19 @@
+"""Layers as a diagnosis sees them: made and traced while they are watched."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from uncork.capture.layer_hooks import watch_layers
+from uncork.capture.patches import Patches
+from uncork.core.layers import Layers
+
+
+@contextmanager
+def watched_layers():
+    patches, layers = Patches(), Layers()
+    watch_layers(patches, layers)
+    try:
+        yield layers
+    finally:
+        patches.undo()
