@@ -161,7 +161,7 @@ def test_a_resident_batch_is_what_the_step_receives(case):
     model, feed = made.settings.model, made.feed
     batch = next(iter(feed.batches_dataset(model)))
     assert batch_samples(batch) == BATCH
-    resident = FitRunner(made.settings, feed.resident(batch), made.snapshot, float(BATCH))
+    resident = FitRunner(made.settings, feed.resident([batch]), made.snapshot, float(BATCH))
     assert resident.block(0.0).steps >= 1
 
 
@@ -201,6 +201,6 @@ def test_endless_data_has_no_whole_epochs():
     made = runner("arrays")
     model, feed = made.settings.model, made.feed
     batch = next(iter(feed.batches_dataset(model)))
-    resident = FitRunner(made.settings, feed.resident(batch), made.snapshot, float(BATCH))
+    resident = FitRunner(made.settings, feed.resident([batch]), made.snapshot, float(BATCH))
     resident.prime()
     assert resident.block(0.05).steps < 1 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,6 +48,7 @@ from uncork.step import (
     edited_loader,
     fill_loader,
     has_hooks,
+    held,
     is_categorical,
     loader_stages,
     one_hot_of,
@@ -136,7 +136,8 @@ class FitSubject(Subject):
         self.original = Version(pipeline)
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
         random = random_state()
-        self._batch = self._first_batch()
+        self._batches = self._held()
+        self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)
         # Building draws what ``fit`` would draw; reading the first batch is ours alone.
         set_random_state(random)
         with model.distribute_strategy.scope():
@@ -159,7 +160,7 @@ class FitSubject(Subject):
         return _PrimedRunner(runner, version.pipeline, _keeps_batches(version))
 
     def resident(self, version: Version) -> VersionRunner:
-        """A version's step on the first batch, over and over."""
+        """A version's step on the same batches over and over."""
         return self._resident(version.step)
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
@@ -198,13 +199,16 @@ class FitSubject(Subject):
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Inputs, targets and weights alike are cut; none where the model was made for one length.
 
-        Keras does not insist on that length, but whoever wrote it down may.
+        Keras does not insist on that length, but whoever wrote it down may. Nor of batches of
+        different lengths: each is as long as it has to be.
         """
+        if len(self._batches) > 1:
+            return None
         x, _, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
         padding = padding_of(x)
         if padding is None or not padding.much or padding.longest in _lengths(self.model):
             return None
-        feed = self.feed.resident(padding.cut(self._batch))
+        feed = self.feed.resident([padding.cut(self._batch)])
         return padding, _PrimedRunner(self._fit_runner((), feed), None)
 
     def without_metrics(self) -> VersionRunner | None:
@@ -307,7 +311,7 @@ class FitSubject(Subject):
         return self._settings[step]
 
     def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
-        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batch)), None)
+        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batches)), None)
 
     def _compiled(self) -> VersionRunner | None:
         """None where Python does in each step what would happen once only when it is traced."""
@@ -320,18 +324,18 @@ class FitSubject(Subject):
         return None
 
     def _resident_with(self, settings: StepSettings) -> VersionRunner:
-        feed, samples = self.feed.resident(self._batch), float(self.workload.batch_size or 1)
+        feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
         return _PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)
         return FitRunner(self._with(step), feed, self.snapshot, samples)
 
-    def _first_batch(self) -> Any:
-        """A full one: data that shuffles whole batches may begin with the short one."""
-        batches = list(itertools.islice(self.feed.batches_dataset(self.model), 2))
+    def _held(self) -> tuple[Any, ...]:
+        """What the step is run on alone."""
+        batches = held(self.feed.batches_dataset(self.model))
         if batches:
-            return max(batches, key=lambda batch: batch_samples(batch) or 0)
+            return batches
         raise NothingToMeasure(
             "the training data is empty: it gave no batch",
             "at least one batch",

@@ -7,11 +7,12 @@ batches.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from uncork.capture import LoopCall
@@ -30,7 +31,7 @@ from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.pipeline import Pipeline
-from uncork.step import Mode, batch_samples, in_float32, spec_text
+from uncork.step import Mode, batch_samples, held, in_float32, spec_text
 
 
 class LoopRunner(VersionRunner):
@@ -86,6 +87,24 @@ class LoopRunner(VersionRunner):
         return found
 
 
+class ResidentRunner(LoopRunner):
+    """Lets the loop run on batches from memory."""
+
+    def __init__(
+        self, board: Switchboard, batches: Sequence[Any], switch: Callable[[], None]
+    ) -> None:
+        super().__init__(board, lambda: itertools.cycle(batches), None, switch)
+        self._batches = batches
+
+    def prime(self) -> float:
+        """Let the loop run a step on each of them: one may be compiled for its shape."""
+        begin = time.perf_counter()
+        self._switch()
+        first = [*self._batches, *self._batches[:1]]
+        self._board.block(lambda: iter(first), 0.0, whole=True)
+        return time.perf_counter() - begin
+
+
 class LoopSubject(Subject):
     """Measures and compares input pipelines under a loop of the user's own.
 
@@ -103,7 +122,7 @@ class LoopSubject(Subject):
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
         self.original = Version(self._pipeline)
-        self._batch = next(iter(self._pipeline.dataset))
+        self._batches = held(self._pipeline.dataset)
         self.workload = Workload(
             index=call.index,
             at=call.at,
@@ -113,7 +132,7 @@ class LoopSubject(Subject):
             data="tf.data",
             model=None,
             element_spec=spec_text(self._pipeline.element_spec),
-            batch_size=batch_samples(self._batch),
+            batch_size=batch_samples(self._batches[0]),
             steps_per_epoch=_length(self._pipeline),
             epochs=2 if repeated or repeats(self._pipeline) else 1,
             pipeline=self._pipeline.digest,
@@ -133,7 +152,7 @@ class LoopSubject(Subject):
         return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch)
 
     def resident(self, version: Version) -> VersionRunner:
-        """The user's loop, fed with one batch over and over."""
+        """The user's loop, fed with the same batches over and over."""
         return self._resident(self._step.of(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
@@ -183,11 +202,10 @@ class LoopSubject(Subject):
         self._step.to(Mode.EAGER)()
 
     def _resident(self, switch: Callable[[], None]) -> LoopRunner:
-        return LoopRunner(self.board, self._resident_epoch, None, switch)
+        return ResidentRunner(self.board, self._batches, switch)
 
     def _resident_epoch(self) -> Iterator[Any]:
-        while True:
-            yield self._batch
+        return itertools.cycle(self._batches)
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

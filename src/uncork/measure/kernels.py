@@ -122,10 +122,11 @@ def _window(ops: Sequence[_Span]) -> tuple[int, int, int]:
     """From the beginning of a step to that of a later one, and how many steps lie between.
 
     As many as there are before the trace leaves out what has become known as cheap, and not the
-    first one where there are others.
+    first one where there are others. What ran once made the data ready.
     """
     counts = Counter(span.op for span in ops if span.op and not _IN_LOOP.search(span.op[0]))
-    each_step = statistics.mode(counts.values()) if counts else 1
+    again = [count for count in counts.values() if count > 1]
+    each_step = statistics.mode(again) if again else 1
     once = next((span.op for span in ops if span.op and counts[span.op] == each_step), None)
     begins = [span.begin for span in ops if span.op == once]
     if each_step == 1 or not begins:

@@ -19,7 +19,12 @@ MOST_WARM_EXECUTIONS: Final = 64
 
 
 def timed(
-    executions: Iterator[int], seconds: float, samples_per_step: float, *, warm: bool = False
+    executions: Iterator[int],
+    seconds: float,
+    samples_per_step: float,
+    *,
+    warm: bool = False,
+    warm_steps: int = 0,
 ) -> Block:
     """Let the warm-up pass, then count steps until the time is up.
 
@@ -28,6 +33,7 @@ def timed(
         seconds: How long to time; at least one execution always is.
         samples_per_step: Samples of one step.
         warm: There is no warm-up: what starts up belongs to what is timed.
+        warm_steps: How many steps the warm-up has at least.
 
     Example:
         >>> timed(iter([1] * 10), 0.0, 32.0).samples
@@ -35,7 +41,7 @@ def timed(
     """
     started = time.perf_counter()
     if not warm:
-        _warm_up(executions, seconds)
+        _warm_up(executions, seconds, warm_steps)
     context.async_wait()
     traced_s, steps, cpu, begin = tracing_s(), 0, time.process_time(), time.perf_counter()
     for done in executions:
@@ -54,10 +60,11 @@ def timed(
     )
 
 
-def _warm_up(executions: Iterator[int], seconds: float) -> None:
-    started = time.perf_counter()
-    for count, _ in enumerate(executions, start=1):
+def _warm_up(executions: Iterator[int], seconds: float, least: int) -> None:
+    started, steps = time.perf_counter(), 0
+    for count, done in enumerate(executions, start=1):
+        steps += done
         warm_s = time.perf_counter() - started
         long_enough = warm_s >= WARM_SHARE * seconds or count >= MOST_WARM_EXECUTIONS
-        if count >= WARM_EXECUTIONS and long_enough:
+        if count >= WARM_EXECUTIONS and steps >= least and long_enough:
             return

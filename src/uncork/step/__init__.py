@@ -7,6 +7,7 @@ from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.graph_state import GraphState
+from uncork.step.held import held
 from uncork.step.in_float32 import in_float32
 from uncork.step.kernel_parts import kernel_parts
 from uncork.step.loader_edits import (
@@ -59,6 +60,7 @@ __all__ = [
     "function_of",
     "graph_training",
     "has_hooks",
+    "held",
     "in_float32",
     "is_categorical",
     "kernel_parts",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ class Feed:
         steps_per_epoch: As given.
         shuffle: As given; acts on arrays only.
         class_weight: As given.
+        held: Batches that a resident feed gives in turn, 0 of any other.
     """
 
     x: Any
@@ -37,6 +39,7 @@ class Feed:
     steps_per_epoch: int | None = None
     shuffle: bool = True
     class_weight: Any = None
+    held: int = 0
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Feed:
@@ -89,13 +92,14 @@ class Feed:
         """The same with another pipeline."""
         return replace(self, x=dataset)
 
-    def resident(self, batch: Any) -> Feed:
-        """One batch over and over, from memory: nothing but the step is left to pay.
+    def resident(self, batches: Sequence[Any]) -> Feed:
+        """Some batches over and over, from memory: nothing but the step is left to pay.
 
-        The batch comes out of Keras's own adapter, so weights by class or sample are in it already.
+        They come out of Keras's own adapter, so weights by class or sample are in them already.
         """
-        dataset = tf.data.Dataset.from_tensors(batch).repeat()
-        return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False)
+        single = [tf.data.Dataset.from_tensors(batch) for batch in batches]
+        dataset = functools.reduce(tf.data.Dataset.concatenate, single).repeat()
+        return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False, held=len(batches))
 
     def epochs(self, model: Any) -> Any:
         """Keras's own epoch iterator over this feed."""

@@ -45,8 +45,8 @@ class FitRunner:
     _epoch_s: float = field(default=math.inf, init=False)
 
     def prime(self) -> float:
-        """Compile, fill caches of a short feed's first execution; seconds it took."""
-        return self._run(seconds=0.0).warmup_s
+        """Compile, for every batch of a resident feed; seconds it took."""
+        return self._run(seconds=0.0, warm_steps=self.feed.held).warmup_s
 
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
@@ -61,9 +61,10 @@ class FitRunner:
                     return None
         return time.perf_counter() - begin
 
-    def _run(self, seconds: float, *, whole: bool = False) -> Block:
+    def _run(self, seconds: float, *, whole: bool = False, warm_steps: int = 0) -> Block:
         with self._executing(whole=whole) as executions:
-            found = timed(executions, seconds, self.samples_per_step, warm=whole)
+            samples = self.samples_per_step
+            found = timed(executions, seconds, samples, warm=whole, warm_steps=warm_steps)
         if self._epoch_steps:
             self._epoch_s = self._epoch_steps * found.wall_s / found.steps
         return found
