@@ -1,0 +1,1 @@
+"""Small models, whose steps are mostly what is around them."""

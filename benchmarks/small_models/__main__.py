@@ -1,0 +1,117 @@
+"""How much of a small step is Keras's loop, and how much of that do the road's steps take away?
+
+    python -m benchmarks.small_models [--rounds 6] [--record]
+
+``fit`` as introductions show it, with one lever at a time, with all exact ones, and the loop that
+an expert would write, in turn in one process; ratios are within rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import tensorflow as tf
+
+from benchmarks.small_models.by_hand import WholeEpoch
+from benchmarks.small_models.models import BATCH, MODELS, compiled
+from uncork.core.edit import FlatUpdates, JitCompile, StepEdit, StepsPerExecution
+from uncork.core.measurement import Comparison, compare
+from uncork.core.record import to_json
+from uncork.measure import Block, in_turn, probe, summarize
+from uncork.step import Feed, FitRunner, Snapshot, StepSettings
+
+_RECORDS: Final = Path(__file__).parents[1] / "records"
+_BLOCK_S: Final = 1.0
+_GROUPED: Final = StepsPerExecution(steps=50)
+_LEVERS: Final[dict[str, tuple[StepEdit, ...]]] = {
+    "fit": (),
+    "steps_per_execution": (_GROUPED,),
+    "flat_updates": (FlatUpdates(),),
+    "jit_compile": (JitCompile(),),
+    "both exact": (_GROUPED, FlatUpdates()),
+    "all": (_GROUPED, FlatUpdates(), JitCompile()),
+}
+_BY_HAND: Final = {"by hand": False, "by hand, fused": True}
+
+
+def main() -> int:
+    """Exit code 0 when every model was trained every way."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--record", action="store_true", help="keep a dated record")
+    options = parser.parse_args()
+    found = {name: _measured(name, options.rounds) for name in MODELS}
+    machine = probe()
+    text = _page(found, options.rounds, f"{machine.cpu_model}, {machine.cpus:g} cores")
+    print(text)
+    if options.record:
+        _record(found, machine, text)
+    return 0
+
+
+def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
+    model, x, y = compiled(name)
+    rows = tf.data.Dataset.from_tensor_slices((x, y))
+    data = rows.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    feed, snapshot = Feed.of({"x": data}), Snapshot(model)
+    runners: dict[str, Any] = {
+        lever: FitRunner(StepSettings(model, edits), feed, snapshot, float(BATCH))
+        for lever, edits in _LEVERS.items()
+    }
+    for way, fused in _BY_HAND.items():
+        runners[way] = WholeEpoch(model, x, y, fused=fused)
+    for runner in runners.values():
+        runner.prime()
+    found = in_turn(list(runners.values()), block_s=_BLOCK_S, rounds=rounds)
+    print(f"{name}: {_speed(found[0]):,.0f} samples/s", file=sys.stderr, flush=True)
+    return dict(zip(runners, found, strict=True))
+
+
+def _speed(blocks: list[Block]) -> float:
+    return summarize(blocks).samples_per_s
+
+
+def _against(found: dict[str, list[Block]], way: str) -> Comparison:
+    speeds = ([block.samples_per_s for block in found[each]] for each in ("fit", way))
+    return compare(*speeds)
+
+
+def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -> str:
+    ways = [*_LEVERS, *_BY_HAND]
+    lines = [
+        f"# Small models, {datetime.date.today().isoformat()}",
+        "",
+        f"{machine}; TensorFlow {tf.__version__}; batch {BATCH}, Adam; {rounds} blocks of "
+        f"{_BLOCK_S:g} s of each way in turn. `fit` in samples/s, the others against it, with 95 % "
+        "intervals.",
+        "",
+        f"| model | {' | '.join(ways)} |",
+        f"|---|{'---|' * len(ways)}",
+    ]
+    for name, blocks in found.items():
+        cells = [f"{_speed(blocks['fit']):,.0f}/s"]
+        for way in ways[1:]:
+            c = _against(blocks, way)
+            cells.append(f"{c.ratio:.2f}x ({c.low:.2f} to {c.high or 0:.2f})")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _record(found: dict[str, dict[str, list[Block]]], machine: Any, text: str) -> None:
+    date = datetime.date.today().isoformat()
+    speeds = {
+        name: {way: [b.samples_per_s for b in blocks] for way, blocks in ways.items()}
+        for name, ways in found.items()
+    }
+    record = {"date": date, "machine": json.loads(to_json(machine)), "samples_per_s": speeds}
+    (_RECORDS / f"small-models-{date}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (_RECORDS / f"small-models-{date}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
