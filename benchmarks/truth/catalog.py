@@ -28,6 +28,7 @@ CURES: Final[dict[str, str]] = {
     "shuffle_of_decoded": "loop",
     "small_steps": "fit",
     "eager_step": "loop",
+    "optimizer_kernels": "fit",
     "wasted_work": "zip_loop",
     "storage_bound": "file_cache",
     "autotune_memory": "loop",

@@ -10,6 +10,7 @@ from uncork.core.edit import (
     Cache,
     DtypePolicy,
     Edit,
+    FlatUpdates,
     JitCompile,
     ParallelMap,
     PipelineEdit,
@@ -26,6 +27,7 @@ EDITS = (
     ParallelMap(stage=1, expects="a"),
     Prefetch(expects="a"),
     StepsPerExecution(steps=4),
+    FlatUpdates(),
     JitCompile(),
     DtypePolicy(policy="mixed_bfloat16", keep=("head",)),
 )

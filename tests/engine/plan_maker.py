@@ -12,11 +12,18 @@ from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import AutotuneOff, Cache, Prefetch, SplitMap, StepsPerExecution
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    FlatUpdates,
+    Prefetch,
+    SplitMap,
+    StepsPerExecution,
+)
 from uncork.core.plan import dump
 from uncork.core.record import replace
 
-STEP_EDITS = (StepsPerExecution(steps=2),)
+STEP_EDITS = (StepsPerExecution(steps=2), FlatUpdates())
 
 
 class Maker(PassThrough):

@@ -44,6 +44,7 @@ TRAIN = """
     training = tf.data.Dataset.from_tensor_slices(names).shuffle(22).map(load).batch(4)
     model = keras.Sequential([
         keras.Input((12, 12, 3)), keras.layers.Flatten(), keras.layers.Dense(16, "relu"),
+        *(keras.layers.Dense(8, "relu") for _ in range(3)),
         keras.layers.Dropout(0.3), keras.layers.Dense(3),
     ])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

@@ -142,13 +142,32 @@ def test_what_could_have_been_seen_is_stated():
     assert 1.0 < quiet.detectable < 1.05 < loud.detectable
 
 
-def test_a_fixed_number_of_pairs_is_looked_at_once():
+def pair_up(base: list[float], candidate: list[float]):
     clock = Clock()
-    found = paired(Fake(clock, "A", [100.0, 104.0]), Fake(clock, "B", [120.0, 119.0]),
-                   block_s=1.0, pairs=3)  # fmt: skip
-    assert "".join(clock.calls) == "ABBAAB"
-    assert found.comparison.verdict == "faster"
-    assert found.comparison.low == compare([100, 104, 100], [120, 119, 120]).low
+    runners = Fake(clock, "A", base), Fake(clock, "B", candidate)
+    return paired(*runners, block_s=1.0).comparison, "".join(clock.calls)
+
+
+@pytest.mark.parametrize("gain", [0.7, 1.0, 1.04, 1.6, 3.0])
+def test_what_is_clear_or_nothing_takes_the_fewest_pairs(gain):
+    found, calls = pair_up([100.0, 104.0], [gain * 100.0, gain * 103.0])
+    assert calls == "ABBAAB"
+    assert found.low == compare([100, 104, 100], [gain * 100, gain * 103, gain * 100]).low
+
+
+def test_a_gain_by_luck_does_not_last():
+    lucky = [110.0, 110.5, 111.0, *[100.0, 103.0, 99.0, 98.0, 104.0, 101.0]]
+    found, calls = pair_up([100.0], lucky)
+    assert len(calls) == 18
+    assert compare([100.0] * 3, lucky[:3]).low > 1.05
+    assert found.ratio < 1.05
+
+
+def test_a_gain_that_few_pairs_cannot_prove_is_looked_at_again():
+    found, calls = pair_up([100.0], [115.0, 145.0, 126.0])
+    assert len(calls) == 18
+    assert found.verdict == "faster"
+    assert compare([100.0] * 3, [115.0, 145.0, 126.0]).verdict == "not_proven"
 
 
 def test_neither_side_always_runs_first():

@@ -131,6 +131,7 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "custom loop": observed(
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}
     ),
+    "many small weights": observed(*AUGMENTING, shares=COMPUTING, workload={"small_weights": 42}),
     "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
     "pydataset": observed(
         stage(0, "pydataset", 0.09, parallelism=1, python=True, random=True),

@@ -188,3 +188,18 @@ def test_every_variable_counts_once():
     assert len({id(v) for v in found}) == len(found)
     assert any("seed" in v.path for v in found)
     assert model.optimizer.iterations in [v for v in found if v is model.optimizer.iterations]
+
+
+def test_variables_that_only_tensorflow_knows_are_given_back():
+    model = mlp()
+    model.counted = tf.Variable(1)
+    model.layers[0].kept = [tf.Variable(tf.zeros((0, 2)), shape=(None, 2))]
+    snapshot = Snapshot(model)
+    before = weights(model)
+    model.counted.assign_add(5)
+    model.layers[0].kept[0].assign(tf.ones((7, 2)))
+    assert len(weights(model)) == len(before)
+    assert int(weights(model)[-2]) == 6
+    snapshot.restore_values()
+    assert int(model.counted) == 1
+    assert tf.shape(model.layers[0].kept[0]).numpy().tolist() == [0, 2]

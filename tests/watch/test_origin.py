@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.watch import only_call, origin
+from uncork.watch import only_call, only_change, origin
 
 
 @pytest.fixture
@@ -84,3 +84,16 @@ def test_nothing_is_known_of_what_nobody_runs():
 )
 def test_a_call_in_one_place_is_found(script, text, line):
     assert only_call("pad_sequences", script(text)) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def step(self):\n    self.bank.assign(0)\n", "train.py:2"),
+        ("def step(bank):\n    bank.assign_add(0)\n", "train.py:2"),
+        ("def step(self):\n    self.bank.assign(0)\n    self.bank.assign(1)\n", None),
+        ("def step(self):\n    self.other.assign(0)\n    self.bank.read()\n", None),
+    ],
+)
+def test_what_changes_a_variable_is_found_where_it_is_one(script, text, line):
+    assert only_change("bank", script(text)) == line

@@ -111,6 +111,42 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class KerasDefect(Record, frozen=True, kw_only=True):
+    """Something that Keras gets wrong in this training, without a word.
+
+    Attributes:
+        name: Of the defect.
+        evidence: A sentence.
+        remedy: What to type.
+        at: Where it is called for, if that is in one place.
+        doubles_backward: It makes every step run what it differentiates twice.
+    """
+
+    name: str
+    evidence: str
+    remedy: str
+    at: str | None = None
+    doubles_backward: bool = False
+
+
+class Growth(Record, frozen=True, kw_only=True):
+    """A variable that grows with every step, and the steps with it.
+
+    Attributes:
+        name: Of the attribute that holds it.
+        bytes_per_step: By which it grows.
+        first_s: Of the first step.
+        added_s: By which each step is longer than the one before.
+        at: Where it is changed, if that is in one place.
+    """
+
+    name: str
+    bytes_per_step: float
+    first_s: float
+    added_s: float
+    at: str | None = None
+
+
 class StartLine(Record, frozen=True, kw_only=True):
     """A line of the user's that takes long before the training begins.
 
@@ -253,6 +289,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         slow_layers: Layers of the script that pay for one of their arguments.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
+        growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
+        keras_defects: What Keras gets wrong in it, as far as that is known.
     """
 
     workload: Workload
@@ -281,6 +319,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     slow_layers: tuple[SlowLayer, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
+    growth: Growth | None = None
+    keras_defects: tuple[KerasDefect, ...] = ()
 
     @property
     def step_s(self) -> float:

@@ -144,6 +144,10 @@ class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=
     steps: int
 
 
+class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
+    """Update all small weights by one run of the optimizer's own update, laid end to end."""
+
+
 class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
     """Compile the training step with XLA."""
 
@@ -183,7 +187,7 @@ StageEdit = (
     | GeneratorCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
-StepEdit = TfFunction | StepsPerExecution | JitCompile | DtypePolicy
+StepEdit = TfFunction | StepsPerExecution | FlatUpdates | JitCompile | DtypePolicy
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit
 

@@ -61,6 +61,7 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         distributed: Runs under a tf.distribute strategy.
+        small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
         default_rewrites: tf.data's own graph rewrites are on (parallel maps, injected prefetch).
     """
@@ -90,3 +91,4 @@ class Workload(Record, frozen=True, kw_only=True):
     step_at: str | None = None
     policy_at: str | None = None
     called_in_loop: bool = False
+    small_weights: int = 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import CallbackCost, OneHot, Transfer, Validation
+from uncork.core.diagnosis import CallbackCost, Growth, KerasDefect, OneHot, Transfer, Validation
 from uncork.core.edit import (
     Guarantee,
     LoaderCache,
@@ -44,9 +44,11 @@ from uncork.step import (
     batch_samples,
     build,
     callback_costs,
+    defects_of_fit,
     device_of,
     edited_loader,
     fill_loader,
+    growth_of,
     has_hooks,
     held,
     is_categorical,
@@ -54,6 +56,7 @@ from uncork.step import (
     one_hot_of,
     padding_of,
     signature,
+    small_weights,
     stop_workers,
     traceable,
     transfer_of,
@@ -135,6 +138,7 @@ class FitSubject(Subject):
             self.feed = self.feed.with_dataset(pipeline.dataset)
         self.original = Version(pipeline)
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
+        self._built = bool(model.built)
         random = random_state()
         self._batches = self._held()
         self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)
@@ -225,6 +229,17 @@ class FitSubject(Subject):
             return ()
         with self.snapshot.restored():
             return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
+
+    def growth(self, seconds: float) -> Growth | None:
+        """What the model's own step lets grow."""
+        if self.workload.eager_step or self.workload.distributed:
+            return None
+        runner = self._fit_runner((), self.feed.resident(self._batches))
+        return growth_of(runner, self.model, seconds)
+
+    def keras_defects(self) -> tuple[KerasDefect, ...]:
+        """Those of this model, its optimizer and what ``fit`` was given."""
+        return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
 
     def validation(self) -> Validation | None:
         """A pass over the validation data, as ``fit`` makes it."""
@@ -362,6 +377,7 @@ class FitSubject(Subject):
             eager_step=bool(model.run_eagerly),
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,
+            small_weights=small_weights(model.optimizer) if self._built else 0,
             steps_per_execution=model.steps_per_execution,
             distributed=model._distribute_strategy is not None,
             default_rewrites=default_rewrites(pipeline),

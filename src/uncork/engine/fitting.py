@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import StepsPerExecution
+from uncork.core.edit import FlatUpdates, StepsPerExecution
 from uncork.core.plan import Plan
 from uncork.core.workload import ModelSignature, Workload
 
@@ -33,7 +33,7 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(
             ("input pipeline (its structure and functions)", expected.pipeline, found.pipeline)
         )
-    if any(isinstance(edit, StepsPerExecution) for edit in plan.step_edits):
+    if any(isinstance(edit, StepsPerExecution | FlatUpdates) for edit in plan.step_edits):
         pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
     steps = next((e.steps for e in plan.step_edits if isinstance(e, StepsPerExecution)), 1)
     if found.steps_given and (found.steps_per_epoch or 0) % steps:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from uncork.core.diagnosis import (
     CallbackCost,
+    Growth,
+    KerasDefect,
     OneHot,
     Padded,
     Transfer,
@@ -34,8 +36,6 @@ from uncork.watch import only_call
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
-# Of blocks on a resident batch, where there is little noise.
-_PAIRS: Final = 3
 # Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
 _LOOKED_AT: Final = 16
 _MOST_LOOKED_AT_S: Final = 1.0
@@ -155,6 +155,8 @@ def observe(
         transfer=transfer,
         kernels=kernels,
         start=subject.start,
+        growth=_growth(subject, 2 * seconds.block) if known is None else known.growth,
+        keras_defects=_keras_defects(subject) if known is None else known.keras_defects,
         loop_lines=known.loop_lines if known else subject.loop_lines(seconds.block),
         slow_layers=known.slow_layers if known else subject.slow_layers(kernels),
     )
@@ -241,7 +243,7 @@ def _padded(
         base = subject.resident(version)
         shorter.prime()
         base.prime()
-        compared = paired(base, shorter, block_s=seconds.block / 2, pairs=_PAIRS).comparison
+        compared = paired(base, shorter, block_s=seconds.block / 2).comparison
         at = only_call("pad_sequences")
         return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
     return None
@@ -265,7 +267,7 @@ def _without_metrics(
             base = subject.resident(version)
             fewer.prime()
             base.prime()
-            return paired(base, fewer, block_s=seconds.block / 2, pairs=_PAIRS).comparison
+            return paired(base, fewer, block_s=seconds.block / 2).comparison
     return None
 
 
@@ -283,6 +285,18 @@ def _kernels(
     journal.write("phase", "looking at the kernels of the step")
     with suppress(Exception):  # somebody profiles already, or no kernel was seen
         return subject.kernels(version, min(_LOOKED_AT * measured.step_s.median, _MOST_LOOKED_AT_S))
+    return ()
+
+
+def _growth(subject: Subject, seconds: float) -> Growth | None:
+    with suppress(Exception):  # memory, where it grows without end
+        return subject.growth(seconds)
+    return None
+
+
+def _keras_defects(subject: Subject) -> tuple[KerasDefect, ...]:
+    with suppress(Exception):  # a model of the user's own, with other attributes
+        return subject.keras_defects()
     return ()
 
 
@@ -323,7 +337,7 @@ def compare_resident(
     base, candidate = subject.resident(version), subject.resident(edited)
     candidate.prime()
     base.prime()
-    return paired(base, candidate, block_s=block_s, pairs=_PAIRS).comparison
+    return paired(base, candidate, block_s=block_s).comparison
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:

@@ -23,10 +23,12 @@ from uncork.step import (
     Feed,
     Mode,
     apply,
+    around,
     as_written,
     batch_hooks,
     check,
     check_loader,
+    flat_group_of,
     graph_training,
     loader_edited,
     signature,
@@ -58,6 +60,9 @@ class Running(PassThrough):
         arguments = dict(call.arguments)
         try:
             arguments["x"] = self._edited(call)
+            group = flat_group_of(call.model, self.plan.step_edits)
+            if group is not None:
+                arguments["callbacks"] = around(group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
             return call.original(**call.arguments)
@@ -66,7 +71,7 @@ class Running(PassThrough):
             as_written(call.model) as saving,
         ):
             apply(call.model, self.plan.step_edits)
-            with saving, self._guarded(call):
+            with saving, self._guarded(call), group.in_force() if group else nullcontext():
                 return call.original(**arguments)
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:

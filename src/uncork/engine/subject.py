@@ -9,6 +9,8 @@ from typing import Any
 
 from uncork.core.diagnosis import (
     CallbackCost,
+    Growth,
+    KerasDefect,
     LoopLine,
     OneHot,
     SlowLayer,
@@ -27,7 +29,7 @@ from uncork.core.workload import Workload
 from uncork.measure.interleave import Block
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import Pipeline, apply, supply
-from uncork.step import Padding, kernel_parts, slow_layers
+from uncork.step import Padding, defects_of_losses, kernel_parts, slow_layers
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,15 @@ class Subject(ABC):
         """The model of a loop of the user's own in float32 over the same in a lower precision."""
         del block_s
         return None
+
+    def growth(self, seconds: float) -> Growth | None:
+        """State that grows with the steps; None where none does, or nobody knows."""
+        del seconds
+        return None
+
+    def keras_defects(self) -> tuple[KerasDefect, ...]:
+        """What Keras gets wrong in it."""
+        return defects_of_losses()
 
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """What the lines of a loop of the user's own take; nothing where Keras drives."""

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from uncork.core.measurement import Comparison, Measurement, compare, spread
 
@@ -19,6 +19,9 @@ MAX_PAIRS = 16
 # A gain this large that is not proven yet deserves a second trial, :func:`patiently` done.
 PROMISING = 1.05
 MAX_PATIENT_PAIRS = 48
+# Ratios that the fewest pairs cannot vouch for, and how many times as many then follow.
+_DOUBTFUL: Final = (1.05, 1.5)
+_MORE: Final = 2
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
 LOSING = 0.9
 LOST_PAIRS = 2
@@ -97,18 +100,25 @@ def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[l
     return found
 
 
-def paired(base: Runner, candidate: Runner, *, block_s: float, pairs: int) -> Trial:
-    """Exactly so many pairs, looked at once: quicker to a verdict than :func:`interleave` may be.
+def paired(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
+    """The fewest pairs; twice as many more where those show a gain that they cannot vouch for.
+
+    Three pairs agree by chance often enough: of a dozen comparisons in a diagnosis one would tell a
+    gain that is none. And a gain that is one is often not proven by them.
 
     Args:
         base: The version to compare with.
         candidate: The version in question.
         block_s: Seconds of one block.
-        pairs: How many.
     """
-    ours, theirs = in_turn((base, candidate), block_s=block_s, rounds=pairs)
-    speeds = ([block.samples_per_s for block in blocks] for blocks in (ours, theirs))
-    return Trial(summarize(ours), summarize(theirs), compare(*speeds))
+    runners = (base, candidate)
+    ours, theirs = in_turn(runners, block_s=block_s, rounds=MIN_PAIRS)
+    least, most = _DOUBTFUL
+    if least < _compare(ours, theirs, 1.0, looking=False).ratio < most:
+        more = in_turn(runners, block_s=block_s, rounds=_MORE * MIN_PAIRS)
+        ours, theirs = ([*few, *others] for few, others in zip((ours, theirs), more, strict=True))
+    found = _compare(ours, theirs, 1.0, looking=False)
+    return Trial(summarize(ours), summarize(theirs), found)
 
 
 def interleave(

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Edit,
     FilterFirst,
+    FlatUpdates,
     GeneratorCache,
     Guarantee,
     JitCompile,
@@ -56,6 +57,7 @@ SAID: Final[dict[type[Edit], str]] = {
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
     StepsPerExecution: "run {steps} training steps for each call from Python",
+    FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
     JitCompile: "compile the training step with XLA",
     DtypePolicy: "compute in {policy}",
 }

@@ -7,6 +7,7 @@ from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.filter_first import FilterBeforeMaps
+from uncork.road.flat_updates import UpdateAtOnce
 from uncork.road.full_precision import FullPrecision
 from uncork.road.generator_cache import KeepElements
 from uncork.road.jit_compile import CompileStep
@@ -45,6 +46,7 @@ ROAD: tuple[Optimization, ...] = (
     # host: shows once the input keeps up
     GraphStep(),  # what follows is for compiled steps
     ChainSteps(),
+    UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     # compile before precision: both change the kernels, and XLA is the milder promise
     CompileStep(),
     FullPrecision(),  # a precision that the device has no kernels for

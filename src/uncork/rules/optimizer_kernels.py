@@ -33,5 +33,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
             "than to compute it"
         ),
-        remedy="fewer, larger weights: stack those of equal layers, or update all as one vector",
+        remedy=(
+            "update all small weights as one vector ('uncork tune' tries it), or stack those of "
+            "equal layers"
+        ),
     )

@@ -6,9 +6,12 @@ from uncork.step.callbacks import batch_hooks
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep, Mode
 from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.flat_group import around, small_weights
 from uncork.step.graph_state import GraphState
+from uncork.step.growth import growth_of
 from uncork.step.held import held
 from uncork.step.in_float32 import in_float32
+from uncork.step.keras_defects import defects_of_fit, defects_of_losses
 from uncork.step.kernel_parts import kernel_parts
 from uncork.step.loader_edits import (
     check_loader,
@@ -24,7 +27,14 @@ from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.runner import FitRunner
-from uncork.step.settings import MIXED, StepSettings, apply, as_written, check
+from uncork.step.settings import (
+    MIXED,
+    StepSettings,
+    apply,
+    as_written,
+    check,
+    flat_group_of,
+)
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot
@@ -47,6 +57,7 @@ __all__ = [
     "StepSettings",
     "Validating",
     "apply",
+    "around",
     "as_written",
     "batch_hooks",
     "batch_samples",
@@ -54,11 +65,15 @@ __all__ = [
     "callback_costs",
     "check",
     "check_loader",
+    "defects_of_fit",
+    "defects_of_losses",
     "device_of",
     "edited_loader",
     "fill_loader",
+    "flat_group_of",
     "function_of",
     "graph_training",
+    "growth_of",
     "has_hooks",
     "held",
     "in_float32",
@@ -71,6 +86,7 @@ __all__ = [
     "replay",
     "signature",
     "slow_layers",
+    "small_weights",
     "spec_text",
     "stop_workers",
     "traceable",

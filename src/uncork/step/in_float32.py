@@ -6,7 +6,7 @@ itself can: forward and backward, on ones of the shape that the step gave it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,8 +16,6 @@ from uncork.core.measurement import Comparison
 from uncork.measure.interleave import paired
 from uncork.step.alone import Alone
 from uncork.step.settings import MIXED, computing_in_float32, dtype_policies
-
-_PAIRS: Final = 3
 
 
 def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | None:
@@ -47,7 +45,7 @@ def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | 
         as_is.prime()
         with computing_in_float32(model):
             full.prime()
-        return paired(as_is, full, block_s=block_s, pairs=_PAIRS).comparison
+        return paired(as_is, full, block_s=block_s).comparison
     finally:
         for variable, value in kept:
             variable.assign(value)

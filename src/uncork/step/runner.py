@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import keras
+from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
@@ -51,6 +52,17 @@ class FitRunner:
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
         return self._run(seconds, whole=self._epoch_s <= seconds)
+
+    def times(self) -> Generator[float, None, None]:
+        """Seconds of one execution after the other, each waited for; close it to end them."""
+        self.prime()
+        with self._executing() as executions:
+            last = time.perf_counter()
+            for _ in executions:
+                context.async_wait()
+                now = time.perf_counter()
+                yield now - last
+                last = time.perf_counter()
 
     def first_epoch(self, limit_s: float) -> float | None:
         """Seconds of one epoch from here, compilation included; None past the limit."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
 
 from uncork.core.edit import (
     DtypePolicy,
+    FlatUpdates,
     JitCompile,
     StepEdit,
     StepsPerExecution,
@@ -18,6 +19,7 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
+from uncork.step.flat_group import FlatGroup, why_not
 from uncork.watch import UnguardedError
 
 # Under these the weights are float32, so a model that is built needs no other ones.
@@ -56,6 +58,7 @@ class StepSettings:
         self._metrics = metrics
         self._train_function: Any = None
         check(model, edits)
+        self._flat_group = flat_group_of(model, edits)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -75,7 +78,8 @@ class StepSettings:
             model.train_function = self._train_function
             model.make_train_function()
             self._train_function = model.train_function
-            yield
+            with self._flat_group.in_force() if self._flat_group else nullcontext():
+                yield
         finally:
             for layer, policy in policies:
                 _set_policy(layer, policy)
@@ -92,7 +96,8 @@ class StepSettings:
 def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """Set a model up as the edits say, for good. The next step compiles anew.
 
-    That its step is to be a graph is no setting of Keras's: :func:`graph_training` sees to it.
+    What is no setting of Keras's others see to: that its step is to be a graph
+    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -103,6 +108,12 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
             _switch_policy(model, edit)
     if edits:
         model.train_function = None
+
+
+def flat_group_of(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
+    """What updates the model's small weights as one; None where no edit asks for it."""
+    wanted = any(isinstance(edit, FlatUpdates) for edit in edits)
+    return FlatGroup(model) if wanted else None
 
 
 @contextmanager
@@ -226,8 +237,22 @@ def _check_one(model: Any, edit: StepEdit) -> None:
             "1",
             "keep the user's value",
         )
+    if isinstance(edit, FlatUpdates):
+        _check_update(model)
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
+
+
+def _check_update(model: Any) -> None:
+    reason = why_not(model.optimizer)
+    if reason is not None:
+        raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
+    if not model.built:
+        raise EditRefused(
+            "the model has no weights yet when fit is called",
+            "a model that is built",
+            "begin it with keras.Input, or call model.build(input_shape)",
+        )
 
 
 def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:

@@ -25,7 +25,6 @@ from uncork.watch import random_state, set_random_state
 _WORTH: Final = 0.1
 _MOST: Final = 3
 _BLOCK_S: Final = 0.3
-_PAIRS: Final = 3
 
 
 def slow_layers(
@@ -67,7 +66,7 @@ def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
         )
         as_is.prime()
         without.prime()
-        return paired(as_is, without, block_s=_BLOCK_S, pairs=_PAIRS).comparison
+        return paired(as_is, without, block_s=_BLOCK_S).comparison
     finally:
         set_random_state(random)
 

@@ -22,6 +22,8 @@ _FLAGS = (
     "predict_function",
     "history",
 )
+# Attributes in which TensorFlow keeps what it tracks of others.
+_TRACKING = "_self_"
 
 
 class Snapshot:
@@ -48,7 +50,7 @@ class Snapshot:
         if optimizer is not None and not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._optimizer = optimizer
-        self._values = [(v, tf.identity(v.value)) for v in variables(model)]
+        self._values = [(v, tf.identity(_resource(v))) for v in variables(model)]
         self._flags = {k: getattr(model, k) for k in _FLAGS if hasattr(model, k)}
         self._random = random_state()
 
@@ -77,10 +79,31 @@ class Snapshot:
 
 def variables(model: Any) -> list[Any]:
     """Every variable that training may change, each once: weights, seeds, optimizer, metrics."""
-    found = [*model.variables, *model.metrics_variables]
+    found = [*model.variables, *model.metrics_variables, *(v for _, v in foreign(model))]
     for optimizer in optimizers(model):
         found += optimizer.variables
     return list({id(v): v for v in found}.values())
+
+
+def foreign(model: Any) -> list[tuple[str, Any]]:
+    """Variables of TensorFlow's that layers hold, with the attribute's name; Keras knows them not.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.seen = tf.Variable(0)
+        >>> [name for name, _ in foreign(model)]
+        ['seen']
+    """
+    found: dict[int, tuple[str, Any]] = {}
+    for layer in model._flatten_layers():
+        for name, value in vars(layer).items():
+            if name.startswith(_TRACKING):
+                continue
+            parts = value.values() if isinstance(value, dict) else value
+            for part in parts if isinstance(value, dict | list | tuple) else [value]:
+                if isinstance(part, tf.Variable):
+                    found.setdefault(id(part), (name, part))
+    return list(found.values())
 
 
 def optimizers(model: Any) -> list[Any]:
@@ -96,4 +119,10 @@ def optimizers(model: Any) -> list[Any]:
 def weights(model: Any) -> list[np.ndarray[Any, Any]]:
     """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
     slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
-    return [tf.identity(v.value).numpy() for v in (*model.weights, *slots)]
+    held = (*model.weights, *slots, *(v for _, v in foreign(model)))
+    return [tf.identity(_resource(v)).numpy() for v in held]
+
+
+def _resource(variable: Any) -> Any:
+    """Of a variable of Keras's, TensorFlow's."""
+    return variable.value if isinstance(variable, keras.Variable) else variable

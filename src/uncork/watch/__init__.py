@@ -5,7 +5,7 @@ from uncork.watch.code import functions, is_users_class
 from uncork.watch.dependence import Dependence, dependence
 from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
 from uncork.watch.guards import Guards, UnguardedError
-from uncork.watch.origin import only_call, origin
+from uncork.watch.origin import only_call, only_change, origin
 from uncork.watch.outside import outside
 from uncork.watch.random_states import random_state, set_random_state
 from uncork.watch.reach import (
@@ -33,6 +33,7 @@ __all__ = [
     "loader_digest",
     "loader_draws",
     "only_call",
+    "only_change",
     "origin",
     "outside",
     "random_state",

@@ -65,6 +65,30 @@ def only_call(name: str, module: Any = None) -> str | None:
     return None
 
 
+def only_change(name: str, module: Any = None) -> str | None:
+    """Where the script assigns to a variable that an attribute holds, if that is in one place.
+
+    Args:
+        name: Of the attribute.
+        module: Whose source is read; that of the script that runs, unless given.
+    """
+    module = sys.modules.get("__main__") if module is None else module
+    file = getattr(module, "__file__", None)
+    with suppress(Exception):
+        tree = ast.parse(Path(file or "").read_text())
+        called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        lines = [c.lineno for c in called if _changes(c, name)]
+        return place(str(file), lines[0]) if len(lines) == 1 else None
+    return None
+
+
+def _changes(called: ast.expr, name: str) -> bool:
+    """Whether this is ``something.name.assign``, or the like of it."""
+    if not isinstance(called, ast.Attribute) or not called.attr.startswith("assign"):
+        return False
+    return name in (_attribute(called.value), _name(called.value))
+
+
 def _attribute(called: ast.expr) -> str | None:
     return called.attr if isinstance(called, ast.Attribute) else None
 

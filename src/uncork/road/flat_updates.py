@@ -1,0 +1,77 @@
+"""Update all small weights as one vector.
+
+Legal because the updates of most optimizers are elementwise: what becomes of an element depends on
+its own gradient and state alone, not on the weight it is in. So Keras's own update, run once on all
+small weights laid end to end, does the same arithmetic on the same numbers; the proof compares
+weights and optimizer state bit for bit. What Keras does around the update, by weight (clipping,
+decay, constraints), stays with the weights. Not elementwise: Lamb, Muon, Adafactor. Not worth it:
+plain SGD, whose update is a single kernel; XLA, which fuses them anyway. The optimizer's state is
+back in its place at the end of each epoch; a callback that acts on every batch might look earlier.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import FlatUpdates
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Ratio of a step with twenty small layers at best; it only decides whether a trial is worth its
+# time.
+_AT_BEST: Final = 2.0
+
+
+@final
+class UpdateAtOnce(Optimization):
+    """One update of all small weights instead of one of each."""
+
+    name = "flat_updates"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where there are many small weights, and the step takes a good part of the time."""
+        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        if forbidden:
+            return forbidden
+        possible = diagnosis.with_step_faster(_AT_BEST)
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        weights = diagnosis.workload.small_weights
+        return Proposal(
+            edits=(FlatUpdates(),),
+            predicted=None,
+            at=diagnosis.workload.step_at or diagnosis.workload.at,
+            why=f"{weights} small weights are updated by one set of kernels, not by one each",
+            source_edit="no setting of Keras's: train with 'uncork run --plan'",
+        )
+
+
+def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    workload = diagnosis.workload
+    if not workload.small_weights:
+        return Skipped(
+            reason="few small weights, none before the first step, or an optimizer whose update "
+            "cannot be run on all of them at once"
+        )
+    if workload.jit_compile:
+        return Skipped(reason="XLA fuses these kernels already")
+    if workload.batch_hooks:
+        names = ", ".join(workload.batch_hooks)
+        return Skipped(reason=f"callbacks act on every batch and may look at its state: {names}")
+    if workload.called_in_loop:
+        return Skipped(reason="fit is called for a few steps at a time, and would set it up anew")
+    return None

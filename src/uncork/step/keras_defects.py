@@ -1,0 +1,224 @@
+"""Defects of Keras that spoil a training without a word, as far as a training meets them.
+
+Each was reproduced with Keras 3.15; of a later one nothing is known, and nothing said.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.core.diagnosis import KerasDefect
+from uncork.watch import only_call
+
+_LAST_KNOWN: Final = (3, 15)
+_FLOAT16: Final = "mixed_float16"
+
+
+def is_known() -> bool:
+    """Whether this is a Keras whose defects are known."""
+    return tuple(int(part) for part in keras.__version__.split(".")[:2]) <= _LAST_KNOWN
+
+
+def defects_of_fit(
+    model: Any, arguments: Mapping[str, Any], steps: int | None
+) -> tuple[KerasDefect, ...]:
+    """Those that a ``fit`` call meets.
+
+    Args:
+        model: Built and compiled.
+        arguments: Of the call.
+        steps: Of an epoch, where that is known.
+
+    Example:
+        >>> layer = keras.layers.Dense(1, dtype="mixed_float16")
+        >>> model = keras.Sequential([keras.Input((2,)), layer])
+        >>> model.compile("adam", "mse")
+        >>> [defect.name for defect in defects_of_fit(model, {}, 10)]
+        ['loss_scaling_lost']
+    """
+    if not is_known():
+        return ()
+    found = [check(model) for check in _OF_MODELS]
+    found.append(_left_over(model, steps, int(arguments.get("epochs") or 1)))
+    found.append(_weights_dropped(model, arguments))
+    return (*(defect for defect in found if defect is not None), *defects_of_losses())
+
+
+def defects_of_losses() -> tuple[KerasDefect, ...]:
+    """Those of losses that are alive somewhere in the process."""
+    distillation = getattr(keras, "distillation", None)
+    if distillation is None or not is_known():
+        return ()
+    kind = distillation.LogitsDistillation
+    alive = [each for each in gc.get_objects() if type(each) is kind]
+    if not any(leaf is keras.losses.kl_divergence for leaf in _losses(alive)):
+        return ()
+    return (
+        KerasDefect(
+            name="divergence_of_logits",
+            at=only_call("LogitsDistillation"),
+            evidence=(
+                "LogitsDistillation takes the divergence of raw logits: what is below zero is "
+                "clipped away, and most of the gradient with it"
+            ),
+            remedy="LogitsDistillation(..., loss=keras.losses.KLDivergence()), which goes through "
+            "softmax",
+        ),
+    )
+
+
+def _losses(alive: list[Any]) -> Iterator[Any]:
+    for each in alive:
+        yield from tf.nest.flatten(each.loss)
+
+
+def _scaling_lost(model: Any) -> KerasDefect | None:
+    optimizer = model.optimizer
+    if optimizer is None or model.dtype_policy.name == _FLOAT16 or optimizer.loss_scale_factor:
+        return None
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return None
+    half = [layer for layer in model._flatten_layers() if layer.dtype_policy.name == _FLOAT16]
+    if not half:
+        return None
+    return KerasDefect(
+        name="loss_scaling_lost",
+        evidence=(
+            f"{len(half)} layers compute in float16, and no loss is scaled: Keras scales it only "
+            f"where the model itself has that policy, and this one has {model.dtype_policy.name} "
+            "(a model loaded from a file under another global policy loses its scaling so)"
+        ),
+        remedy="compile with keras.optimizers.LossScaleOptimizer(optimizer), or set the global "
+        "policy to mixed_float16 before loading",
+    )
+
+
+def _scaled_on_replicas(model: Any) -> KerasDefect | None:
+    scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    if not (scaled and _replicas(model) > 1):
+        return None
+    return KerasDefect(
+        name="loss_scale_of_one_replica",
+        evidence=(
+            f"the loss is scaled on {_replicas(model)} replicas, and only the gradients of the "
+            "first are asked whether they are finite: an infinite one of another is applied"
+        ),
+        remedy="mixed_bfloat16, which needs no scaling",
+    )
+
+
+def _clipped_on_replicas(model: Any) -> KerasDefect | None:
+    optimizer = model.optimizer
+    norm = getattr(optimizer, "clipnorm", None) or getattr(optimizer, "global_clipnorm", None)
+    if not (norm and _replicas(model) > 1):
+        return None
+    return KerasDefect(
+        name="clipped_on_each_replica",
+        evidence=(
+            f"gradients are clipped to a norm of {norm:g} on each of {_replicas(model)} replicas, "
+            "then added up: the norm that is applied is another one"
+        ),
+        remedy="clip in a train_step of your own, after the gradients are summed",
+    )
+
+
+def _schedule_ahead(model: Any) -> KerasDefect | None:
+    optimizer = model.optimizer
+    every = getattr(optimizer, "gradient_accumulation_steps", None)
+    schedule = getattr(optimizer, "_learning_rate", None)
+    if not every or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return None
+    return KerasDefect(
+        name="schedule_runs_ahead",
+        evidence=(
+            f"gradients of {every} batches are accumulated, and {type(schedule).__name__} counts "
+            f"batches, not updates: it runs {every} times too fast"
+        ),
+        remedy=f"make the schedule {every} times as long",
+    )
+
+
+def _runs_twice(model: Any) -> KerasDefect | None:
+    distiller = _distiller(model)
+    if distiller is None or getattr(model, "_student_feature_extractor", None) is None:
+        return None
+    own = type(model)._extract_all_student_features
+    if own is not distiller._extract_all_student_features:
+        return None
+    return KerasDefect(
+        name="student_runs_twice",
+        at=only_call("FeatureDistillation"),
+        doubles_backward=True,
+        evidence=(
+            "Distiller runs the student twice in each step, forward and backward, once for its "
+            "predictions and once for the features of a layer; batch normalisation moves twice"
+        ),
+        remedy="a subclass whose call() keeps the outputs of the feature extractor, and whose "
+        "_extract_all_student_features() gives them back",
+    )
+
+
+def _regularization_dropped(model: Any) -> KerasDefect | None:
+    if _distiller(model) is None:
+        return None
+    held = [v for v in model.student.trainable_variables if v.regularizer is not None]
+    if not held:
+        return None
+    return KerasDefect(
+        name="regularization_dropped",
+        evidence=f"Distiller leaves out what regularizes {len(held)} weights of the student",
+        remedy="add sum(self.student.losses) in a compute_loss of your own",
+    )
+
+
+def _weights_dropped(model: Any, arguments: Mapping[str, Any]) -> KerasDefect | None:
+    given = [k for k in ("sample_weight", "class_weight") if arguments.get(k) is not None]
+    if _distiller(model) is None or not given:
+        return None
+    return KerasDefect(
+        name="sample_weights_dropped",
+        evidence=f"Distiller does not look at {given[0]}",
+        remedy="weigh the losses in a compute_loss of your own",
+    )
+
+
+def _left_over(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
+    every = getattr(model.optimizer, "gradient_accumulation_steps", None)
+    left = (steps or 0) * epochs % every if every else 0
+    if not left:
+        return None
+    return KerasDefect(
+        name="gradients_left_over",
+        evidence=(
+            f"gradients of {every} batches are accumulated over {steps} x {epochs} steps: those of "
+            f"the last {left} are not applied, and the next fit begins with them"
+        ),
+        remedy=f"train a number of steps that {every} divides",
+    )
+
+
+def _replicas(model: Any) -> int:
+    strategy = model._distribute_strategy
+    return int(strategy.num_replicas_in_sync) if strategy is not None else 1
+
+
+def _distiller(model: Any) -> Any | None:
+    distillation = getattr(keras, "distillation", None)
+    if distillation is None or not isinstance(model, distillation.Distiller):
+        return None
+    return distillation.Distiller
+
+
+_OF_MODELS: Final[tuple[Callable[[Any], KerasDefect | None], ...]] = (
+    _scaling_lost,
+    _scaled_on_replicas,
+    _clipped_on_replicas,
+    _schedule_ahead,
+    _runs_twice,
+    _regularization_dropped,
+)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import FlatUpdates
+from uncork.road.flat_updates import UpdateAtOnce
+
+from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+
+AT_ONCE = UpdateAtOnce()
+
+
+def training(shares=COMPUTING, **workload):
+    return observed(shares=shares, workload={"small_weights": 42, **workload})
+
+
+@pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
+def test_many_small_weights_are_updated_at_once(shares):
+    found = proposal(AT_ONCE, training(shares))
+    assert found.edits == (FlatUpdates(),)
+    assert found.predicted is None
+    assert "42 small weights" in found.why
+
+
+def test_it_is_told_where_the_optimizer_was_chosen():
+    assert proposal(AT_ONCE, training(step_at="train.py:33")).at == "train.py:33"
+    assert proposal(AT_ONCE, training(step_at=None)).at == "train.py:41"
+
+
+def test_it_promises_every_bit_and_falls_back_on_rounding():
+    assert (AT_ONCE.guarantee, AT_ONCE.at_worst) == ("exact", "rounding")
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"small_weights": 0}, "few small weights"),
+        ({"jit_compile": True}, "XLA"),
+        ({"batch_hooks": ("Own",)}, "every batch and may look at its state: Own"),
+        ({"called_in_loop": True}, "a few steps at a time"),
+    ],
+)
+def test_what_leaves_it_out(workload, words):
+    assert words in reason(AT_ONCE, training(**workload))
+
+
+def test_a_step_that_takes_no_time_is_left_alone():
+    assert "predicted gain" in reason(AT_ONCE, training(WAITING))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(AT_ONCE, SITUATIONS[situation])

@@ -1,0 +1,260 @@
+"""Small weights updated as one vector: the same bits in weights and state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import FlatUpdates, JitCompile, StepsPerExecution
+from uncork.core.errors import EditRefused
+from uncork.step import StepSettings, apply, around, as_written, check, flat_group_of, small_weights
+from uncork.step.snapshot import weights
+
+K = keras.optimizers
+STEPS, BATCH = 200, 8
+AT_ONCE = (FlatUpdates(),)
+
+OPTIMIZERS: dict[str, Any] = {
+    "adam": lambda: K.Adam(0.01),
+    "amsgrad, clipped by value": lambda: K.Adam(0.01, amsgrad=True, clipvalue=0.05),
+    "adamw, clipped by norm": lambda: K.AdamW(0.01, weight_decay=0.02, clipnorm=0.5),
+    "nadam": lambda: K.Nadam(0.01),
+    "adamax": lambda: K.Adamax(0.01),
+    "lion": lambda: K.Lion(0.001, weight_decay=0.01),
+    "ftrl": lambda: K.Ftrl(0.05),
+    "nesterov": lambda: K.SGD(0.05, momentum=0.9, nesterov=True),
+    "adam, clipped by global norm": lambda: K.Adam(0.01, global_clipnorm=0.5),
+    "schedule": lambda: K.Adam(K.schedules.CosineDecay(0.01, STEPS)),
+}
+
+REWRITTEN: dict[str, Any] = {
+    "momentum, clipped by global norm": lambda: K.SGD(0.05, momentum=0.9, global_clipnorm=1.0),
+    "adagrad": lambda: K.Adagrad(0.05),
+    "adadelta": lambda: K.Adadelta(0.5),
+    "rmsprop": lambda: K.RMSprop(0.003),
+    "rmsprop, centered, momentum": lambda: K.RMSprop(0.003, momentum=0.9, centered=True),
+}
+
+
+def model(optimizer: Any, *, large: bool = True) -> Any:
+    """Deep and narrow, a table and a wide layer among its weights, one of them held in bounds."""
+    keras.utils.set_random_seed(3)
+    words = keras.Input((4,), dtype="int32")
+    x = keras.layers.Flatten()(keras.layers.Embedding(50, 4)(words))
+    for width in (16, 16, 8, 8):
+        x = keras.layers.Dense(width, activation="tanh")(x)
+    if large:
+        x = keras.layers.Dense(70_000 // 8, activation="tanh")(x)
+    x = keras.layers.Dense(4, kernel_constraint="max_norm")(x)
+    made = keras.Model(words, keras.layers.Dense(1)(x))
+    made.compile(optimizer, "mse")
+    return made
+
+
+def data(steps: int = STEPS) -> tf.data.Dataset:
+    draw = np.random.default_rng(5)
+    words = draw.integers(0, 50, (20 * BATCH, 4)).astype("int32")
+    labels = draw.normal(size=(20 * BATCH, 1)).astype("float32")
+    whole = tf.data.Dataset.from_tensor_slices((words, labels)).batch(BATCH)
+    return whole.repeat().take(steps)
+
+
+def trained(made: Any, edits: Any, steps: int = STEPS) -> list[np.ndarray]:
+    if not made.optimizer.built:
+        made.optimizer.build(made.trainable_variables)
+    with StepSettings(made, edits).active():
+        made.fit(data(steps), verbose=0, epochs=1)
+    return weights(made)
+
+
+def equal(ours: list[np.ndarray], theirs: list[np.ndarray]) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weights_and_state_are_equal_bit_for_bit(optimizer: str) -> None:
+    make = OPTIMIZERS[optimizer]
+    assert equal(trained(model(make()), AT_ONCE), trained(model(make()), ()))
+
+
+@pytest.mark.parametrize("optimizer", REWRITTEN)
+def test_what_tensorflow_rewrites_is_rounded_otherwise(optimizer: str) -> None:
+    """A root in a divisor becomes a reciprocal root, of which vector units give an estimate."""
+    make = REWRITTEN[optimizer]
+    ours, theirs = (trained(model(make()), edits, steps=20) for edits in (AT_ONCE, ()))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_also_in_groups_of_steps_and_without_a_large_weight() -> None:
+    chained = (StepsPerExecution(steps=10),)
+    ours = trained(model("adam", large=False), (*chained, *AT_ONCE))
+    assert equal(ours, trained(model("adam", large=False), chained))
+
+
+def test_the_state_goes_back_and_forth_in_the_middle_of_a_training() -> None:
+    mixed, plain = model("nadam"), model("nadam")
+    settings = [StepSettings(mixed, edits) for edits in ((), AT_ONCE)]
+    for turn in (0, 1, 0, 1, 1):
+        with settings[turn].active():
+            mixed.fit(data(20), verbose=0)
+        plain.fit(data(20), verbose=0)
+        assert equal(weights(mixed), weights(plain))
+
+
+def test_nothing_is_left_on_the_optimizer() -> None:
+    made = model("adam")
+    made.optimizer.build(made.trainable_variables)
+    before, count = dict(vars(made.optimizer)), len(made.optimizer.variables)
+    trained(made, AT_ONCE, steps=3)
+    after = vars(made.optimizer)
+    assert before.keys() == after.keys()
+    assert all(after[name] is value for name, value in before.items())
+    assert len(made.optimizer.variables) == count
+
+
+class Looking(keras.callbacks.Callback):
+    """Looks at the optimizer's state, changes it, and stops the training with an error."""
+
+    def __init__(self, fail_at: int = 99) -> None:
+        super().__init__()
+        self.fail_at = fail_at
+        self.seen: list[list[np.ndarray]] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 2:
+            for slot in self.model.optimizer.variables[2:6]:
+                slot.assign(slot * 0.5)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self.seen.append(weights(self.model))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.append(weights(self.model))
+        if epoch == self.fail_at:
+            raise RuntimeError("the user's own")
+
+
+def run(edits: Any, looking: Looking) -> Any:
+    """As ``uncork run`` trains."""
+    made = model("adam")
+    with as_written(made) as saving:
+        apply(made, edits)
+        group = flat_group_of(made, edits)
+        callbacks = around(group, looking) if group else [looking]
+        with saving:
+            if group is None:
+                fit(made, callbacks)
+            else:
+                with group.in_force():
+                    fit(made, callbacks)
+    return made
+
+
+def fit(made: Any, callbacks: Any) -> None:
+    made.fit(data().take(10), epochs=4, validation_data=data(2), callbacks=callbacks, verbose=0)
+
+
+def test_callbacks_find_the_state_where_keras_has_it_and_may_change_it() -> None:
+    ours, theirs = Looking(), Looking()
+    first, second = run(AT_ONCE, ours), run((), theirs)
+    assert len(ours.seen) == len(theirs.seen) == 8
+    assert all(equal(a, b) for a, b in zip(ours.seen, theirs.seen, strict=True))
+    assert equal(weights(first), weights(second))
+
+
+def test_an_error_leaves_the_state_as_of_the_last_step() -> None:
+    made = model("adam")
+    looking = Looking(fail_at=1)
+    group = flat_group_of(made, AT_ONCE)
+    assert group is not None
+    with pytest.raises(RuntimeError, match="own"), group.in_force():
+        fit(made, around(group, [looking]))
+    plain = model("adam")
+    with pytest.raises(RuntimeError, match="own"):
+        fit(plain, [Looking(fail_at=1)])
+    assert equal(weights(made), weights(plain))
+    assert "_backend_update_step" not in vars(made.optimizer)
+
+
+def test_two_sets_of_weights_for_one_optimizer_are_refused() -> None:
+    class InTurns(keras.Model):
+        """Updates its first half, then its second, by the one optimizer it has."""
+
+        def train_step(self, batch: Any) -> Any:
+            x, y = batch
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.reduce_mean((y - self(x, training=True)) ** 2)
+            for half in (self.trainable_variables[:8], self.trainable_variables[8:]):
+                self.optimizer.apply(tape.gradient(loss, half), half)
+            return {"loss": loss}
+
+    inputs = keras.Input((4,))
+    x = inputs
+    for _ in range(8):
+        x = keras.layers.Dense(4)(x)
+    made = InTurns(inputs, x)
+    made.compile("adam", "mse")
+    made.optimizer.build(made.trainable_variables)
+    with pytest.raises(EditRefused, match="other weights"), StepSettings(made, AT_ONCE).active():
+        made.fit(np.ones((8, 4)), np.ones((8, 4)), verbose=0)
+    assert "_backend_update_step" not in vars(made.optimizer)
+
+
+def test_a_checkpoint_goes_on_without_it(tmp_path: Any) -> None:
+    made = model("adam")
+    trained(made, AT_ONCE, steps=20)
+    made.save(tmp_path / "half.keras")
+    loaded = keras.models.load_model(tmp_path / "half.keras")
+    assert equal(trained(loaded, (), steps=20), trained(model("adam"), (), steps=40))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        K.SGD(0.1),
+        K.Lamb(),
+        K.Adafactor(),
+        K.Adam(use_ema=True),
+        K.Adam(gradient_accumulation_steps=2),
+        K.LossScaleOptimizer(K.Adam()),
+        type("Own", (K.Adam,), {})(),
+    ],
+    ids=lambda o: type(o).__name__,
+)
+def test_other_optimizers_are_left_alone(optimizer: Any) -> None:
+    made = model(optimizer)
+    optimizer.build(made.trainable_variables)
+    assert small_weights(optimizer) == 0
+    with pytest.raises(EditRefused):
+        check(made, AT_ONCE)
+
+
+def test_few_small_weights_are_updated_as_ever() -> None:
+    made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    made.compile("adam", "mse")
+    made.optimizer.build(made.trainable_variables)
+    assert small_weights(made.optimizer) == 0
+    with StepSettings(made, AT_ONCE).active():
+        made.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+
+
+def test_xla_takes_it_too() -> None:
+    edits = (*AT_ONCE, JitCompile())
+    dense = keras.Sequential([keras.Input((4,)), *(keras.layers.Dense(4) for _ in range(6))])
+    dense.compile("adam", "mse")
+    with StepSettings(dense, edits).active():
+        dense.fit(np.ones((8, 4)), np.ones((8, 4)), verbose=0)
+    assert np.isfinite(weights(dense)[0]).all()
+
+
+def test_a_callback_list_is_refused() -> None:
+    made = model("adam")
+    group = flat_group_of(made, AT_ONCE)
+    assert group is not None
+    with pytest.raises(EditRefused, match="CallbackList"):
+        around(group, keras.callbacks.CallbackList([], model=made))
