@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, StepsPerExecution
-from uncork.proof.precision import prove_precision
+from uncork.proof.precision import MOST_ORDERS, prove_precision
 from uncork.step import Replay, StepSettings
 
 from .training import BUDGET_S, Lying, disturbed, faster_learning, mlp, prover
@@ -179,3 +179,21 @@ def test_equal_runs_leave_room_for_float32_only():
 def test_weights_that_are_not_finite_are_refused():
     broken = [Replay(r.losses, [np.array([np.nan], np.float32)]) for r in STEADY]
     assert not prove_precision(STEADY, broken, 40).passed
+
+
+def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, monkeypatch):
+    """Four ask for a fifth, which strays and asks for more."""
+    made = prover(model)
+    gaps = iter([0.0, 0.016, -0.016, 0.0, 0.03, -0.03, 0.03, -0.03])
+    orders = []
+
+    def run(settings, order, windows=1):
+        is_candidate = len(orders) % 2 == 1
+        orders.append(len(order))
+        middle = 1.0 + 0.02 * ((len(orders) - 1) // 2 % 4)
+        return Replay((middle + (next(gaps) if is_candidate else 0.0),) * 4, [])
+
+    monkeypatch.setattr(made, "_affordable", lambda seconds: 40)
+    monkeypatch.setattr(made, "_run", run)
+    made.prove(StepSettings(model), "precision", BUDGET_S)
+    assert len(orders) == 2 * MOST_ORDERS

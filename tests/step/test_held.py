@@ -22,6 +22,11 @@ def test_batches_of_different_lengths_are_held_up_to_some_tens() -> None:
     assert [batch.shape[1] for batch in held(texts)] == [n % 7 + 1 for n in range(1, 33)]
 
 
+def test_fewer_are_held_where_each_has_to_be_compiled() -> None:
+    texts = tf.data.Dataset.range(1, 400).map(lambda n: tf.zeros((2, n % 7 + 1)))
+    assert len(held(texts, compiled=True)) == 8
+
+
 def test_an_open_shape_that_stays_the_same_is_one_shape() -> None:
     images = tf.data.Dataset.range(50).map(lambda _: tf.ensure_shape(tf.zeros((2, 4)), (2, None)))
     unknown = images.map(lambda x: tf.numpy_function(lambda a: a, [x], tf.float32))

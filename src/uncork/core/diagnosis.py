@@ -147,6 +147,41 @@ class Growth(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class NewShapes(Record, frozen=True, kw_only=True):
+    """Batches of different shapes, for each of which XLA compiles the step.
+
+    Attributes:
+        batches: Looked at.
+        shapes: Different ones among them.
+        once: Of these, met once.
+        twice: Met twice.
+        compile_s: For one of them.
+    """
+
+    batches: int
+    shapes: int
+    once: int
+    twice: int
+    compile_s: float
+
+    @property
+    def expected(self) -> float:
+        """Shapes that there are, those not met yet included (Chao 1984, bias-corrected)."""
+        return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
+
+
+class Waiting(Record, frozen=True, kw_only=True):
+    """Python waits for a value that the step computes.
+
+    Attributes:
+        share: Part of a step in which it does, 0 to 1.
+        at: The user's line that reads it.
+    """
+
+    share: float
+    at: str | None = None
+
+
 class StartLine(Record, frozen=True, kw_only=True):
     """A line of the user's that takes long before the training begins.
 
@@ -289,6 +324,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         slow_layers: Layers of the script that pay for one of their arguments.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
+        new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
+        waiting: Of a loop of the user's own.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
     """
@@ -319,6 +356,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     slow_layers: tuple[SlowLayer, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
+    new_shapes: NewShapes | None = None
+    waiting: Waiting | None = None
     growth: Growth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()
 

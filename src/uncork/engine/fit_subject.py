@@ -11,7 +11,15 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import CallbackCost, Growth, KerasDefect, OneHot, Transfer, Validation
+from uncork.core.diagnosis import (
+    CallbackCost,
+    Growth,
+    KerasDefect,
+    NewShapes,
+    OneHot,
+    Transfer,
+    Validation,
+)
 from uncork.core.edit import (
     Guarantee,
     LoaderCache,
@@ -53,6 +61,7 @@ from uncork.step import (
     held,
     is_categorical,
     loader_stages,
+    new_shapes_of,
     one_hot_of,
     padding_of,
     signature,
@@ -230,6 +239,14 @@ class FitSubject(Subject):
         with self.snapshot.restored():
             return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
 
+    def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
+        """Of a step that XLA compiles: it is compiled anew, by a function of its own."""
+        if len(self._batches) < 2 or not self.workload.jit_compile:
+            return None
+        feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
+        runner = FitRunner(StepSettings(self.model), feed, self.snapshot, samples)
+        return new_shapes_of(runner, self._batches, step_s, seconds)
+
     def growth(self, seconds: float) -> Growth | None:
         """What the model's own step lets grow."""
         if self.workload.eager_step or self.workload.distributed:
@@ -348,7 +365,8 @@ class FitSubject(Subject):
 
     def _held(self) -> tuple[Any, ...]:
         """What the step is run on alone."""
-        batches = held(self.feed.batches_dataset(self.model))
+        xla = self.model.jit_compile is True
+        batches = held(self.feed.batches_dataset(self.model), compiled=xla)
         if batches:
             return batches
         raise NothingToMeasure(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from uncork.capture import LoopCall
-from uncork.core.diagnosis import LoopLine
+from uncork.core.diagnosis import LoopLine, Waiting
 from uncork.core.edit import Guarantee
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
@@ -30,6 +30,7 @@ from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
+from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
 from uncork.step import Mode, batch_samples, held, in_float32, spec_text
 
@@ -175,6 +176,11 @@ class LoopSubject(Subject):
             return None
         return in_float32(self.layers, self.workload.batch_size, block_s)
 
+    def waiting(self, seconds: float) -> Waiting | None:
+        """In the loop as it runs."""
+        runner = self.runner(self.original)
+        return None if self.workload.eager_step else waiting_in(runner, seconds)
+
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """On a resident batch, watched and not."""
         if self.workload.eager_step:
@@ -206,6 +212,14 @@ class LoopSubject(Subject):
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)
+
+
+def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:
+    """What part of the time the loop waits for values of its step."""
+    with waits() as found:
+        block = runner.block(seconds)
+    whole_s = block.warmup_s + block.wall_s
+    return Waiting(share=min(1.0, found.seconds / whole_s), at=found.at)
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

@@ -10,6 +10,7 @@ from uncork.core.diagnosis import (
     CallbackCost,
     Growth,
     KerasDefect,
+    NewShapes,
     OneHot,
     Padded,
     Transfer,
@@ -39,6 +40,8 @@ _COMPUTING: Final = 0.5
 # Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
 _LOOKED_AT: Final = 16
 _MOST_LOOKED_AT_S: Final = 1.0
+# Shapes are compiled for so long, one at least.
+_COMPILING_S: Final = 6.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ def observe(
         transfer=transfer,
         kernels=kernels,
         start=subject.start,
+        new_shapes=_new_shapes(subject, measured) if known is None else known.new_shapes,
+        waiting=subject.waiting(seconds.block) if known is None else known.waiting,
         growth=_growth(subject, 2 * seconds.block) if known is None else known.growth,
         keras_defects=_keras_defects(subject) if known is None else known.keras_defects,
         loop_lines=known.loop_lines if known else subject.loop_lines(seconds.block),
@@ -286,6 +291,12 @@ def _kernels(
     with suppress(Exception):  # somebody profiles already, or no kernel was seen
         return subject.kernels(version, min(_LOOKED_AT * measured.step_s.median, _MOST_LOOKED_AT_S))
     return ()
+
+
+def _new_shapes(subject: Subject, measured: Measurement) -> NewShapes | None:
+    with suppress(Exception):  # XLA, which knows not every op
+        return subject.new_shapes(measured.step_s.median, _COMPILING_S)
+    return None
 
 
 def _growth(subject: Subject, seconds: float) -> Growth | None:

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.diagnosis import OneHot, Transfer
+from uncork.core.diagnosis import OneHot, Transfer, Waiting
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -31,7 +31,7 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_steps
 from uncork.engine.eager_steps import StepSwitch
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
-from uncork.engine.loop_subject import LoopRunner
+from uncork.engine.loop_subject import LoopRunner, waiting_in
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
@@ -203,6 +203,11 @@ class StepLoopSubject(Subject):
         epoch = _resident_epoch if self._whole else _as_it_is
         block, ops = self.board.block(epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
+
+    def waiting(self, seconds: float) -> Waiting | None:
+        """In the loop as it runs."""
+        runner = self.runner(self.original)
+        return None if self.workload.eager_step else waiting_in(runner, seconds)
 
     def batches_per_s(self, version: Version, budget_s: float) -> float:
         """As fast as the loop makes them; it has been seen to."""

@@ -12,11 +12,13 @@ from uncork.core.diagnosis import (
     Growth,
     KerasDefect,
     LoopLine,
+    NewShapes,
     OneHot,
     SlowLayer,
     StartLine,
     Transfer,
     Validation,
+    Waiting,
 )
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.kernels import KernelPart
@@ -197,6 +199,25 @@ class Subject(ABC):
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model of a loop of the user's own in float32 over the same in a lower precision."""
         del block_s
+        return None
+
+    def waiting(self, seconds: float) -> Waiting | None:
+        """How long a loop of the user's own waits for values of its step; None where Keras drives.
+
+        Args:
+            seconds: How long to look.
+        """
+        del seconds
+        return None
+
+    def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
+        """What batches of new shapes cost; None where they cost nothing, or nobody knows.
+
+        Args:
+            step_s: Of a step as it runs.
+            seconds: How long to look.
+        """
+        del step_s, seconds
         return None
 
     def growth(self, seconds: float) -> Growth | None:

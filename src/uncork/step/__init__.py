@@ -23,6 +23,7 @@ from uncork.step.loader_edits import (
     workers_of,
 )
 from uncork.step.loaders import loader_stages
+from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
@@ -81,6 +82,7 @@ __all__ = [
     "kernel_parts",
     "loader_edited",
     "loader_stages",
+    "new_shapes_of",
     "one_hot_of",
     "padding_of",
     "replay",

@@ -13,12 +13,13 @@ from uncork.step.feed import batch_samples
 # Of batches that differ in shape, as many as show how long a step takes on the whole: some tens,
 # unless reading them takes longer than a block of the measurement, or they are large.
 _MOST: Final = 32
+_MOST_COMPILED: Final = 8
 _MOST_S: Final = 2.0
 _MOST_BYTES: Final = 64 << 20
 _FEW: Final = 2
 
 
-def held(batches: Any) -> tuple[Any, ...]:
+def held(batches: Any, *, compiled: bool = False) -> tuple[Any, ...]:
     """One full batch; where shapes differ from batch to batch, the first ones.
 
     What a step costs depends on the length of its sequences: on one batch over and over it would be
@@ -26,6 +27,7 @@ def held(batches: Any) -> tuple[Any, ...]:
 
     Args:
         batches: A dataset of them.
+        compiled: Each shape has to be compiled, by XLA: fewer are then enough.
 
     Returns:
         None at all of an empty dataset.
@@ -37,15 +39,15 @@ def held(batches: Any) -> tuple[Any, ...]:
         >>> len(held(tf.data.Dataset.range(100).batch(10)))
         1
     """
-    found = list(_first(batches))
+    found = list(_first(batches, _MOST_COMPILED if compiled else _MOST))
     if len({_lengths(batch) for batch in found}) > 1:
         return tuple(found)
     # Data that shuffles whole batches may begin with the short one.
     return (max(found, key=lambda batch: batch_samples(batch) or 0),) if found else ()
 
 
-def _first(batches: Any) -> Iterator[Any]:
-    most = _MOST if _is_open(batches.element_spec) else _FEW
+def _first(batches: Any, most: int) -> Iterator[Any]:
+    most = most if _is_open(batches.element_spec) else _FEW
     begin, held_bytes = time.perf_counter(), 0
     for count, batch in enumerate(batches, start=1):
         yield batch

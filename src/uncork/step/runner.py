@@ -53,9 +53,14 @@ class FitRunner:
         """Time steps for about ``seconds`` from a fresh iterator."""
         return self._run(seconds, whole=self._epoch_s <= seconds)
 
-    def times(self) -> Generator[float, None, None]:
-        """Seconds of one execution after the other, each waited for; close it to end them."""
-        self.prime()
+    def times(self, *, primed: bool = True) -> Generator[float, None, None]:
+        """Seconds of one execution after the other, each waited for; close it to end them.
+
+        Args:
+            primed: Compile before.
+        """
+        if primed:
+            self.prime()
         with self._executing() as executions:
             last = time.perf_counter()
             for _ in executions:

@@ -1,0 +1,32 @@
+"""A loop that reads a value of each step before it makes the next batch: ``sync_every_step``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.rules.evidence import WORTH, bound, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding: what Python does could pass while the device computes, and does not."""
+    del machine
+    waiting = diagnosis.waiting
+    if waiting is None:
+        return
+    python, device = 1 - waiting.share, 1 - diagnosis.breakdown.get("input", 0.0)
+    upper = bound(1.0, max(python, device))
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause="sync_every_step",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=waiting.at or diagnosis.workload.at,
+        evidence=(
+            f"{ms(waiting.share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step Python waits "
+            "for a value that the step computes, and prepares nothing meanwhile"
+        ),
+        remedy="keep the tensor, and read it once an epoch, or every few hundred batches",
+    )

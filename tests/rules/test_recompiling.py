@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed
+from uncork.core.diagnosis import NewShapes
+from uncork.rules import recompiling
+
+MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
+
+
+def found(new, **workload):
+    workload = {"steps_per_epoch": 20, "epochs": 5, **workload}
+    return list(recompiling.find(observed(new_shapes=new, step_s=0.1, workload=workload), MACHINE))
+
+
+def test_shapes_that_were_not_seen_yet_are_reckoned_with():
+    """Chao's estimate: six seen once and two seen twice tell of five that were not seen."""
+    assert MANY.expected == 8 + 6 * 5 / (2 * 3)
+    assert NewShapes(batches=9, shapes=3, once=0, twice=0, compile_s=1.0).expected == 3
+
+
+def test_it_costs_what_compiling_comes_to_over_the_whole_training():
+    (finding,) = found(MANY)
+    assert finding.cause == "recompiling"
+    assert finding.upper_bound == pytest.approx((10 + 12) / 10)
+    assert finding.interval == pytest.approx((1.7, (10 + 99) / 10))
+    assert finding.at == "train.py:33"
+    assert "10 batches have 8 different shapes" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("new", "workload"),
+    [
+        (None, {}),
+        (NewShapes(batches=9, shapes=3, once=0, twice=0, compile_s=0.01), {}),
+        (NewShapes(batches=9, shapes=3, once=0, twice=0, compile_s=1.0), {"epochs": 50}),
+        (MANY, {"steps_per_epoch": None}),
+    ],
+)
+def test_where_it_comes_to_little_or_nobody_knows_nothing_is_named(new, workload):
+    assert found(new, **workload) == []

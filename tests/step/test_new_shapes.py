@@ -1,0 +1,50 @@
+"""Batches of several lengths under XLA: how many shapes, and what each costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.step import Feed, FitRunner, Snapshot, StepSettings, new_shapes_of
+
+
+def runner(batches: list[Any]) -> FitRunner:
+    model = keras.Sequential(
+        [
+            keras.Input((None, 8)),
+            keras.layers.Dense(16, "tanh"),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse", jit_compile=True)
+    return FitRunner(StepSettings(model), Feed(None).resident(batches), Snapshot(model), 4.0)
+
+
+def batches(lengths: list[int]) -> list[Any]:
+    return [(tf.ones((4, length, 8)), tf.ones((4, 1))) for length in lengths]
+
+
+def test_each_new_length_is_compiled() -> None:
+    given = batches([5, 6, 5, 7, 6, 9])
+    found = new_shapes_of(runner(given), given, step_s=0.001, seconds=60.0)
+    assert found is not None
+    assert (found.batches, found.shapes, found.once, found.twice) == (6, 4, 2, 2)
+    assert found.compile_s > 0.02  # it takes a tenth of a second or two
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_it_ends_when_the_time_is_up(seconds: float) -> None:
+    given = batches([5, 6, 7, 8])
+    running = runner(given)
+    found = new_shapes_of(running, given, step_s=0.001, seconds=seconds)
+    assert found is not None
+    assert found.shapes == 4
+
+
+def test_one_length_is_nothing_to_look_at() -> None:
+    given = batches([5, 5, 5])
+    assert new_shapes_of(runner(given), given, step_s=0.001, seconds=1.0) is None
