@@ -6,8 +6,8 @@ import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
-from uncork.core.diagnosis import CallbackCost, SlowLayer, Transfer, Validation
 from uncork.core.errors import PlanRefused
+from uncork.core.facts import CallbackCost, SlowLayer, Transfer, Validation
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.core.plan import dump, load, seal

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import KERNELS, diagnosis, workload_diagnosis
-from uncork.core.diagnosis import LoopLine
+from uncork.core.facts import LoopLine
 from uncork.report.html import diagnosis_html
 from uncork.report.kernel_rows import kernel_rows
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import CallbackCost
+from uncork.core.facts import CallbackCost
 from uncork.rules import callbacks
 
 

@@ -36,6 +36,31 @@ def test_the_evidence_has_both_times(rule):
     assert finding.share == 0.6
 
 
+def test_of_a_loop_of_ones_own_the_call_of_its_step_is_named():
+    work = {"kind": "custom_loop", "model": None, "called_at": "train.py:67"}
+    (finding,) = small_steps.find(observed(shares=BUSY, workload=work), MACHINE)
+    assert finding.at == "train.py:67"
+    assert "into the tf.function" in finding.remedy
+
+
+def test_fetching_what_is_ready_goes_with_the_loop():
+    shares = {"input": 0.3, "host": 0.5, "step": 0.2}
+    work = {"kind": "custom_loop", "model": None}
+    given = observed(shares=shares, workload=work)
+    speed = given.measurement.samples_per_s
+    ready, late = (
+        observed(shares=shares, workload=work, ceilings={"supply": factor * speed})
+        for factor in (20.0, 2.0)
+    )
+    (quick,) = small_steps.find(ready, MACHINE)
+    (slow,) = small_steps.find(late, MACHINE)
+    assert quick.upper_bound == pytest.approx(1 / (1 - 0.5 - 0.25))
+    assert slow.upper_bound == pytest.approx(2.0)
+    waits = {"input": 0.5, "host": 0.05, "step": 0.45}
+    nothing = observed(shares=waits, workload=work, ceilings={"supply": 20.0 * speed})
+    assert list(small_steps.find(nothing, MACHINE)) == []
+
+
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.09])
 @pytest.mark.parametrize("eager_step", [False, True])
 def test_a_busy_device_is_left_alone(share, eager_step):

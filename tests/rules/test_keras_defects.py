@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import KerasDefect
+from uncork.core.facts import KerasDefect
 from uncork.core.kernels import KernelPart
 from uncork.rules import judge, keras_defects
 

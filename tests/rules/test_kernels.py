@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.diagnosis import SlowLayer
+from uncork.core.facts import SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.core.record import replace

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import LoopLine
+from uncork.core.facts import LoopLine
 from uncork.core.record import replace
 from uncork.rules import judge, loop_lines
 

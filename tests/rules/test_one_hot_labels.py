@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.diagnosis import OneHot
+from uncork.core.facts import OneHot
 from uncork.rules import one_hot_labels
 
 LABELS = OneHot(

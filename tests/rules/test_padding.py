@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.diagnosis import Padded
+from uncork.core.facts import Padded
 from uncork.core.measurement import compare
 from uncork.rules import padding
 

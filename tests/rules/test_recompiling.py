@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import NewShapes
+from uncork.core.facts import NewShapes
 from uncork.rules import recompiling
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)

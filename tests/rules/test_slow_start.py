@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.diagnosis import StartLine
+from uncork.core.facts import StartLine
 from uncork.rules import slow_start
 
 STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import Waiting
+from uncork.core.facts import Waiting
 from uncork.rules import sync_every_step
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.diagnosis import Transfer
+from uncork.core.facts import Transfer
 from uncork.core.record import replace
 from uncork.rules import transfer
 

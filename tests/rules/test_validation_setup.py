@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.diagnosis import Validation
+from uncork.core.facts import Validation
 from uncork.rules import validation_setup
 
 # 100 steps of 0.1 s; the step itself takes 0.05 s for 32 samples.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
 
-from uncork.core.diagnosis import StartLine
+from uncork.core.facts import StartLine
 from uncork.core.layers import Layers
 from uncork.core.stack import function_place
 

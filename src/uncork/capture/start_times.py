@@ -9,7 +9,7 @@ from collections import Counter
 from types import FrameType
 from typing import Final
 
-from uncork.core.diagnosis import StartLine
+from uncork.core.facts import StartLine
 from uncork.core.stack import outwards, owner, place
 
 # Between two looks; each takes some microseconds.

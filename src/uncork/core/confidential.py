@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from uncork.core.diagnosis import CallbackCost, Diagnosis, SlowLayer
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.facts import CallbackCost, SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.plan import Plan
 from uncork.core.record import replace

@@ -40,6 +40,8 @@ class Workload(Record, frozen=True, kw_only=True):
         at: ``file.py:line`` of the call or of the ``for`` statement.
         step_at: The same of what sets up its step: ``compile``, or the function that computes
             gradients eagerly; None where that is not known.
+        called_at: The same of where a loop of the user's own calls its compiled step; None where
+            that was not seen.
         policy_at: The same of where the script last set a dtype policy for new layers.
         kind: ``fit`` or ``custom_loop``.
         data: What feeds it.
@@ -90,5 +92,6 @@ class Workload(Record, frozen=True, kw_only=True):
     steps_given: bool = False
     step_at: str | None = None
     policy_at: str | None = None
+    called_at: str | None = None
     called_in_loop: bool = False
     small_weights: int = 0

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
-import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import (
-    CallbackCost,
-    Growth,
-    KerasDefect,
-    NewShapes,
-    OneHot,
-    Transfer,
-    Validation,
-)
 from uncork.core.edit import (
     Guarantee,
     LoaderCache,
@@ -33,17 +21,17 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.fit_looks import FitLooks
 from uncork.engine.loader_proofs import prove_batches
-from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable, repeats
+from uncork.engine.pipelines import default_rewrites, readable, repeats
+from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import op_time, outside_ops, watched_python
-from uncork.pipeline import Pipeline, read
 from uncork.step import (
     Feed,
     FitRunner,
-    Padding,
     Recording,
     Snapshot,
     StepSettings,
@@ -51,24 +39,14 @@ from uncork.step import (
     batch_hooks,
     batch_samples,
     build,
-    callback_costs,
-    defects_of_fit,
-    device_of,
     edited_loader,
-    fill_loader,
-    growth_of,
     has_hooks,
     held,
-    is_categorical,
     loader_stages,
-    new_shapes_of,
-    one_hot_of,
-    padding_of,
     signature,
     small_weights,
     stop_workers,
     traceable,
-    transfer_of,
     workers_of,
 )
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
@@ -81,35 +59,9 @@ _RECORDED_BATCHES: Final = 64
 _LONG_STEP_S: Final = 0.05
 _GROUP: Final = 16
 _WATCHED_STEPS: Final = 3
-# Of a longer validation the rest is reckoned.
-_VALIDATION_S: Final = 2.0
 
 
-@dataclass
-class _PrimedRunner(VersionRunner):
-    """A :class:`FitRunner` whose caches are filled before it is compiled."""
-
-    runner: FitRunner
-    pipeline: Pipeline | None
-    keeps_batches: bool = False
-
-    def prime(self) -> float:
-        begin = time.perf_counter()
-        if self.pipeline is not None:
-            fill_caches(self.pipeline)
-        if self.keeps_batches:
-            fill_loader(self.runner.feed.x, FILL_S)
-        self.runner.prime()
-        return time.perf_counter() - begin
-
-    def first_epoch(self, limit_s: float) -> float | None:
-        return self.runner.first_epoch(limit_s)
-
-    def block(self, seconds: float) -> Block:
-        return self.runner.block(seconds)
-
-
-class FitSubject(Subject):
+class FitSubject(FitLooks):
     """Measures and compares versions of one ``fit`` call, without its callbacks and validation.
 
     Args:
@@ -170,7 +122,7 @@ class FitSubject(Subject):
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
         runner = self._fit_runner(version.step, self._feed(version))
-        return _PrimedRunner(runner, version.pipeline, _keeps_batches(version))
+        return PrimedRunner(runner, version.pipeline, _keeps_batches(version))
 
     def resident(self, version: Version) -> VersionRunner:
         """A version's step on the same batches over and over."""
@@ -208,80 +160,6 @@ class FitSubject(Subject):
         if self.workload.eager_step and not is_graph(version.step):
             return None
         return watched_python(*self._watched(version, resident_s))
-
-    def shortened(self) -> tuple[Padding, VersionRunner] | None:
-        """Inputs, targets and weights alike are cut; none where the model was made for one length.
-
-        Keras does not insist on that length, but whoever wrote it down may. Nor of batches of
-        different lengths: each is as long as it has to be.
-        """
-        if len(self._batches) > 1:
-            return None
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
-        padding = padding_of(x)
-        if padding is None or not padding.much or padding.longest in _lengths(self.model):
-            return None
-        feed = self.feed.resident([padding.cut(self._batch)])
-        return padding, _PrimedRunner(self._fit_runner((), feed), None)
-
-    def without_metrics(self) -> VersionRunner | None:
-        """Of a model that was given some; a step of its own that computes them goes without."""
-        given = getattr(self.model, "_compile_metrics", None)
-        if given is None or self.workload.eager_step:
-            return None
-        settings = StepSettings(self.model, metrics=False)
-        return self._resident_with(settings)
-
-    def callbacks(self) -> tuple[CallbackCost, ...]:
-        """The user's own are called a few times, on the model as it is."""
-        if not self.ends_here:
-            return ()
-        with self.snapshot.restored():
-            return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
-
-    def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
-        """Of a step that XLA compiles: it is compiled anew, by a function of its own."""
-        if len(self._batches) < 2 or not self.workload.jit_compile:
-            return None
-        feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
-        runner = FitRunner(StepSettings(self.model), feed, self.snapshot, samples)
-        return new_shapes_of(runner, self._batches, step_s, seconds)
-
-    def growth(self, seconds: float) -> Growth | None:
-        """What the model's own step lets grow."""
-        if self.workload.eager_step or self.workload.distributed:
-            return None
-        runner = self._fit_runner((), self.feed.resident(self._batches))
-        return growth_of(runner, self.model, seconds)
-
-    def keras_defects(self) -> tuple[KerasDefect, ...]:
-        """Those of this model, its optimizer and what ``fit`` was given."""
-        return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
-
-    def validation(self) -> Validation | None:
-        """A pass over the validation data, as ``fit`` makes it."""
-        if self._validating is None or self.workload.distributed or not self.ends_here:
-            return None
-        found = self._validating.timed(self.model, _VALIDATION_S)
-        if found is None:
-            return None
-        data, (seconds, samples) = self._validating.feed.dataset, found
-        batches = [] if data is None else [n for n in read(data).stages if n.kind == "batch"]
-        at = batches[-1].at if batches else None
-        return Validation(seconds=seconds, samples=samples, every=self._validating.every, at=at)
-
-    def one_hot(self) -> OneHot | None:
-        """Of the targets, where the model's loss is a cross-entropy of categories."""
-        if not is_categorical(self.model):
-            return None
-        _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
-        return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
-
-    def transfer(self) -> Transfer | None:
-        """To where the model's weights are; not asked where a strategy sends the batches."""
-        return (
-            None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
-        )
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
@@ -343,7 +221,7 @@ class FitSubject(Subject):
         return self._settings[step]
 
     def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
-        return _PrimedRunner(self._fit_runner(step, self.feed.resident(self._batches)), None)
+        return PrimedRunner(self._fit_runner(step, self.feed.resident(self._batches)), None)
 
     def _compiled(self) -> VersionRunner | None:
         """None where Python does in each step what would happen once only when it is traced."""
@@ -357,7 +235,7 @@ class FitSubject(Subject):
 
     def _resident_with(self, settings: StepSettings) -> VersionRunner:
         feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
-        return _PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
+        return PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)
@@ -404,12 +282,6 @@ class FitSubject(Subject):
 
 def _keeps_batches(version: Version) -> bool:
     return any(isinstance(edit, LoaderCache) for edit in version.loader)
-
-
-def _lengths(model: Any) -> set[int | None]:
-    """Lengths of rows that the model's inputs were declared with."""
-    inputs = getattr(model, "inputs", None) or ()
-    return {part.shape[1] for part in inputs if len(part.shape) > 1}
 
 
 def _check(feed: Feed) -> None:

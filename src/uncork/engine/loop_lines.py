@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.core.diagnosis import LoopLine
+from uncork.core.facts import LoopLine
 from uncork.core.stack import place
 from uncork.measure.line_times import LineTimes, longest_function, statements
 

@@ -13,26 +13,31 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from uncork.capture import LoopCall
-from uncork.core.diagnosis import LoopLine, Waiting
 from uncork.core.edit import Guarantee
+from uncork.core.facts import LoopLine, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.eager_steps import StepSwitch, eager_step, step_of_loop
+from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
+from uncork.measure.compiled_calls import compiled_calls
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
 from uncork.step import Mode, batch_samples, held, in_float32, spec_text
+
+# Steps in which it is seen what the loop calls.
+_WATCHED: Final = 32
 
 
 class LoopRunner(VersionRunner):
@@ -157,8 +162,12 @@ class LoopSubject(Subject):
         return self._resident(self._step.of(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
-        """Of a step that runs op by op, the same step as a graph: Python between ops is gone."""
-        del resident_s
+        """Of a step that runs op by op, the same step as a graph: Python between ops is gone.
+
+        Of one that is compiled, if it is all that the loop calls, many of them in one function.
+        """
+        if not self.workload.eager_step:
+            return self._many(resident_s)
         if not self._step.may_be_graph(version):
             return None
         runner = self._resident(self._step.to(Mode.GRAPH))
@@ -206,6 +215,18 @@ class LoopSubject(Subject):
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""
         self._step.to(Mode.EAGER)()
+
+    def _many(self, resident_s: float) -> VersionRunner | None:
+        if resident_s > LONGEST_S:
+            return None
+        before = self.board.given
+        with compiled_calls() as found:
+            self.board.block(self._resident_epoch, _WATCHED * resident_s)
+        calls_for_a_batch = found.count / max(1, self.board.given - before)
+        if found.last is None or not (found.is_one and 0.9 < calls_for_a_batch < 1.1):
+            return None
+        self.workload = replace(self.workload, called_at=found.at)
+        return grouped_loop(found.last, float(self.workload.batch_size or 1))
 
     def _resident(self, switch: Callable[[], None]) -> LoopRunner:
         return ResidentRunner(self.board, self._batches, switch)

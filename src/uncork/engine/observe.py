@@ -6,42 +6,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.core.diagnosis import (
-    CallbackCost,
-    Growth,
-    KerasDefect,
-    NewShapes,
-    OneHot,
-    Padded,
-    Transfer,
-    Validation,
-    WorkloadDiagnosis,
-)
+from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, is_graph
 from uncork.core.journal import Journal
-from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
-from uncork.measure import available_memory, paired, together
+from uncork.measure import available_memory, paired
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
 from uncork.step import MIXED
-from uncork.watch import only_call
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
-# Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
-_LOOKED_AT: Final = 16
-_MOST_LOOKED_AT_S: Final = 1.0
-# Shapes are compiled for so long, one at least.
-_COMPILING_S: Final = 6.0
 
 
 @dataclass(frozen=True)
@@ -120,14 +104,14 @@ def observe(
         if computing and not (known and (known.in_bfloat16 or known.in_float32))
         else _still_open(version, known)
     )
-    padded = known.padded if known is not None else None
-    if known is None and computing:
-        padded = _padded(subject, version, seconds, journal)
-    without_metrics = _without_metrics(subject, version, seconds, journal, known, computing)
-    one_hot, transfer = _handed_over(subject, known)
     # Of an accelerator's kernels this host's processor knows only how they were started.
-    told = computing and not machine.devices
-    kernels = _kernels(subject, version, measured, journal, known, told)
+    told = computing and not (machine.devices or _is_eager(subject, version))
+    if known is not None:
+        once = carried(known)
+    else:
+        step_s = measured.step_s.median
+        how = {"computing": computing, "told": told}
+        once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
     found = WorkloadDiagnosis(
         workload=replace(
             subject.seen(),
@@ -143,27 +127,14 @@ def observe(
         intervals=shares.intervals,
         tracing=shares.tracing,
         consumer_cpu_s=shares.consumer_cpu_s,
-        together=together() if known is None else known.together,
         stages=stages,
         notes=tuple(dict.fromkeys(subject.notes)),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
         in_float32=in_float32,
-        without_metrics=without_metrics,
-        callbacks=_callbacks(subject) if known is None else known.callbacks,
-        validation=_validation(subject) if known is None else known.validation,
-        padded=padded,
-        one_hot=one_hot,
-        transfer=transfer,
-        kernels=kernels,
         start=subject.start,
-        new_shapes=_new_shapes(subject, measured) if known is None else known.new_shapes,
-        waiting=subject.waiting(seconds.block) if known is None else known.waiting,
-        growth=_growth(subject, 2 * seconds.block) if known is None else known.growth,
-        keras_defects=_keras_defects(subject) if known is None else known.keras_defects,
-        loop_lines=known.loop_lines if known else subject.loop_lines(seconds.block),
-        slow_layers=known.slow_layers if known else subject.slow_layers(kernels),
+        **once,
     )
     return judge(found, machine)
 
@@ -233,108 +204,6 @@ def _in_dtype(
         edited = version.with_step_edits((policy,))
         return compare_resident(subject, version, edited, seconds.block / 2)
     return None
-
-
-def _padded(
-    subject: Subject, version: Version, seconds: _Seconds, journal: Journal
-) -> Padded | None:
-    """The step on a batch without most of its padding against the batch as it is."""
-    with suppress(Exception):  # a model, or a step of the user's own, for one length only
-        found = subject.shortened()
-        if found is None:
-            return None
-        journal.write("phase", "measuring the step on a batch without its padding")
-        padding, shorter = found
-        base = subject.resident(version)
-        shorter.prime()
-        base.prime()
-        compared = paired(base, shorter, block_s=seconds.block / 2).comparison
-        at = only_call("pad_sequences")
-        return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
-    return None
-
-
-def _without_metrics(
-    subject: Subject,
-    version: Version,
-    seconds: _Seconds,
-    journal: Journal,
-    known: WorkloadDiagnosis | None,
-    computing: bool,
-) -> Comparison | None:
-    """The step without its metrics against the same as it is."""
-    if known is not None or not computing:
-        return known.without_metrics if known else None
-    with suppress(Exception):  # a step of the user's own that wants them
-        fewer = subject.without_metrics()
-        if fewer is not None:
-            journal.write("phase", "measuring the step without its metrics")
-            base = subject.resident(version)
-            fewer.prime()
-            base.prime()
-            return paired(base, fewer, block_s=seconds.block / 2).comparison
-    return None
-
-
-def _kernels(
-    subject: Subject,
-    version: Version,
-    measured: Measurement,
-    journal: Journal,
-    known: WorkloadDiagnosis | None,
-    told: bool,
-) -> tuple[KernelPart, ...]:
-    """Whose they are, where the step is most of the time."""
-    if known is not None or not told or _is_eager(subject, version):
-        return known.kernels if known else ()
-    journal.write("phase", "looking at the kernels of the step")
-    with suppress(Exception):  # somebody profiles already, or no kernel was seen
-        return subject.kernels(version, min(_LOOKED_AT * measured.step_s.median, _MOST_LOOKED_AT_S))
-    return ()
-
-
-def _new_shapes(subject: Subject, measured: Measurement) -> NewShapes | None:
-    with suppress(Exception):  # XLA, which knows not every op
-        return subject.new_shapes(measured.step_s.median, _COMPILING_S)
-    return None
-
-
-def _growth(subject: Subject, seconds: float) -> Growth | None:
-    with suppress(Exception):  # memory, where it grows without end
-        return subject.growth(seconds)
-    return None
-
-
-def _keras_defects(subject: Subject) -> tuple[KerasDefect, ...]:
-    with suppress(Exception):  # a model of the user's own, with other attributes
-        return subject.keras_defects()
-    return ()
-
-
-def _callbacks(subject: Subject) -> tuple[CallbackCost, ...]:
-    with suppress(Exception):  # of the user's own, which may want anything
-        return subject.callbacks()
-    return ()
-
-
-def _validation(subject: Subject) -> Validation | None:
-    with suppress(Exception):  # data that is gone, a model that cannot be evaluated
-        return subject.validation()
-    return None
-
-
-def _handed_over(
-    subject: Subject, known: WorkloadDiagnosis | None
-) -> tuple[OneHot | None, Transfer | None]:
-    """What the labels of a batch cost, and its way to the device: no edit changes them."""
-    if known is not None:
-        return known.one_hot, known.transfer
-    one_hot = transfer = None
-    with suppress(Exception):  # no memory left for it on the device
-        one_hot = subject.one_hot()
-    with suppress(Exception):  # a device that is gone
-        transfer = subject.transfer()
-    return one_hot, transfer
 
 
 def compare_resident(

@@ -7,6 +7,7 @@ the same step over and over on one batch. Nothing of it is edited. The run is th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import statistics
 import sys
@@ -22,14 +23,15 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.diagnosis import OneHot, Transfer, Waiting
 from uncork.core.edit import Guarantee
+from uncork.core.facts import OneHot, Transfer, Waiting
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_steps
 from uncork.engine.eager_steps import StepSwitch
+from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_subject import LoopRunner, waiting_in
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -152,13 +154,26 @@ class StepLoopSubject(Subject):
         return LoopRunner(self.board, _resident_epoch, None, self._step.of(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
-        """Of a step that runs op by op, the same step as a graph."""
-        del resident_s
+        """Of a step that runs op by op, the same step as a graph.
+
+        Of a function that is compiled, many of them in one.
+        """
+        if not self.workload.eager_step:
+            return self._many(resident_s)
         if not self._step.may_be_graph(version):
             return None
         runner = LoopRunner(self.board, _resident_epoch, None, self._step.to(Mode.GRAPH))
         runner.prime()
         return runner if self._step.may_be_graph(version) else None
+
+    def _many(self, resident_s: float) -> VersionRunner | None:
+        call = self._resident_call
+        if resident_s > LONGEST_S or not isinstance(
+            call.step, tf.types.experimental.GenericFunction
+        ):
+            return None
+        step = functools.partial(call.original, *call.args, **call.kwargs)
+        return grouped_loop(step, float(self.workload.batch_size or 1))
 
     def seen(self) -> Workload:
         """The workload, with what was seen of its step."""

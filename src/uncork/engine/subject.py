@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from uncork.core.diagnosis import (
+from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
+from uncork.core.facts import (
     CallbackCost,
     Growth,
     KerasDefect,
@@ -20,7 +21,6 @@ from uncork.core.diagnosis import (
     Validation,
     Waiting,
 )
-from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
 from uncork.core.measurement import Comparison

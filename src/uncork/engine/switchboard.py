@@ -147,6 +147,7 @@ class Switchboard(Iterator[Any]):
         taken: Batches that the loop took from its own data before it was recognised.
 
     Attributes:
+        given: Batches that the loop was given in all.
         steps_before_left: Batches that the loop took before it was left, when that was seen.
     """
 
@@ -159,6 +160,7 @@ class Switchboard(Iterator[Any]):
         self._answers: queue.Queue[Block | BaseException] = queue.Queue()
         self._current: _Request | None = None
         self._taken = taken
+        self.given = 0
         self.steps_before_left: int | None = None
 
     def block(
@@ -213,6 +215,7 @@ class Switchboard(Iterator[Any]):
         """User's side: one batch of the version under trial."""
         batch = self._next()
         self._taken += 1
+        self.given += 1
         return batch
 
     def _next(self) -> Any:

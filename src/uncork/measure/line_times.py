@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.diagnosis import LoopWork as Work
+from uncork.core.facts import LoopWork as Work
 from uncork.core.stack import code_place, owner
 
 _METRICS: Final = "/keras/src/metrics/"

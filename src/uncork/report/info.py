@@ -9,7 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import Final, Literal
 
-from uncork.core.diagnosis import Diagnosis, Finding, LoopLine, Overhead, WorkloadDiagnosis
+from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
+from uncork.core.facts import LoopLine
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import Record

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import CallbackCost, Finding, WorkloadDiagnosis
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import CallbackCost
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms
 

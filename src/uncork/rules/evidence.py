@@ -52,7 +52,13 @@ def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float
 
 
 def lost_to_host(
-    diagnosis: WorkloadDiagnosis, cause: Cause, at: str | None, *, evidence: str, remedy: str
+    diagnosis: WorkloadDiagnosis,
+    cause: Cause,
+    at: str | None,
+    *,
+    evidence: str,
+    remedy: str,
+    fetched: float = 0.0,
 ) -> Iterator[Finding]:
     """The finding that blames all time lost to the host on one cause; none where it is little.
 
@@ -65,12 +71,15 @@ def lost_to_host(
         at: The user's line.
         evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
         remedy: What to type.
+        fetched: Part of the step that would go with it, if there is such a finding at all.
     """
     share = max(0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.beside_step)
     upper = bound(1.0, 1.0 - share)
-    ends = interval(diagnosis, "host", upper)
-    if min((upper, *(ends or ()))) < WORTH:
+    if min((upper, *(interval(diagnosis, "host", upper) or ()))) < WORTH:
         return
+    share += fetched
+    upper = bound(1.0, 1.0 - share)
+    ends = interval(diagnosis, "host", upper)
     yield Finding(
         cause=cause,
         share=share,

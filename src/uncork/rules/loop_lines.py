@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Cause, Finding, LoopLine, LoopWork, WorkloadDiagnosis
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.facts import LoopLine, LoopWork
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uncork.core.costmodel import costs_of, gain
-from uncork.core.diagnosis import Finding, OneHot, WorkloadDiagnosis
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import OneHot
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, ms

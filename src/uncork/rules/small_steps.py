@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import lost_to_host
+from uncork.rules.evidence import input_share, lost_to_host
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -18,10 +18,25 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     yield from lost_to_host(
         diagnosis,
         "small_steps",
-        work.at,
+        work.called_at or work.at,
         evidence=(
             "{lost} of a {step} step pass between the steps: Python, Keras's bookkeeping, reading "
             "the logs"
         ),
-        remedy="compile(..., steps_per_execution=N), or a larger batch",
+        remedy=(
+            "compile(..., steps_per_execution=N), or a larger batch"
+            if work.kind == "fit"
+            else "take the loop over batches into the tf.function, or use a larger batch"
+        ),
+        fetched=_fetched(diagnosis),
     )
+
+
+def _fetched(diagnosis: WorkloadDiagnosis) -> float:
+    """Part of a step of a loop of the user's own in which Python fetches what is ready."""
+    work, supply = diagnosis.workload, diagnosis.ceilings.get("supply", 0.0)
+    if work.kind != "custom_loop" or work.data != "tf.data" or not supply:
+        return 0.0
+    # Samples of a step over samples a second that the pipeline makes by itself, over the step.
+    making = diagnosis.measurement.samples_per_s / supply
+    return max(0.0, input_share(diagnosis) - making)

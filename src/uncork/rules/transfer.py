@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.costmodel import costs_of, gain
-from uncork.core.diagnosis import Finding, Transfer, WorkloadDiagnosis
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, ms

@@ -18,7 +18,7 @@ from typing import Any, Final
 import keras
 from keras.src.saving import saving_lib
 
-from uncork.core.diagnosis import CallbackCost
+from uncork.core.facts import CallbackCost
 from uncork.core.stack import code_place
 from uncork.measure.tracing import tracing_s
 from uncork.step.callbacks import acting_on_batches

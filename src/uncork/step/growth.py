@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.diagnosis import Growth
+from uncork.core.facts import Growth
 from uncork.step.runner import FitRunner
 from uncork.step.snapshot import foreign
 from uncork.watch import only_change

@@ -12,7 +12,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import KerasDefect
+from uncork.core.facts import KerasDefect
 from uncork.watch import only_call
 
 _LAST_KNOWN: Final = (3, 15)

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.diagnosis import NewShapes
+from uncork.core.facts import NewShapes
 from uncork.step.runner import FitRunner
 
 

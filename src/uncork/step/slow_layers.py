@@ -14,7 +14,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.diagnosis import SlowLayer
+from uncork.core.facts import SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
 from uncork.measure.interleave import paired

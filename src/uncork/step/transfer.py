@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.diagnosis import Transfer
+from uncork.core.facts import Transfer
 
 # Smaller tensors cost no more than a message does.
 _LEAST_BYTES: Final = 1 << 16

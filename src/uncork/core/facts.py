@@ -1,0 +1,232 @@
+"""What was seen of a training beside its speed: one record for each kind of thing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from uncork.core.measurement import Comparison
+from uncork.core.record import Record
+
+
+class Padded(Record, frozen=True, kw_only=True):
+    """Rows of a batch that were filled up with zeros to one length.
+
+    Attributes:
+        longest: That length.
+        mean: Of the rows without their zeros.
+        cut: The step on a batch cut to the mean length over the same as it is.
+        at: The line that fills them up, where the script has one such line.
+    """
+
+    longest: int
+    mean: float
+    cut: Comparison
+    at: str | None = None
+
+
+class Validation(Record, frozen=True, kw_only=True):
+    """What validating takes.
+
+    Attributes:
+        seconds: Of one validation.
+        samples: In it.
+        every: Epochs from one to the next.
+        at: The line that puts its batches together, where that is known.
+    """
+
+    seconds: float
+    samples: int
+    every: int = 1
+    at: str | None = None
+
+
+class CallbackCost(Record, frozen=True, kw_only=True):
+    """What a callback takes after every batch.
+
+    Attributes:
+        name: Of its class.
+        seconds: A batch.
+        traced_s: Of them, while TensorFlow traced functions.
+        at: Where its hook begins, or where it is made.
+    """
+
+    name: str
+    seconds: float
+    traced_s: float = 0.0
+    at: str | None = None
+
+
+class KerasDefect(Record, frozen=True, kw_only=True):
+    """Something that Keras gets wrong in this training, without a word.
+
+    Attributes:
+        name: Of the defect.
+        evidence: A sentence.
+        remedy: What to type.
+        at: Where it is called for, if that is in one place.
+        doubles_backward: It makes every step run what it differentiates twice.
+    """
+
+    name: str
+    evidence: str
+    remedy: str
+    at: str | None = None
+    doubles_backward: bool = False
+
+
+class Growth(Record, frozen=True, kw_only=True):
+    """A variable that grows with every step, and the steps with it.
+
+    Attributes:
+        name: Of the attribute that holds it.
+        bytes_per_step: By which it grows.
+        first_s: Of the first step.
+        added_s: By which each step is longer than the one before.
+        at: Where it is changed, if that is in one place.
+    """
+
+    name: str
+    bytes_per_step: float
+    first_s: float
+    added_s: float
+    at: str | None = None
+
+
+class NewShapes(Record, frozen=True, kw_only=True):
+    """Batches of different shapes, for each of which XLA compiles the step.
+
+    Attributes:
+        batches: Looked at.
+        shapes: Different ones among them.
+        once: Of these, met once.
+        twice: Met twice.
+        compile_s: For one of them.
+    """
+
+    batches: int
+    shapes: int
+    once: int
+    twice: int
+    compile_s: float
+
+    @property
+    def expected(self) -> float:
+        """Shapes that there are, those not met yet included (Chao 1984, bias-corrected)."""
+        return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
+
+
+class Waiting(Record, frozen=True, kw_only=True):
+    """Python waits for a value that the step computes.
+
+    Attributes:
+        share: Part of a step in which it does, 0 to 1.
+        at: The user's line that reads it.
+    """
+
+    share: float
+    at: str | None = None
+
+
+class StartLine(Record, frozen=True, kw_only=True):
+    """A line of the user's that takes long before the training begins.
+
+    Attributes:
+        at: Which one.
+        seconds: Until the training began.
+    """
+
+    at: str
+    seconds: float
+
+
+LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]
+
+
+class LoopLine(Record, frozen=True, kw_only=True):
+    """A line in the body of a training loop of the user's own.
+
+    Attributes:
+        at: Which one.
+        work: What it calls first: Keras's metrics, an evaluation or prediction, a function of the
+            user's whose value is dropped, a ``tf.function``, or none of these.
+        seconds: Of one step on a resident batch, most likely; being watched slows Python down.
+        share: Of that step, 0 to 1.
+        function_at: Where the user's function begins that it spends most in.
+        grows: It gives a name what the name held before and more.
+    """
+
+    at: str
+    work: LoopWork
+    seconds: float
+    share: float
+    function_at: str | None = None
+    grows: bool = False
+
+    @property
+    def is_beside(self) -> bool:
+        """It belongs neither to the step nor to its input, as far as one can see."""
+        return self.grows or self.work in ("metrics", "evaluation", "function")
+
+
+class SlowLayer(Record, frozen=True, kw_only=True):
+    """A layer with an argument that no fast kernel knows.
+
+    Attributes:
+        layer: Its class.
+        argument: At fault.
+        at: Where it is made.
+        without: A copy without the argument over one with it, each by itself.
+    """
+
+    layer: str
+    argument: str
+    at: str | None
+    without: Comparison
+
+
+class OneHot(Record, frozen=True, kw_only=True):
+    """Labels written as rows with a single one in them, beside the same as whole numbers.
+
+    Attributes:
+        classes: Length of a row.
+        bytes: Of the labels of one batch.
+        made_s: Elapsed seconds that filling and copying them takes longer, a batch.
+        made_cpu_s: CPU seconds likewise.
+        loss_s: Elapsed seconds that a categorical cross-entropy and its gradient take longer.
+        loss_cpu_s: CPU seconds likewise.
+    """
+
+    classes: int
+    bytes: int
+    made_s: float
+    made_cpu_s: float
+    loss_s: float
+    loss_cpu_s: float
+
+
+class Transfer(Record, frozen=True, kw_only=True):
+    """A batch that must be sent to the device that trains on it.
+
+    Attributes:
+        device: ``GPU:0``, say; ``CPU:0 of another host`` where it is not this process's.
+        bytes: Of the batch.
+        needed_bytes: Of the same, were floats that hold whole numbers of a byte sent as bytes.
+        wall_s: Elapsed seconds until it is there.
+        cpu_s: CPU seconds of this process until then.
+    """
+
+    device: str
+    bytes: int
+    needed_bytes: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def needless(self) -> float:
+        """Part of it that could be spared: all but the bytes, or all of what is narrow already."""
+        return 1 - self.needed_bytes / self.bytes if self.too_wide else 1.0
+
+    @property
+    def too_wide(self) -> bool:
+        """Fewer bytes would say the same."""
+        return self.needed_bytes < self.bytes

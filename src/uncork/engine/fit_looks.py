@@ -1,0 +1,144 @@
+"""What is looked at once of a ``fit`` call, beside how fast it trains."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.core.edit import StepEdit
+from uncork.core.facts import (
+    CallbackCost,
+    Growth,
+    KerasDefect,
+    NewShapes,
+    OneHot,
+    Transfer,
+    Validation,
+)
+from uncork.engine.primed import PrimedRunner
+from uncork.engine.subject import Subject, VersionRunner
+from uncork.pipeline import read
+from uncork.step import (
+    Feed,
+    FitRunner,
+    Padding,
+    Snapshot,
+    StepSettings,
+    Validating,
+    callback_costs,
+    defects_of_fit,
+    device_of,
+    growth_of,
+    is_categorical,
+    new_shapes_of,
+    one_hot_of,
+    padding_of,
+    transfer_of,
+)
+
+# Of a longer validation the rest is reckoned.
+_VALIDATION_S: Final = 2.0
+
+
+class FitLooks(Subject):
+    """Answers from the model, its arguments and some batches; the step itself is run elsewhere."""
+
+    model: Any
+    feed: Feed
+    snapshot: Snapshot
+    _arguments: Mapping[str, Any]
+    _batches: tuple[Any, ...]
+    _batch: Any
+    _validating: Validating | None
+
+    @abstractmethod
+    def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
+        """The user's step with these edits, on this feed."""
+
+    @abstractmethod
+    def _resident_with(self, settings: StepSettings) -> VersionRunner:
+        """The step with these settings, on batches from memory."""
+
+    def shortened(self) -> tuple[Padding, VersionRunner] | None:
+        """Inputs, targets and weights alike are cut; none where the model was made for one length.
+
+        Keras does not insist on that length, but whoever wrote it down may. Nor of batches of
+        different lengths: each is as long as it has to be.
+        """
+        if len(self._batches) > 1:
+            return None
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
+        padding = padding_of(x)
+        if padding is None or not padding.much or padding.longest in _lengths(self.model):
+            return None
+        feed = self.feed.resident([padding.cut(self._batch)])
+        return padding, PrimedRunner(self._fit_runner((), feed), None)
+
+    def without_metrics(self) -> VersionRunner | None:
+        """Of a model that was given some; a step of its own that computes them goes without."""
+        given = getattr(self.model, "_compile_metrics", None)
+        if given is None or self.workload.eager_step:
+            return None
+        settings = StepSettings(self.model, metrics=False)
+        return self._resident_with(settings)
+
+    def callbacks(self) -> tuple[CallbackCost, ...]:
+        """The user's own are called a few times, on the model as it is."""
+        if not self.ends_here:
+            return ()
+        with self.snapshot.restored():
+            return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
+
+    def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
+        """Of a step that XLA compiles: it is compiled anew, by a function of its own."""
+        if len(self._batches) < 2 or not self.workload.jit_compile:
+            return None
+        feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
+        runner = FitRunner(StepSettings(self.model), feed, self.snapshot, samples)
+        return new_shapes_of(runner, self._batches, step_s, seconds)
+
+    def growth(self, seconds: float) -> Growth | None:
+        """What the model's own step lets grow."""
+        if self.workload.eager_step or self.workload.distributed:
+            return None
+        runner = self._fit_runner((), self.feed.resident(self._batches))
+        return growth_of(runner, self.model, seconds)
+
+    def keras_defects(self) -> tuple[KerasDefect, ...]:
+        """Those of this model, its optimizer and what ``fit`` was given."""
+        return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
+
+    def validation(self) -> Validation | None:
+        """A pass over the validation data, as ``fit`` makes it."""
+        if self._validating is None or self.workload.distributed or not self.ends_here:
+            return None
+        found = self._validating.timed(self.model, _VALIDATION_S)
+        if found is None:
+            return None
+        data, (seconds, samples) = self._validating.feed.dataset, found
+        batches = [] if data is None else [n for n in read(data).stages if n.kind == "batch"]
+        at = batches[-1].at if batches else None
+        return Validation(seconds=seconds, samples=samples, every=self._validating.every, at=at)
+
+    def one_hot(self) -> OneHot | None:
+        """Of the targets, where the model's loss is a cross-entropy of categories."""
+        if not is_categorical(self.model):
+            return None
+        _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
+        return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
+
+    def transfer(self) -> Transfer | None:
+        """To where the model's weights are; not asked where a strategy sends the batches."""
+        return (
+            None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
+        )
+
+
+def _lengths(model: Any) -> set[int | None]:
+    """Lengths of rows that the model's inputs were declared with."""
+    inputs = getattr(model, "inputs", None) or ()
+    return {part.shape[1] for part in inputs if len(part.shape) > 1}

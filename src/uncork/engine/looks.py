@@ -1,0 +1,135 @@
+"""What is looked at once, of a training as its author wrote it: no edit in between changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.facts import Padded
+from uncork.core.journal import Journal
+from uncork.core.kernels import KernelPart
+from uncork.core.measurement import Comparison
+from uncork.engine.subject import Subject, Version
+from uncork.measure import paired, together
+from uncork.watch import only_call
+
+# Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
+_LOOKED_AT: Final = 16
+_MOST_LOOKED_AT_S: Final = 1.0
+# Shapes are compiled for so long, one at least.
+_COMPILING_S: Final = 6.0
+_CARRIED: Final = (
+    "together",
+    "padded",
+    "without_metrics",
+    "one_hot",
+    "transfer",
+    "callbacks",
+    "validation",
+    "kernels",
+    "slow_layers",
+    "loop_lines",
+    "new_shapes",
+    "waiting",
+    "growth",
+    "keras_defects",
+)
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def carried(known: WorkloadDiagnosis) -> dict[str, Any]:
+    """All of it from an earlier diagnosis."""
+    return {name: getattr(known, name) for name in _CARRIED}
+
+
+def look_once(
+    subject: Subject,
+    version: Version,
+    journal: Journal,
+    *,
+    step_s: float,
+    block_s: float,
+    computing: bool,
+    told: bool,
+) -> dict[str, Any]:
+    """All of it, as fields of a diagnosis.
+
+    Args:
+        subject: What is trained.
+        version: Which version of it.
+        journal: Told of each phase.
+        step_s: Of a step as it runs.
+        block_s: How long to look at each thing.
+        computing: The step is most of the time.
+        told: And this host's profiler tells of its kernels.
+    """
+    kernels: tuple[KernelPart, ...] = ()
+    padded = without_metrics = None
+    if computing:
+        padded = _or(None, lambda: _padded(subject, version, block_s, journal))
+        without_metrics = _or(None, lambda: _without_metrics(subject, version, block_s, journal))
+    if told:
+        journal.write("phase", "looking at the kernels of the step")
+        looked_at_s = min(_LOOKED_AT * step_s, _MOST_LOOKED_AT_S)
+        kernels = _or((), lambda: subject.kernels(version, looked_at_s))
+    return {
+        "together": together(),
+        "padded": padded,
+        "without_metrics": without_metrics,
+        "one_hot": _or(None, subject.one_hot),
+        "transfer": _or(None, subject.transfer),
+        "callbacks": _or((), subject.callbacks),
+        "validation": _or(None, subject.validation),
+        "kernels": kernels,
+        "new_shapes": _or(None, lambda: subject.new_shapes(step_s, _COMPILING_S)),
+        "growth": _or(None, lambda: subject.growth(2 * block_s)),
+        "keras_defects": _or((), subject.keras_defects),
+        # Here the user's own loop runs: its errors are the user's.
+        "waiting": subject.waiting(block_s),
+        "loop_lines": subject.loop_lines(block_s),
+        "slow_layers": subject.slow_layers(kernels),
+    }
+
+
+def _or(unknown: U, look: Callable[[], T]) -> T | U:
+    """What a look tells; nothing is known where it breaks.
+
+    A step for one length only, one that wants its metrics, a profiler in use, no memory left on the
+    device, data that is gone, callbacks that want anything: none of them ends a diagnosis.
+    """
+    with suppress(Exception):
+        return look()
+    return unknown
+
+
+def _padded(subject: Subject, version: Version, block_s: float, journal: Journal) -> Padded | None:
+    """The step on a batch without most of its padding against the batch as it is."""
+    found = subject.shortened()
+    if found is None:
+        return None
+    journal.write("phase", "measuring the step on a batch without its padding")
+    padding, shorter = found
+    base = subject.resident(version)
+    shorter.prime()
+    base.prime()
+    compared = paired(base, shorter, block_s=block_s / 2).comparison
+    at = only_call("pad_sequences")
+    return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
+
+
+def _without_metrics(
+    subject: Subject, version: Version, block_s: float, journal: Journal
+) -> Comparison | None:
+    """The step without its metrics against the same as it is."""
+    fewer = subject.without_metrics()
+    if fewer is None:
+        return None
+    journal.write("phase", "measuring the step without its metrics")
+    base = subject.resident(version)
+    fewer.prime()
+    base.prime()
+    return paired(base, fewer, block_s=block_s / 2).comparison

@@ -1,0 +1,39 @@
+"""Steps of a ``fit``, as the engine runs any version: caches first, then compiled, then timed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from uncork.engine.pipelines import FILL_S, fill_caches
+from uncork.engine.subject import VersionRunner
+from uncork.measure.interleave import Block
+from uncork.pipeline import Pipeline
+from uncork.step import FitRunner, fill_loader
+
+
+@dataclass
+class PrimedRunner(VersionRunner):
+    """A :class:`FitRunner` whose caches are filled before it is compiled."""
+
+    runner: FitRunner
+    pipeline: Pipeline | None
+    keeps_batches: bool = False
+
+    def prime(self) -> float:
+        """Fill caches, then compile; seconds it took."""
+        begin = time.perf_counter()
+        if self.pipeline is not None:
+            fill_caches(self.pipeline)
+        if self.keeps_batches:
+            fill_loader(self.runner.feed.x, FILL_S)
+        self.runner.prime()
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        """Seconds of one epoch from here; None past the limit."""
+        return self.runner.first_epoch(limit_s)
+
+    def block(self, seconds: float) -> Block:
+        """Time steps for about ``seconds``."""
+        return self.runner.block(seconds)

@@ -1,0 +1,29 @@
+"""A loop's compiled step, many times in one function."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+from uncork.engine.grouped_loop import grouped_loop
+
+
+def test_each_group_runs_the_step_so_many_times() -> None:
+    count = tf.Variable(0)
+    step = tf.function(lambda by: count.assign_add(by + 0), autograph=False)
+    runner = grouped_loop(functools.partial(step, tf.constant(2)), samples=8.0)
+    assert runner is not None
+    primed = int(count)
+    assert primed > 2
+    block = runner.block(0.02)
+    assert int(count) - primed >= 2 * block.steps
+    assert block.samples == 8.0 * block.steps
+    assert (2 * block.steps) % primed == 0
+
+
+def test_a_step_that_cannot_be_part_of_another_function_is_left_alone() -> None:
+    def reads_a_value() -> float:
+        return float(tf.constant(1.0) + tf.random.uniform(()))
+
+    assert grouped_loop(reads_a_value, samples=1.0) is None

@@ -1,0 +1,65 @@
+"""Functions that Python calls, told from those that functions call."""
+
+from __future__ import annotations
+
+import threading
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+from uncork.measure.compiled_calls import compiled_calls
+
+
+@tf.function
+def inner(x: tf.Tensor) -> tf.Tensor:
+    return x + 1
+
+
+@tf.function
+def outer(x: tf.Tensor) -> tf.Tensor:
+    return 2 * inner(x)
+
+
+class Trainer:
+    @tf.function
+    def step(self, x: tf.Tensor) -> tf.Tensor:
+        return 3 * x
+
+
+def test_what_a_function_calls_is_not_counted() -> None:
+    with compiled_calls() as found:
+        for value in (1, 2, 3):
+            outer(tf.constant(value))
+    assert found.count == 3
+    assert found.is_one
+    assert found.last is not None
+    assert int(found.last()) == 8
+    assert found.at is not None
+    assert found.at.rpartition(":")[0].endswith("test_compiled_calls.py")
+
+
+def test_methods_are_functions_too_and_two_are_not_one() -> None:
+    trainer = Trainer()
+    with compiled_calls() as found:
+        trainer.step(tf.constant(1))
+        trainer.step(tf.constant(2))
+    assert (found.count, found.is_one) == (2, True)
+    with compiled_calls() as found:
+        trainer.step(tf.constant(1))
+        inner(tf.constant(2))
+    assert (found.count, found.is_one) == (2, False)
+
+
+def test_other_threads_are_not_the_loop() -> None:
+    with compiled_calls() as found:
+        thread = threading.Thread(target=lambda: inner(tf.constant(1)))
+        thread.start()
+        thread.join()
+    assert (found.count, found.last) == (0, None)
+
+
+def test_functions_are_called_as_ever_afterwards() -> None:
+    before = Function.__call__
+    with compiled_calls():
+        assert int(outer(tf.constant(1))) == 4
+    assert Function.__call__ is before
