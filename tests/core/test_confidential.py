@@ -7,7 +7,7 @@ import pytest
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
 from uncork.core.errors import PlanRefused
-from uncork.core.facts import CallbackCost, SlowLayer, Transfer, Validation
+from uncork.core.facts import CallbackCost, Growth, SlowLayer, Transfer, Validation, Waiting
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.core.plan import dump, load, seal
@@ -56,6 +56,10 @@ def secretive():
         kernels=(OWN_KERNELS,),
         slow_layers=(OWN_LAYER,),
         callbacks=(CallbackCost(name="TumourBoard", seconds=0.1, at=f"{NAME}:30"),),
+        growth=Growth(
+            name="tumour_bank", bytes_per_step=9.0, first_s=0.1, added_s=0.1, at=f"{NAME}:9"
+        ),
+        waiting=Waiting(share=0.5, at=f"{NAME}:31"),
         validation=Validation(seconds=1.0, samples=9, at="/home/acme/scans.py:4"),
         stages=stages,
         findings=tuple(
@@ -63,7 +67,7 @@ def secretive():
                 f,
                 at=f"{NAME}:58",
                 evidence="map(decode_scans) runs alone, 12.5 ms of 30 ms; see patient_lib.py:40; "
-                "TumourBoard takes 100 ms a batch",
+                "TumourBoard takes 100 ms a batch; tumour_bank grows by 9 MB a step",
                 remedy="read '/mnt/acme/scans 2024' once; or ~/acme/cache",
             )
             for f in base.findings

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.facts import CallbackCost, SlowLayer
+from uncork.core.facts import CallbackCost, Growth, SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.plan import Plan
 from uncork.core.record import replace
@@ -41,7 +41,7 @@ def conceal(record: R) -> R:
         'map(function1) at file1:12 reads hidden'
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
-    named = (*_all(record, Stage), *_all(record, CallbackCost))
+    named = (*_all(record, Stage), *_all(record, CallbackCost), *_all(record, Growth))
     layers = (*_all(record, KernelPart), *_all(record, SlowLayer))
     functions = [each.name for each in named if each.name]
     functions += [each.layer for each in layers if each.layer]
@@ -83,7 +83,7 @@ class Concealer:
             return value
         names = value.__struct_fields__
         made = {name: self.value(getattr(value, name), name) for name in names}
-        if isinstance(value, (Stage, CallbackCost)):
+        if isinstance(value, (Stage, CallbackCost, Growth)):
             made["name"] = self._functions.get(value.name, "")
         elif isinstance(value, (KernelPart, SlowLayer)):
             made["layer"] = self._functions.get(value.layer, "")
