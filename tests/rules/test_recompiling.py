@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import NewShapes
+from uncork.core.facts import NewShapes, Remade
 from uncork.rules import recompiling
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
@@ -40,3 +40,21 @@ def test_it_costs_what_compiling_comes_to_over_the_whole_training():
 )
 def test_where_it_comes_to_little_or_nobody_knows_nothing_is_named(new, workload):
     assert found(new, **workload) == []
+
+
+def in_each_epoch(first_s, **workload):
+    work = {"kind": "custom_loop", "model": None, "steps_per_epoch": 20, **workload}
+    made = Remade(first_s=first_s, at="train.py:9")
+    return list(recompiling.find(observed(remade=made, step_s=0.1, workload=work), MACHINE))
+
+
+def test_a_function_for_each_epoch_costs_what_it_takes_beside_one():
+    (finding,) = in_each_epoch(3.0)
+    assert (finding.cause, finding.at) == ("recompiling", "train.py:9")
+    assert finding.upper_bound == pytest.approx((2.0 + 3.0) / 2.0)
+    assert "takes 3 s, and an epoch of 20 steps takes 2 s" in finding.evidence
+
+
+@pytest.mark.parametrize(("first_s", "workload"), [(0.1, {}), (3.0, {"steps_per_epoch": None})])
+def test_a_long_epoch_hardly_notices(first_s, workload):
+    assert in_each_epoch(first_s, **workload) == []

@@ -14,6 +14,7 @@ from uncork.core.facts import (
     NewShapes,
     OneHot,
     Padded,
+    Remade,
     SlowLayer,
     StartLine,
     Transfer,
@@ -115,6 +116,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
+        remade: Of a loop of the user's own.
         waiting: Of a loop of the user's own.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
@@ -147,6 +149,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
     new_shapes: NewShapes | None = None
+    remade: Remade | None = None
     waiting: Waiting | None = None
     growth: Growth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()

@@ -115,6 +115,18 @@ class NewShapes(Record, frozen=True, kw_only=True):
         return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
 
 
+class Remade(Record, frozen=True, kw_only=True):
+    """A compiled function that a script makes anew for each epoch.
+
+    Attributes:
+        first_s: Seconds of its first call beyond those of a later one.
+        at: Where it is defined.
+    """
+
+    first_s: float
+    at: str | None = None
+
+
 class Waiting(Record, frozen=True, kw_only=True):
     """Python waits for a value that the step computes.
 

@@ -32,6 +32,7 @@ _CARRIED: Final = (
     "slow_layers",
     "loop_lines",
     "new_shapes",
+    "remade",
     "waiting",
     "growth",
     "keras_defects",
@@ -89,6 +90,7 @@ def look_once(
         "growth": _or(None, lambda: subject.growth(2 * block_s)),
         "keras_defects": _or((), subject.keras_defects),
         # Here the user's own loop runs: its errors are the user's.
+        "remade": subject.remade(step_s),
         "waiting": subject.waiting(block_s),
         "loop_lines": subject.loop_lines(block_s),
         "slow_layers": subject.slow_layers(kernels),

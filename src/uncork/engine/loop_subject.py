@@ -13,11 +13,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from uncork.capture import LoopCall
 from uncork.core.edit import Guarantee
-from uncork.core.facts import LoopLine, Waiting
+from uncork.core.facts import LoopLine, Remade, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -26,9 +27,10 @@ from uncork.engine.eager_steps import StepSwitch, eager_step, step_of_loop
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
+from uncork.engine.remade import remade
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
-from uncork.measure.compiled_calls import compiled_calls
+from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
@@ -38,6 +40,7 @@ from uncork.step import Mode, batch_samples, held, in_float32, spec_text
 
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
+_WATCHED_S: Final = 0.5
 
 
 class LoopRunner(VersionRunner):
@@ -125,6 +128,7 @@ class LoopSubject(Subject):
     def __init__(self, call: LoopCall, *, repeated: bool, scratch: str) -> None:
         self.notes = ["epochs of a custom loop are not known: later epochs are assumed"]
         self.layers = call.layers
+        self._repeated = repeated
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
         self.original = Version(self._pipeline)
@@ -190,6 +194,15 @@ class LoopSubject(Subject):
         runner = self.runner(self.original)
         return None if self.workload.eager_step else waiting_in(runner, seconds)
 
+    def remade(self, step_s: float) -> Remade | None:
+        """Functions that the loop calls, if the script makes them for each epoch."""
+        if self.workload.eager_step:
+            return None
+        called = self._called(min(step_s, _WATCHED_S / _WATCHED))
+        with suppress(Exception):  # a function that only its own loop can call
+            return remade(called, step_s, repeated=self._repeated)
+        return None
+
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """On a resident batch, watched and not."""
         if self.workload.eager_step:
@@ -220,13 +233,18 @@ class LoopSubject(Subject):
         if resident_s > LONGEST_S:
             return None
         before = self.board.given
-        with compiled_calls() as found:
-            self.board.block(self._resident_epoch, _WATCHED * resident_s)
+        found = self._called(resident_s)
         calls_for_a_batch = found.count / max(1, self.board.given - before)
-        if found.last is None or not (found.is_one and 0.9 < calls_for_a_batch < 1.1):
+        if len(found.calls) != 1 or round(calls_for_a_batch, 1) != 1:
             return None
         self.workload = replace(self.workload, called_at=found.at)
-        return grouped_loop(found.last, float(self.workload.batch_size or 1))
+        return grouped_loop(found.calls[0], float(self.workload.batch_size or 1))
+
+    def _called(self, resident_s: float) -> CompiledCalls:
+        """What the loop calls in a few steps."""
+        with compiled_calls() as found:
+            self.board.block(self._resident_epoch, _WATCHED * resident_s)
+        return found
 
     def _resident(self, switch: Callable[[], None]) -> LoopRunner:
         return ResidentRunner(self.board, self._batches, switch)

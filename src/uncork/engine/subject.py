@@ -15,6 +15,7 @@ from uncork.core.facts import (
     LoopLine,
     NewShapes,
     OneHot,
+    Remade,
     SlowLayer,
     StartLine,
     Transfer,
@@ -199,6 +200,15 @@ class Subject(ABC):
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model of a loop of the user's own in float32 over the same in a lower precision."""
         del block_s
+        return None
+
+    def remade(self, step_s: float) -> Remade | None:
+        """A function that a loop's script makes anew for each epoch; None where Keras drives.
+
+        Args:
+            step_s: Of a step as it runs.
+        """
+        del step_s
         return None
 
     def waiting(self, seconds: float) -> Waiting | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,28 +20,35 @@ class CompiledCalls:
 
     Attributes:
         count: How often.
-        last: The last call, to be made again.
-        at: The user's line that made it.
+        at: The user's line that made the last call.
+        line: The same, its file and number.
+        inside: Names of the user's functions from which calls were made.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.last: Callable[[], Any] | None = None
         self.at: str | None = None
-        self._functions: set[int] = set()
+        self.line = ("", 0)
+        self.inside: tuple[str, ...] = ()
+        self._calls: dict[int, functools.partial[Any]] = {}
 
     @property
-    def is_one(self) -> bool:
-        """Always the same function."""
-        return len(self._functions) == 1
+    def calls(self) -> tuple[functools.partial[Any], ...]:
+        """The last call of each function, to be made again."""
+        return tuple(self._calls.values())
 
     def add(self, function: Any, args: Any, kwargs: Any, frame: Any) -> None:
         """Count one."""
         self.count += 1
-        self._functions.add(id(function))
-        self.last = functools.partial(function, *args, **kwargs)
+        self._calls[id(function)] = functools.partial(function, *args, **kwargs)
         users = user_frame(frame)
-        self.at = place(users.f_code.co_filename, users.f_lineno) if users is not None else None
+        if users is None:
+            self.at = None
+            return
+        self.line = (users.f_code.co_filename, users.f_lineno)
+        self.at = place(*self.line)
+        if users.f_code.co_name not in self.inside:
+            self.inside = (*self.inside, users.f_code.co_name)
 
 
 @contextmanager
@@ -52,7 +59,7 @@ def compiled_calls() -> Iterator[CompiledCalls]:
         >>> double = tf.function(lambda x: 2 * x, autograph=False)
         >>> with compiled_calls() as found:
         ...     four = double(tf.constant(2))
-        >>> found.count, int(found.last())
+        >>> found.count, int(found.calls[0]())
         (1, 4)
     """
     found, call = CompiledCalls(), Function.__call__

@@ -1,20 +1,32 @@
-"""A step that XLA compiles anew for each new shape of a batch: ``recompiling``."""
+"""A step that is compiled again and again, without need: ``recompiling``.
+
+By XLA for each new shape of a batch; or because the script makes a new function for each epoch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import NewShapes, Remade
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding, with what compiling comes to over the whole training."""
+    """At most one finding for each of the two."""
     del machine
-    new, work = diagnosis.new_shapes, diagnosis.workload
+    if diagnosis.new_shapes is not None:
+        yield from _of_shapes(diagnosis, diagnosis.new_shapes)
+    if diagnosis.remade is not None:
+        yield from _of_epochs(diagnosis, diagnosis.remade)
+
+
+def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding]:
+    """With what compiling comes to over the whole training."""
+    work = diagnosis.workload
     steps = (work.steps_per_epoch or 0) * work.epochs
-    if new is None or not steps:
+    if not steps:
         return
     trained_s = steps * diagnosis.step_s
     # One shape is compiled in any case.
@@ -35,4 +47,26 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"for each, which takes {ms(new.compile_s)}, and a step takes {ms(diagnosis.step_s)}"
         ),
         remedy="pad batches to a few lengths, or compile without jit_compile=True",
+    )
+
+
+def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding]:
+    """With what it takes beside an epoch; one function for all of them is traced once."""
+    steps = diagnosis.workload.steps_per_epoch
+    if not steps:
+        return
+    epoch_s = steps * diagnosis.step_s
+    upper = bound(epoch_s + remade.first_s, epoch_s)
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause="recompiling",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=remade.at or diagnosis.workload.at,
+        evidence=(
+            f"a new function is made for each epoch: to trace and compile it takes "
+            f"{remade.first_s:.2g} s, and an epoch of {steps:,} steps takes {epoch_s:.2g} s"
+        ),
+        remedy="define the tf.function once, outside the loop and the function that holds it",
     )

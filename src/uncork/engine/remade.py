@@ -1,0 +1,65 @@
+"""Compiled functions that a script makes anew for each epoch: each is traced and compiled again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tensorflow.python.eager import context
+
+from uncork.core.facts import Remade
+from uncork.core.stack import code_place
+from uncork.engine.repetition import loops_around
+from uncork.measure.compiled_calls import CompiledCalls
+
+
+def remade(found: CompiledCalls, step_s: float, *, repeated: bool) -> Remade | None:
+    """What the first calls of a new function take, where the script makes one for each epoch.
+
+    Args:
+        found: What the loop calls.
+        step_s: Of a step that is compiled.
+        repeated: The loop itself stands in a loop.
+    """
+    anew = [call for call in found.calls if is_made_anew(call.func, found, repeated=repeated)]
+    if not anew:
+        return None
+    function: Any = anew[0].func
+    first_s = max(0.0, _first_s(anew) - step_s)
+    return Remade(first_s=first_s, at=code_place(function.python_function.__code__))
+
+
+def is_made_anew(function: Any, found: CompiledCalls, *, repeated: bool) -> bool:
+    """Whether its definition runs for each epoch, as far as its source tells.
+
+    It stands in the loop that the loop over batches stands in; or in the function around it, where
+    that is called in a loop.
+
+    Args:
+        function: A ``tf.function``.
+        found: From where it was called.
+        repeated: The loop over batches stands in a loop, or in a function that is called in one.
+    """
+    python = function.python_function
+    made_by = getattr(python, "__qualname__", "").split(".<locals>.")[:-1]
+    code = getattr(python, "__code__", None)
+    if code is None or code.co_filename != found.line[0]:
+        return False
+    if made_by and made_by[-1] not in found.inside:
+        return False  # by another function, and nobody knows how often
+    epochs = loops_around(*found.line) - 1
+    if epochs > 0:
+        return loops_around(code.co_filename, code.co_firstlineno) >= epochs
+    return bool(made_by) and repeated
+
+
+def _first_s(calls: Sequence[partial[Any]]) -> float:
+    """Of functions as these, made anew."""
+    begin = time.perf_counter()
+    for call in calls:
+        function: Any = call.func
+        function._clone(None)(*call.args, **call.keywords)
+    context.async_wait()
+    return time.perf_counter() - begin
