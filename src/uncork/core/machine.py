@@ -19,6 +19,8 @@ class Machine(Record, frozen=True, kw_only=True):
         allowed_cpus: The same as ``cpus`` when the process was started; more where the script has
             bound it to some of them since.
         op_threads: Threads that TensorFlow may use for one op; 0 is its own choice, all cores.
+        logical_devices: How many devices TensorFlow divides work among, if it is asked to:
+            accelerators, or where there are none, logical CPUs.
         unused_gpus: GPUs that the driver shows and TensorFlow does not.
         built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
         variables: ``NAME=value`` of environment variables that hide devices or kernels.
@@ -33,6 +35,7 @@ class Machine(Record, frozen=True, kw_only=True):
     keras: str = ""
     allowed_cpus: float = 0.0
     op_threads: int = 0
+    logical_devices: int = 1
     unused_gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     variables: tuple[str, ...] = ()

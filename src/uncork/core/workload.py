@@ -62,6 +62,7 @@ class Workload(Record, frozen=True, kw_only=True):
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
+        replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
@@ -88,6 +89,7 @@ class Workload(Record, frozen=True, kw_only=True):
     jit_compile: bool = False
     steps_per_execution: int = 1
     distributed: bool = False
+    replicas: int = 1
     default_rewrites: bool = True
     steps_given: bool = False
     step_at: str | None = None

@@ -276,6 +276,7 @@ class FitSubject(FitLooks):
             small_weights=small_weights(model.optimizer) if self._built else 0,
             steps_per_execution=model.steps_per_execution,
             distributed=model._distribute_strategy is not None,
+            replicas=model.distribute_strategy.num_replicas_in_sync,
             default_rewrites=default_rewrites(pipeline),
         )
 

@@ -36,7 +36,7 @@ from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
-from uncork.step import Mode, batch_samples, held, in_float32, spec_text
+from uncork.step import Mode, batch_samples, held, in_float32, replicas_of, spec_text
 
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
@@ -218,7 +218,10 @@ class LoopSubject(Subject):
         """The workload; a loop that leaves its data early has epochs of that length."""
         assert self._pipeline is not None
         steps = steps_of_epoch(self._pipeline, self.board)
-        return self._step.described(replace(self.workload, steps_per_epoch=steps))
+        replicas = replicas_of(self.layers.known()) if self.layers else 1
+        return self._step.described(
+            replace(self.workload, steps_per_epoch=steps, replicas=replicas)
+        )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""

@@ -46,6 +46,7 @@ from uncork.step import (
     is_categorical,
     one_hot_of,
     padding_of,
+    replicas_of,
     transfer_of,
 )
 
@@ -177,7 +178,8 @@ class StepLoopSubject(Subject):
 
     def seen(self) -> Workload:
         """The workload, with what was seen of its step."""
-        return self._step.described(self.workload)
+        replicas = replicas_of(self.layers.known()) if self.layers else 1
+        return self._step.described(replace(self.workload, replicas=replicas))
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Every argument with rows of that length is cut."""

@@ -35,8 +35,20 @@ def machine() -> Machine:
         probe(devices),
         unused_gpus=() if devices else driver_gpus(),
         built_with_cuda=bool(tf.test.is_built_with_cuda()),
+        logical_devices=logical_devices(),
         op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
     )
+
+
+def logical_devices() -> int:
+    """Devices of the best kind that there is, as scripts may have divided them.
+
+    Example:
+        >>> logical_devices()
+        1
+    """
+    kinds = (tf.config.list_logical_devices(kind) for kind in ("TPU", "GPU", "CPU"))
+    return next((len(found) for found in kinds if found), 1)
 
 
 def driver_gpus(driver: Path = _DRIVER, nodes: Path = _NODES) -> tuple[str, ...]:

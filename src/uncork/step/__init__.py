@@ -27,6 +27,7 @@ from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
+from uncork.step.replicas import replicas_of
 from uncork.step.runner import FitRunner
 from uncork.step.settings import (
     MIXED,
@@ -86,6 +87,7 @@ __all__ = [
     "one_hot_of",
     "padding_of",
     "replay",
+    "replicas_of",
     "signature",
     "slow_layers",
     "small_weights",

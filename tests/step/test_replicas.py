@@ -1,0 +1,45 @@
+"""Weights on several devices, which a process must ask for before TensorFlow starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from uncork.step import replicas_of
+
+TWO = """
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+from uncork.measure.devices import logical_devices
+from uncork.step import replicas_of
+
+layers = []
+for strategy in (None, tf.distribute.OneDeviceStrategy("/cpu:0"),
+                 tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])):
+    dense = keras.layers.Dense(1)
+    if strategy is None:
+        dense.build((None, 2))
+    else:
+        with strategy.scope():
+            dense.build((None, 2))
+    layers.append(dense)
+print(logical_devices(), *(replicas_of([each]) for each in layers), replicas_of(layers))
+"""
+
+
+def test_a_layer_without_weights_is_on_one_device() -> None:
+    assert replicas_of([keras.layers.ReLU(), object()]) == 1
+
+
+@pytest.mark.slow
+def test_the_strategy_of_the_weights_tells() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWO], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split() == ["2", "1", "1", "2", "2"], done.stderr
