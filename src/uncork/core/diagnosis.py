@@ -10,6 +10,7 @@ from uncork.core.facts import (
     CallbackCost,
     Growth,
     KerasDefect,
+    Larger,
     LoopLine,
     NewShapes,
     OneHot,
@@ -116,6 +117,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
+        larger: Of a ``fit`` on several replicas.
         remade: Of a loop of the user's own.
         waiting: Of a loop of the user's own.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
@@ -149,6 +151,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
     new_shapes: NewShapes | None = None
+    larger: Larger | None = None
     remade: Remade | None = None
     waiting: Waiting | None = None
     growth: Growth | None = None

@@ -115,6 +115,18 @@ class NewShapes(Record, frozen=True, kw_only=True):
         return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
 
 
+class Larger(Record, frozen=True, kw_only=True):
+    """The step of several replicas with a larger batch.
+
+    Attributes:
+        times: How many times as large.
+        faster: Samples/s with it over samples/s as it is.
+    """
+
+    times: int
+    faster: Comparison
+
+
 class Remade(Record, frozen=True, kw_only=True):
     """A compiled function that a script makes anew for each epoch.
 

@@ -42,6 +42,8 @@ from uncork.step import (
 
 # Of a longer validation the rest is reckoned.
 _VALIDATION_S: Final = 2.0
+# How many times as large a batch is tried where several replicas share it.
+_LARGER: Final = 8
 
 
 class FitLooks(Subject):
@@ -77,6 +79,16 @@ class FitLooks(Subject):
             return None
         feed = self.feed.resident([padding.cut(self._batch)])
         return padding, PrimedRunner(self._fit_runner((), feed), None)
+
+    def larger(self) -> tuple[int, VersionRunner] | None:
+        """The same rows several times over."""
+        if self.workload.replicas < 2 or self.workload.eager_step:
+            return None
+        batch = tf.nest.map_structure(_several_times, self._batch)
+        feed, samples = self.feed.resident([batch]), float(self.workload.batch_size or 1)
+        settings = StepSettings(self.model)
+        runner = FitRunner(settings, feed, self.snapshot, _LARGER * samples)
+        return _LARGER, PrimedRunner(runner, None)
 
     def without_metrics(self) -> VersionRunner | None:
         """Of a model that was given some; a step of its own that computes them goes without."""
@@ -136,6 +148,10 @@ class FitLooks(Subject):
         return (
             None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
         )
+
+
+def _several_times(part: Any) -> Any:
+    return None if part is None else tf.concat([part] * _LARGER, 0)
 
 
 def _lengths(model: Any) -> set[int | None]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.facts import Padded
+from uncork.core.facts import Larger, Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import Comparison
@@ -32,6 +32,7 @@ _CARRIED: Final = (
     "slow_layers",
     "loop_lines",
     "new_shapes",
+    "larger",
     "remade",
     "waiting",
     "growth",
@@ -87,6 +88,7 @@ def look_once(
         "validation": _or(None, subject.validation),
         "kernels": kernels,
         "new_shapes": _or(None, lambda: subject.new_shapes(step_s, _COMPILING_S)),
+        "larger": _or(None, lambda: _larger(subject, version, block_s, journal)),
         "growth": _or(None, lambda: subject.growth(2 * block_s)),
         "keras_defects": _or((), subject.keras_defects),
         # Here the user's own loop runs: its errors are the user's.
@@ -121,6 +123,19 @@ def _padded(subject: Subject, version: Version, block_s: float, journal: Journal
     compared = paired(base, shorter, block_s=block_s / 2).comparison
     at = only_call("pad_sequences")
     return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
+
+
+def _larger(subject: Subject, version: Version, block_s: float, journal: Journal) -> Larger | None:
+    """The step of several replicas with a larger batch against the same as it is."""
+    found = subject.larger()
+    if found is None:
+        return None
+    journal.write("phase", "measuring the step of all replicas on a larger batch")
+    times, larger = found
+    base = subject.resident(version)
+    larger.prime()
+    base.prime()
+    return Larger(times=times, faster=paired(base, larger, block_s=block_s / 2).comparison)
 
 
 def _without_metrics(

@@ -153,6 +153,10 @@ class Subject(ABC):
         """
         return None
 
+    def larger(self) -> tuple[int, VersionRunner] | None:
+        """The resident step of several replicas on a batch so many times as large; None of one."""
+        return None
+
     def without_metrics(self) -> VersionRunner | None:
         """The resident step without the metrics that it computes; None where there are none."""
         return None

@@ -1,0 +1,39 @@
+"""Several replicas with little to do, and much overhead: ``replica_too_small``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+
+# Ratio of samples/s. Every larger batch is somewhat faster; this is what an overhead looks like.
+_OVERHEAD: Final = 1.5
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding; the larger batch trains otherwise, so it is proposed, not tried."""
+    del machine
+    larger, work = diagnosis.larger, diagnosis.workload
+    if larger is None or larger.faster.verdict != "faster" or larger.faster.ratio < _OVERHEAD:
+        return
+    upper = diagnosis.with_step_faster(larger.faster.ratio)
+    if upper < _OVERHEAD:
+        return
+    batches = [stage.at for stage in diagnosis.stages if stage.kind == "batch" and stage.at]
+    each = (work.batch_size or 0) // work.replicas
+    yield Finding(
+        cause="replica_too_small",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=batches[-1] if batches else work.at,
+        evidence=(
+            f"a step of {work.replicas} replicas with {each} samples each is mostly overhead: with "
+            f"{larger.times} times as many it trains {larger.faster.ratio:.2g}x as many a second"
+        ),
+        remedy=(
+            "a larger global batch, and the learning rate with it (another training: compare what "
+            "it reaches); or one device"
+        ),
+    )
