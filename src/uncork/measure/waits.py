@@ -50,6 +50,7 @@ def waits() -> Iterator[Waits]:
     """Count every value that Python reads inside the block.
 
     Example:
+        >>> import tensorflow as tf
         >>> with waits() as found:
         ...     value = float(tf.constant(1.0))
         >>> found.seconds, value
