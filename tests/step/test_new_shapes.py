@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -36,13 +37,27 @@ def test_each_new_length_is_compiled() -> None:
     assert found.compile_s > 0.02  # it takes a tenth of a second or two
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_it_ends_when_the_time_is_up(seconds: float) -> None:
+class Counting:
+    """Stands in for a runner: each new length takes a second, and steps are counted."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    def times(self, *, primed: bool) -> Iterator[float]:
+        assert not primed
+        while True:
+            self.ran += 1
+            yield 1.0
+
+
+@pytest.mark.parametrize(("seconds", "ran"), [(0.0, 2), (1.5, 3), (60.0, 4)])
+def test_it_ends_when_the_time_is_up(seconds: float, ran: int) -> None:
+    running = Counting()
     given = batches([5, 6, 7, 8])
-    running = runner(given)
-    found = new_shapes_of(running, given, step_s=0.001, seconds=seconds)
+    found = new_shapes_of(running, given, step_s=0.25, seconds=seconds)  # type: ignore[arg-type]
+    assert running.ran == ran
     assert found is not None
-    assert found.shapes == 4
+    assert (found.shapes, found.compile_s) == (4, 0.75)
 
 
 def test_one_length_is_nothing_to_look_at() -> None:

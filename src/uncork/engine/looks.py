@@ -11,7 +11,7 @@ from uncork.core.facts import Larger, Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import Comparison
-from uncork.engine.subject import Subject, Version
+from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure import paired, together
 from uncork.watch import only_call
 
@@ -99,6 +99,13 @@ def look_once(
     }
 
 
+def against(base: VersionRunner, candidate: VersionRunner, block_s: float) -> Comparison:
+    """Two runners on batches from memory, compiled first: a few pairs are enough."""
+    candidate.prime()
+    base.prime()
+    return paired(base, candidate, block_s=block_s).comparison
+
+
 def _or(unknown: U, look: Callable[[], T]) -> T | U:
     """What a look tells; nothing is known where it breaks.
 
@@ -117,10 +124,7 @@ def _padded(subject: Subject, version: Version, block_s: float, journal: Journal
         return None
     journal.write("phase", "measuring the step on a batch without its padding")
     padding, shorter = found
-    base = subject.resident(version)
-    shorter.prime()
-    base.prime()
-    compared = paired(base, shorter, block_s=block_s / 2).comparison
+    compared = against(subject.resident(version), shorter, block_s / 2)
     at = only_call("pad_sequences")
     return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
 
@@ -132,10 +136,7 @@ def _larger(subject: Subject, version: Version, block_s: float, journal: Journal
         return None
     journal.write("phase", "measuring the step of all replicas on a larger batch")
     times, larger = found
-    base = subject.resident(version)
-    larger.prime()
-    base.prime()
-    return Larger(times=times, faster=paired(base, larger, block_s=block_s / 2).comparison)
+    return Larger(times=times, faster=against(subject.resident(version), larger, block_s / 2))
 
 
 def _without_metrics(
@@ -146,7 +147,4 @@ def _without_metrics(
     if fewer is None:
         return None
     journal.write("phase", "measuring the step without its metrics")
-    base = subject.resident(version)
-    fewer.prime()
-    base.prime()
-    return paired(base, fewer, block_s=block_s / 2).comparison
+    return against(subject.resident(version), fewer, block_s / 2)

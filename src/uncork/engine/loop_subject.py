@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from uncork.capture import LoopCall
 from uncork.core.edit import Guarantee
+from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import LoopLine, Remade, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
@@ -133,6 +134,12 @@ class LoopSubject(Subject):
         assert self._pipeline is not None
         self.original = Version(self._pipeline)
         self._batches = held(self._pipeline.dataset)
+        if not self._batches:
+            raise NothingToMeasure(
+                f"the data of the loop at {call.at} gives no batch when it is read again",
+                "a dataset that can be read more than once",
+                "let its generator begin anew each time: from_generator(function, ...)",
+            )
         self.workload = Workload(
             index=call.index,
             at=call.at,

@@ -14,11 +14,11 @@ from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
-from uncork.engine.looks import carried, look_once
+from uncork.engine.looks import against, carried, look_once
 from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject, Version
-from uncork.measure import available_memory, paired
+from uncork.measure import available_memory
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
@@ -214,10 +214,7 @@ def compare_resident(
     Raises:
         EditRefused: A step edit does not apply to this model.
     """
-    base, candidate = subject.resident(version), subject.resident(edited)
-    candidate.prime()
-    base.prime()
-    return paired(base, candidate, block_s=block_s).comparison
+    return against(subject.resident(version), subject.resident(edited), block_s)
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:

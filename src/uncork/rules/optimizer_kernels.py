@@ -38,5 +38,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         remedy=(
             "update all small weights as one vector ('uncork tune' tries it), or stack those of "
             "equal layers"
+            if work.kind == "fit"
+            else "stack the weights of equal layers, or update all small ones as one vector"
         ),
     )

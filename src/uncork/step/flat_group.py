@@ -104,8 +104,11 @@ class FlatGroup:
                 self.gather()
             yield
         finally:
-            self._take_back()
+            # First the optimizer is itself again, whatever becomes of the state.
             object.__delattr__(self._optimizer, _UPDATE)
+            if self._flat is not None:
+                vars(self._optimizer).update(self._held)
+                self.scatter()
 
     def gather(self) -> None:
         """Lay the state of the small weights end to end."""
@@ -179,12 +182,6 @@ class FlatGroup:
         for name, flat in self._slots.items():
             object.__setattr__(optimizer, name, [*self._held[name], flat])
         object.__setattr__(optimizer, _PLACES, {**self._held[_PLACES], key: count})
-
-    def _take_back(self) -> None:
-        """Lay the state back, and let the optimizer forget the vector."""
-        if self._flat is not None:
-            self.scatter()
-            vars(self._optimizer).update(self._held)
 
     def _of_weights(self, name: str) -> list[Any]:
         """The state of the small weights as Keras has it."""
