@@ -62,6 +62,53 @@ def test_a_generator_and_train_on_batch(model, data):
     assert set(call.kwargs) == {"y"}
 
 
+def test_a_loop_inside_a_function_is_seen_before_it_runs(model, data):
+    recorder, optimizer, steps = Recorder(), keras.optimizers.SGD(), []
+    optimizer.build(model.trainable_variables)
+    one_step = make_step(model, optimizer)
+
+    @tf.function
+    def train_epoch(batches):
+        for x, y in batches:
+            one_step(x, y)
+
+    @tf.function
+    def evaluate(batches):
+        loss = 0.0
+        for x, y in batches:
+            loss += tf.reduce_mean((model(x) - y) ** 2)
+        return loss
+
+    def reached(call):
+        recorder.steps.append(call)
+        steps.append(int(optimizer.iterations.numpy()))
+
+    recorder.step_loop = reached
+    batched = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    with listening(recorder):
+        evaluate(batched)
+        train_epoch(batched)
+        expected = line(-1)
+        evaluate(batches=batched)
+        train_epoch(batched)
+    (call,) = recorder.steps
+    assert call.at == at(expected)
+    assert call.args == (batched,)
+    assert steps == [0]
+    assert recorder.iterated == [at(expected + n) for n in (-1, 0, 2, 3)]
+    assert int(optimizer.iterations.numpy()) == 12
+
+
+def test_a_function_is_given_the_listener_s_dataset(data):
+    recorder = Recorder()
+    recorder.dataset = lambda dataset, at: dataset.take(2)
+    count = tf.function(lambda batches: batches.reduce(0, lambda n, _: n + 1))
+    batched = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    with listening(recorder):
+        assert int(count(batched)) == 2
+    assert int(count(batched)) == 6
+
+
 @pytest.mark.parametrize("update", ["apply", "apply_gradients"])
 def test_an_eager_step_is_known_by_its_update(update, model, data):
     recorder = Recorder()

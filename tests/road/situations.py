@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
-from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
@@ -126,6 +126,22 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         ),
         stage(1, "batch"),
         shares=WAITING,
+    ),
+    "traced anew": replace(
+        observed(
+            shares=COMPUTING,
+            workload={"kind": "custom_loop", "model": None, "step_code": "c0de"},
+        ),
+        findings=(
+            Finding(
+                cause="retracing",
+                share=0.7,
+                upper_bound=3.0,
+                at="train.py:50",
+                evidence="70 ms of a 100 ms step pass while TensorFlow traces",
+                remedy="declare shapes open",
+            ),
+        ),
     ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(

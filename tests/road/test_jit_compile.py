@@ -16,7 +16,7 @@ def test_kernels_that_take_their_time_are_compiled(shares):
     found = proposal(XLA, observed(shares=shares))
     assert found.edits == (JitCompile(),)
     assert found.predicted is None
-    assert found.at == "train.py:41"
+    assert found.at == "train.py:33"
 
 
 def test_data_of_any_kind():
@@ -35,6 +35,21 @@ def test_once_is_enough():
 @pytest.mark.parametrize("shares", [WAITING, {"host": 0.9, "step": 0.1}, {}])
 def test_kernels_that_take_no_time_are_left_alone(shares):
     assert "predicted gain" in reason(XLA, observed(shares=shares))
+
+
+def test_the_step_of_a_loop_that_calls_one_compiled_function():
+    work = {"kind": "custom_loop", "model": None, "step_code": "abc", "called_at": "train.py:50"}
+    work["step_at"] = None
+    found = proposal(XLA, observed(shares=COMPUTING, workload=work))
+    assert found.edits == (JitCompile(code="abc"),)
+    assert found.at == "train.py:50"
+    assert found.source_edit.startswith("@tf.function(jit_compile=True)")
+    eagerly = {**work, "eager_step": True}
+    assert "op by op" in reason(XLA, observed(shares=COMPUTING, workload=eagerly))
+    several = {**work, "step_code": ""}
+    assert "more than one" in reason(XLA, observed(shares=COMPUTING, workload=several))
+    replicas = {**work, "replicas": 2}
+    assert "tf.distribute" in reason(XLA, observed(shares=COMPUTING, workload=replicas))
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])

@@ -47,7 +47,11 @@ def training():
     return Training()
 
 
-def taken_over(function, heard=lambda _: None):
+def told(heard):
+    return lambda how, why: heard.append(why)
+
+
+def taken_over(function, heard=lambda how, why: None):
     """Two calls have been watched at most; from now on it is a graph where it may."""
     step = EagerStep(function, heard)
     function(X, Y)
@@ -147,7 +151,7 @@ def returning_a_number(x, y):
 )
 def test_python_beside_the_ops_is_refused(function, words, capsys):
     heard = []
-    step = taken_over(function, heard.append)
+    step = taken_over(function, told(heard))
     try:
         assert words in step.refusal
         assert heard == [step.refusal]
@@ -161,7 +165,7 @@ def test_what_cannot_be_traced_goes_on_op_by_op():
         return tf.constant((x + y).numpy())
 
     heard = []
-    took = taken_over(step, heard.append)
+    took = taken_over(step, told(heard))
     assert took.refusal == ""  # nothing of it shows before
     found = step(X, Y)
     np.testing.assert_array_equal(found, X + Y)
@@ -185,7 +189,7 @@ def test_another_value_of_pythons_at_each_call_is_given_up():
         return x * number
 
     heard = []
-    took = EagerStep(step, heard.append)
+    took = EagerStep(step, told(heard))
     step(X, 0)
     took.mode = Mode.GRAPH
     for number in range(40):
@@ -198,7 +202,7 @@ def test_something_that_changes_before_each_call_is_given_up(monkeypatch):
         return (x + y) * RATE
 
     heard = []
-    took = taken_over(step, heard.append)
+    took = taken_over(step, told(heard))
     for number in range(100):
         monkeypatch.setitem(globals(), "RATE", float(number))
         np.testing.assert_array_equal(step(X, Y), (X + Y) * float(number))
@@ -328,7 +332,7 @@ def test_branches_on_tensors_are_left_alone(capsys):
         return x + y
 
     heard = []
-    took = taken_over(step, heard.append)
+    took = taken_over(step, told(heard))
     step(X, Y)
     assert "tracing it fails" in heard[0]
     assert took.refusal
@@ -342,7 +346,7 @@ def test_a_flag_that_makes_it_print_is_seen(capsys):
         return x + y
 
     heard = []
-    took = EagerStep(step, heard.append)
+    took = EagerStep(step, told(heard))
     step(X, Y)
     took.mode = Mode.GRAPH
     for number in range(12):
@@ -357,7 +361,7 @@ def test_a_summary_of_each_step_keeps_its_number(tmp_path):
         return x + y
 
     heard = []
-    took = EagerStep(step, heard.append)
+    took = EagerStep(step, told(heard))
     with tf.summary.create_file_writer(str(tmp_path)).as_default():
         for number in range(40):
             tf.summary.experimental.set_step(number)

@@ -33,13 +33,34 @@ print(logical_devices(), *(replicas_of([each]) for each in layers), replicas_of(
 """
 
 
+SERVER = """
+import tensorflow as tf
+
+other = tf.distribute.Server.create_local_server()
+tf.config.experimental_connect_to_host(other.target.removeprefix("grpc://"), job_name="other")
+from uncork.measure.devices import logical_devices
+
+print(len(tf.config.list_logical_devices("CPU")), logical_devices())
+"""
+
+
+def printed(script: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
 def test_a_layer_without_weights_is_on_one_device() -> None:
     assert replicas_of([keras.layers.ReLU(), object()]) == 1
 
 
 @pytest.mark.slow
 def test_the_strategy_of_the_weights_tells() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWO], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.stdout.split() == ["2", "1", "1", "2", "2"], done.stderr
+    assert printed(TWO) == ["2", "1", "1", "2", "2"]
+
+
+@pytest.mark.slow
+def test_the_processor_of_another_server_is_no_device_beside_ours() -> None:
+    assert printed(SERVER) == ["2", "1"]

@@ -5,6 +5,7 @@ that it sets first stays in force.
 """
 
 from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough, StepCall
+from uncork.capture.datasets import datasets_in, with_datasets
 from uncork.capture.hooks import listening
 from uncork.capture.quiet import HeldSaves, hold_saves
 from uncork.capture.script import run_script, show
@@ -19,8 +20,10 @@ __all__ = [
     "PassThrough",
     "StepCall",
     "StopScript",
+    "datasets_in",
     "hold_saves",
     "listening",
     "run_script",
     "show",
+    "with_datasets",
 ]

@@ -130,10 +130,12 @@ class Listener(Protocol):
     Attributes:
         wants_source_lines: Datasets shall remember the line that made them.
         wants_loops: Custom loops shall be watched. Where this is False, they cost nothing.
+        wants_steps: Calls of compiled functions shall be told; asked before each.
     """
 
     wants_source_lines: bool
     wants_loops: bool
+    wants_steps: bool
 
     def fit(self, call: FitCall) -> Any:
         """A ``fit`` was reached; what this returns is handed to the user's code."""
@@ -159,6 +161,9 @@ class Listener(Protocol):
         go on, no longer watched.
         """
 
+    def step(self, function: Any) -> None:
+        """The user's code is about to call a ``tf.function``."""
+
 
 class PassThrough:
     """Lets every training happen as the script wants it: the base of other listeners.
@@ -170,6 +175,7 @@ class PassThrough:
 
     wants_source_lines: bool = False
     wants_loops: bool = True
+    wants_steps: bool = False
 
     def fit(self, call: FitCall) -> Any:
         """Keras's own ``fit``."""
@@ -189,3 +195,6 @@ class PassThrough:
         """The loop goes on."""
         del call
         return None
+
+    def step(self, function: Any) -> None:
+        """It is called."""

@@ -63,7 +63,8 @@ class Evidence:
     ``eager_codes`` is the user's code that was last seen to compute gradients eagerly: of the
     function that holds the tape, of its caller, and so on. ``layers`` is what was seen of layers,
     ``start`` what was seen before the training began, and ``policy_at`` the line that last set a
-    dtype policy for new layers.
+    dtype policy for new layers. ``traced_updates`` counts updates by optimizers in functions that
+    were traced.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -73,6 +74,7 @@ class Evidence:
         self.eager_gradients = 0
         self.eager_codes: tuple[CodeType, ...] = ()
         self.traced_gradients = 0
+        self.traced_updates = 0
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()

@@ -13,12 +13,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from uncork.capture.calls import FitCall, Listener
+from uncork.capture.datasets import Arguments, datasets_in, with_datasets
 from uncork.capture.evidence import Evidence
-from uncork.capture.frames import UNKNOWN, iterating_line, user_codes, user_line
+from uncork.capture.frames import UNKNOWN, iterating_line, stepping_line, user_codes, user_line
 from uncork.capture.layer_hooks import watch_layers
 from uncork.capture.loop import Loops
 from uncork.capture.patches import Patches
@@ -123,11 +125,14 @@ class _Hooks:
         self.patches.replace(module.DatasetV2, "__iter__", make)
 
     def _on_functions(self, module: Any) -> None:
-        eager, steps = module.context.executing_eagerly, self._steps
+        eager, steps, listener = module.context.executing_eagerly, self._steps, self._listener
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+                wanted = listener.wants_steps or datasets_in(args, kwargs)
+                if wanted and eager() and self._is_ours():
+                    args, kwargs = self._before(function, args, kwargs, sys._getframe(1))
                 if not steps.watches(function) or not eager() or not self._is_ours():
                     return original(function, *args, **kwargs)
                 run = functools.partial(original, function)
@@ -136,6 +141,16 @@ class _Hooks:
             return call
 
         self.patches.replace(module.Function, "__call__", make)
+
+    def _before(self, function: Any, args: Any, kwargs: Any, frame: FrameType) -> Arguments:
+        """Arguments of a compiled function, with the listener's datasets for the user's."""
+        at, listener = stepping_line(frame), self._listener
+        if at is None:  # Keras's own, or one that a listener calls in the place of the user's
+            return args, kwargs
+        if listener.wants_steps:
+            self.stops.guarded(lambda: listener.step(function))
+        give = listener.dataset
+        return with_datasets(args, kwargs, lambda d: self.stops.guarded(lambda: give(d, at)))
 
     def _on_tapes(self, module: Any) -> None:
         eager, evidence = module.context.executing_eagerly, self._evidence
@@ -163,6 +178,7 @@ class _Hooks:
             def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
                 self._evidence.optimizers.add(optimizer)
+                self._evidence.traced_updates += not eager()
                 if not steps.watches(optimizer) or not eager() or not self._is_ours():
                     return original(optimizer, *args, **kwargs)
                 run = functools.partial(original, optimizer)

@@ -5,8 +5,8 @@ two elements, whether a training step was made. Once that is settled the twin ch
 back and costs nothing, or is fed by the listener.
 
 Loops that read several datasets at once, a distributed one or none at all are left to
-:mod:`uncork.capture.steps`. Steps that take their elements inside a ``tf.function`` (the iterator
-as its argument) and whole epochs inside one are not seen.
+:mod:`uncork.capture.steps`, and so are whole epochs inside a ``tf.function`` that is given the
+dataset. Steps that take their elements inside one (the iterator as its argument) are not seen.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Where batches come from arrays, a generator, several datasets at once or a distributed one, there is
 no iterator to stand in for. So the step is watched: a ``tf.function``, or ``train_on_batch``, that
 the user's code calls again and again and that moves an optimizer each time. Of a step that runs
-eagerly, the optimizer's update is taken for the call.
+eagerly, the optimizer's update is taken for the call. A function that is given a dataset, and lets
+an optimizer update, is a whole epoch of steps.
 
 Not seen: loops that call several training steps in turn.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from uncork.capture.calls import Listener, StepCall
+from uncork.capture.datasets import datasets_in
 from uncork.capture.evidence import Evidence, trained
 from uncork.capture.frames import stepping_line
 from uncork.capture.loop import Loops
@@ -129,6 +131,9 @@ class Steps:
         with self._within():
             if step is not self._step:
                 seen = self._seen.setdefault(step, _Seen())
+                given = seen.calls == 0 and datasets_in(args, kwargs)
+                if given and self._traces(step, args, kwargs):
+                    seen.steps = _CERTAIN  # no epoch need pass before it is looked at
                 if not seen.is_loop:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
             evidence, guarded = self._evidence, self._stops.guarded
@@ -142,6 +147,13 @@ class Steps:
                 policy_at=evidence.policy_at,
             )
             return guarded(lambda: self._handed_over(step, call))
+
+    def _traces(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an optimizer is told to update in a function that is given a dataset."""
+        before = self._evidence.traced_updates
+        with suppress(Exception):  # what it raises, its call will raise
+            step.get_concrete_function(*args, **kwargs)
+        return self._evidence.traced_updates > before
 
     @contextmanager
     def _within(self) -> Iterator[None]:

@@ -138,6 +138,15 @@ class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
     code: str
 
 
+class ReduceRetracing(Record, tag="reduce_retracing", frozen=True, kw_only=True):
+    """Trace the ``tf.function`` that a loop calls, of this ``code``, once for all shapes.
+
+    Dimensions in which two calls differ are left open.
+    """
+
+    code: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -149,7 +158,12 @@ class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
 
 
 class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
-    """Compile the training step with XLA."""
+    """Compile the training step with XLA.
+
+    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    """
+
+    code: str = ""
 
 
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
@@ -187,7 +201,7 @@ StageEdit = (
     | GeneratorCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
-StepEdit = TfFunction | StepsPerExecution | FlatUpdates | JitCompile | DtypePolicy
+StepEdit = TfFunction | ReduceRetracing | StepsPerExecution | FlatUpdates | JitCompile | DtypePolicy
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit
 
@@ -195,3 +209,9 @@ Edit = PipelineEdit | LoaderEdit | StepEdit
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:
     """Whether they make a step that runs op by op a ``tf.function``."""
     return any(isinstance(edit, TfFunction) for edit in edits)
+
+
+def of_function(edits: tuple[StepEdit, ...]) -> JitCompile | ReduceRetracing | None:
+    """The edit that has another function traced in the place of a loop's own; the last such."""
+    kinds = (JitCompile, ReduceRetracing)
+    return next((edit for edit in reversed(edits) if isinstance(edit, kinds)), None)

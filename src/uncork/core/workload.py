@@ -56,7 +56,8 @@ class Workload(Record, frozen=True, kw_only=True):
         loader_kept: Its batches are made once and kept, by an edit.
         loader_workers: Threads or processes that make its batches; 1 where it has none.
         eager_step: The step runs op by op from Python.
-        step_code: Digest of the code of an eager step of the user's own.
+        step_code: Digest of the code of a loop's step, where it can be run otherwise: of all code
+            that runs op by op, or of the one ``tf.function`` that the loop calls; ``""`` in a fit.
         not_traceable: Why an eager step cannot be a ``tf.function``, as part of a sentence; ``""``
             where it can, as far as was seen.
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.

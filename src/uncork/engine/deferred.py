@@ -44,8 +44,16 @@ class Deferred(PassThrough, Generic[L]):
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """The real listener's answer."""
-        return self._listener.loop(call, first)
+        found = self._listener.loop(call, first)
+        self.wants_steps = self._listener.wants_steps
+        return found
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The real listener's answer."""
-        return self._listener.step_loop(call)
+        found = self._listener.step_loop(call)
+        self.wants_steps = self._listener.wants_steps
+        return found
+
+    def step(self, function: Any) -> None:
+        """Told the real listener."""
+        self._listener.step(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from uncork.capture import FitCall, LoopCall, StepCall
+from uncork.capture import FitCall, LoopCall, StepCall, with_datasets
 from uncork.core.job import Result
 from uncork.core.machine import Machine
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
@@ -47,7 +47,7 @@ class Listing(Trial):
         return iter(())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
-        """No further step of it."""
+        """No further step of it; of a whole epoch, the first step."""
         self._meant(brief_of_steps(call, epochs=1))
         return Skipped()
 
@@ -61,5 +61,6 @@ class Skipped:
     def __call__(self, call: StepCall) -> Any:
         """The first call is made."""
         if not self._results:
-            self._results.append(call.original(*call.args, **call.kwargs))
+            args, kwargs = with_datasets(call.args, call.kwargs, lambda data: data.take(1))
+            self._results.append(call.original(*args, **kwargs))
         return self._results[0]

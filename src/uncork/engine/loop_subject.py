@@ -1,8 +1,8 @@
 """A custom training loop under examination: the user's code drives, we choose what feeds it.
 
-Its step is the user's own: the one edit of it is to run as a ``tf.function`` what runs op by op.
-The run is thrown away: the loop's weights after the trials are those of a training on mixed-up
-batches.
+Its step is the user's own, and is only run otherwise: as a ``tf.function`` what runs op by op,
+under XLA what is one. The run is thrown away: the loop's weights after the trials are those of a
+training on mixed-up batches.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee
+from uncork.core.edit import Guarantee, of_function
 from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import LoopLine, Remade, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
-from uncork.engine.eager_steps import StepSwitch, eager_step, step_of_loop
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.loop_lines import loop_lines
+from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.remade import remade
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -37,11 +38,22 @@ from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
-from uncork.step import Mode, batch_samples, held, in_float32, replicas_of, spec_text
+from uncork.step import (
+    CompiledStep,
+    Mode,
+    batch_samples,
+    code_of,
+    held,
+    in_float32,
+    replicas_of,
+    spec_text,
+)
 
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
 _WATCHED_S: Final = 0.5
+# In which proofs record what the step is called with.
+_RECORDED_S: Final = 0.5
 
 
 class LoopRunner(VersionRunner):
@@ -54,6 +66,7 @@ class LoopRunner(VersionRunner):
         epoch: Makes an iterator over one epoch of batches.
         pipeline: Where they come from, None for a resident batch.
         switch: Called before each block, to set up the loop's step.
+        check: Called after the first steps; raises where the step cannot be run so.
     """
 
     def __init__(
@@ -62,11 +75,13 @@ class LoopRunner(VersionRunner):
         epoch: Callable[[], Iterator[Any]],
         pipeline: Pipeline | None,
         switch: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._board = board
         self._epoch = epoch
         self._pipeline = pipeline
         self._switch = switch
+        self._check = check
         self._epoch_s = math.inf
 
     def prime(self) -> float:
@@ -75,6 +90,7 @@ class LoopRunner(VersionRunner):
         if self._pipeline is not None:
             fill_caches(self._pipeline)
         self._run(0.0, whole=False)
+        self._check()
         return time.perf_counter() - begin
 
     def first_epoch(self, limit_s: float) -> float | None:
@@ -101,9 +117,13 @@ class ResidentRunner(LoopRunner):
     """Lets the loop run on batches from memory."""
 
     def __init__(
-        self, board: Switchboard, batches: Sequence[Any], switch: Callable[[], None]
+        self,
+        board: Switchboard,
+        batches: Sequence[Any],
+        switch: Callable[[], None],
+        check: Callable[[], None],
     ) -> None:
-        super().__init__(board, lambda: itertools.cycle(batches), None, switch)
+        super().__init__(board, lambda: itertools.cycle(batches), None, switch, check)
         self._batches = batches
 
     def prime(self) -> float:
@@ -112,6 +132,7 @@ class ResidentRunner(LoopRunner):
         self._switch()
         first = [*self._batches, *self._batches[:1]]
         self._board.block(lambda: iter(first), 0.0, whole=True)
+        self._check()
         return time.perf_counter() - begin
 
 
@@ -160,17 +181,23 @@ class LoopSubject(Subject):
         self.board = Switchboard(samples, sys.setprofile, call.evidence.steps_seen)
         codes = call.evidence.eager_codes
         self._step = StepSwitch(eager_step(step_of_loop(codes, call.at)))
+        self._step.record()
+        self._again: partial[Any] | None = None
 
     def runner(self, version: Version) -> VersionRunner:
-        """The user's loop, fed by this version's pipeline."""
+        """The user's loop, fed by this version's pipeline.
+
+        Raises:
+            EditRefused: The loop does not call the step that is to be compiled.
+        """
         assert version.pipeline is not None
         dataset = version.pipeline.dataset
-        switch = self._step.of(version)
-        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch)
+        switch, check = self._ways(version)
+        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch, check)
 
     def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with the same batches over and over."""
-        return self._resident(self._step.of(version))
+        return self._resident(*self._ways(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """Of a step that runs op by op, the same step as a graph: Python between ops is gone.
@@ -178,7 +205,7 @@ class LoopSubject(Subject):
         Of one that is compiled, if it is all that the loop calls, many of them in one function.
         """
         if not self.workload.eager_step:
-            return self._many(resident_s)
+            return self._many(version, resident_s)
         if not self._step.may_be_graph(version):
             return None
         runner = self._resident(self._step.to(Mode.GRAPH))
@@ -231,24 +258,44 @@ class LoopSubject(Subject):
         )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
-        """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""
-        del version, budget_s
-        return self._step.prove(kind, self._resident(self._step.to(Mode.EAGER)).prime)
+        """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
+        del budget_s
+        as_it_is = self.runner(self.original)
+        return self._step.prove(
+            version,
+            kind,
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=self.resident(self.original).prime,
+        )
 
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""
-        self._step.to(Mode.EAGER)()
+        self._step.to(Mode.WRITTEN)()
 
-    def _many(self, resident_s: float) -> VersionRunner | None:
-        if resident_s > LONGEST_S:
+    def _ways(self, version: Version) -> Ways:
+        if of_function(version.step) and not self._step.known:
+            self._find_step(_WATCHED_S / _WATCHED)  # nobody has asked for grouped steps before
+        return self._step.ways(version)
+
+    def _many(self, version: Version, resident_s: float) -> VersionRunner | None:
+        if not self._step.known:
+            self._find_step(resident_s)
+        # A group is traced from the function as written.
+        if self._again is None or resident_s > LONGEST_S or of_function(version.step):
             return None
+        return grouped_loop(self._again, float(self.workload.batch_size or 1))
+
+    def _find_step(self, resident_s: float) -> None:
+        """The one compiled function that the loop calls, and calls once for each batch."""
         before = self.board.given
-        found = self._called(resident_s)
+        found = self._called(min(resident_s, _WATCHED_S / _WATCHED))
         calls_for_a_batch = found.count / max(1, self.board.given - before)
         if len(found.calls) != 1 or round(calls_for_a_batch, 1) != 1:
-            return None
+            return
+        self._again = found.calls[0]
         self.workload = replace(self.workload, called_at=found.at)
-        return grouped_loop(found.calls[0], float(self.workload.batch_size or 1))
+        if code_of(self._again.func):
+            self._step = StepSwitch(CompiledStep(self._again.func))
 
     def _called(self, resident_s: float) -> CompiledCalls:
         """What the loop calls in a few steps."""
@@ -256,8 +303,10 @@ class LoopSubject(Subject):
             self.board.block(self._resident_epoch, _WATCHED * resident_s)
         return found
 
-    def _resident(self, switch: Callable[[], None]) -> LoopRunner:
-        return ResidentRunner(self.board, self._batches, switch)
+    def _resident(
+        self, switch: Callable[[], None], check: Callable[[], None] = lambda: None
+    ) -> LoopRunner:
+        return ResidentRunner(self.board, self._batches, switch, check)
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)

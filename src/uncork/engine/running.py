@@ -7,32 +7,44 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.edit import PyFunctionCache, TfFunction, is_graph
+from uncork.core.edit import PyFunctionCache, TfFunction, is_graph, of_function
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
-from uncork.engine.eager_steps import NO_FUNCTION, eager_step, step_around, step_of_loop
 from uncork.engine.fitting import differences
+from uncork.engine.loop_steps import (
+    NO_FUNCTION,
+    eager_step,
+    mode_of,
+    step_around,
+    step_of_loop,
+)
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
 from uncork.pipeline import continued, read
 from uncork.step import (
+    CompiledStep,
     Feed,
-    Mode,
     apply,
     around,
     as_written,
     batch_hooks,
     check,
     check_loader,
+    code_of,
     flat_group_of,
     graph_training,
     loader_edited,
     signature,
 )
+
+# Calls of compiled functions among which the planned one must be.
+_PATIENCE: Final = 64
+_ANOTHER: Final = "it does not call the function that the plan was made for"
 
 
 class Running(PassThrough):
@@ -47,16 +59,24 @@ class Running(PassThrough):
         self.plan = plan
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
-        self.met = False
-        self._step_met = False
+        self._data_met = not (plan.pipeline_edits or plan.loader_edits)
+        self._step_met = not plan.step_edits
+        self._reached = False
+        self._other_calls = 0
+        self._functions: WeakSet[Any] = WeakSet()
         self._versions: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def met(self) -> bool:
+        """The whole plan was put in force, or it was told why not."""
+        return self._data_met and self._step_met
 
     def fit(self, call: FitCall) -> Any:
         """Train with the plan's edits if this is the call, and they fit."""
         meant = self.plan.before.workload
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
             return call.original(**call.arguments)
-        self.met = True
+        self._data_met = self._step_met = True
         arguments = dict(call.arguments)
         try:
             arguments["x"] = self._edited(call)
@@ -77,19 +97,47 @@ class Running(PassThrough):
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):
             return nullcontext()
-        return graph_training(call.model, functools.partial(self._op_by_op, call.at))
+        return graph_training(call.model, functools.partial(self._goes_on, call.at, "op by op"))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
-        """Let the loop's step run as a graph where the plan says so; the loop itself goes on."""
-        evidence = call.evidence
-        code = step_of_loop(evidence.eager_codes, call.at) if evidence.eager_step else None
-        self._step_as_graph(call, code)
+        """Let the loop's step run as the plan says; the loop itself goes on."""
+        if self._has_step(call):
+            if is_graph(self.plan.step_edits):
+                evidence = call.evidence
+                eager = evidence.eager_step
+                self._take(call.at, step_of_loop(evidence.eager_codes, call.at) if eager else None)
+            else:
+                self.wants_steps = True
         return first
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The same of a loop that reads no dataset."""
-        self._step_as_graph(call, step_around(sys._getframe()) if call.eager else None)
+        if self._has_step(call):
+            if is_graph(self.plan.step_edits):
+                self._take(call.at, step_around(sys._getframe()) if call.eager else None)
+            else:
+                self.wants_steps = True
+                self.step(call.step)
         return None
+
+    def step(self, function: Any) -> None:
+        """Run another function in the place of this one if it is the step that the plan knows.
+
+        A script that trains several models in turn may define its step for each of them.
+        """
+        at = self.plan.before.workload.at
+        if function not in self._functions:
+            self._functions.add(function)
+            edit = of_function(self.plan.step_edits)
+            if edit is not None and code_of(function) == edit.code:
+                self._step_met = True
+                step = CompiledStep(function, functools.partial(self._goes_on, at))
+                step.mode = mode_of(self.plan.step_edits)
+        if not self._step_met:
+            self._other_calls += 1
+            if self._other_calls == _PATIENCE:
+                self._step_met = True  # as far as it will be
+                self._goes_on(at, "as it was", _ANOTHER)
 
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
@@ -101,7 +149,7 @@ class Running(PassThrough):
         pipeline = read(dataset)
         if pipeline.digest != self.plan.before.workload.pipeline:
             return dataset
-        self.met = True
+        self._data_met = True
         edited = dataset
         try:
             enough_memory(self.plan)
@@ -137,25 +185,32 @@ class Running(PassThrough):
         assert edited is not None
         return continued(edited).dataset
 
-    def _step_as_graph(self, call: LoopCall | StepCall, code: CodeType | None) -> None:
-        edit = next((e for e in self.plan.step_edits if isinstance(e, TfFunction)), None)
-        if edit is None or self._step_met or call.index != self.plan.before.workload.index:
-            return
-        self.met = self._step_met = True
-        step = eager_step(code, functools.partial(self._op_by_op, call.at))
-        if step is None:
-            self._op_by_op(call.at, NO_FUNCTION)
-        else:
-            step.expects, step.mode = edit.code, Mode.GRAPH
+    def _has_step(self, call: LoopCall | StepCall) -> bool:
+        """This is the loop whose step the plan edits, reached for the first time."""
+        meant = self.plan.before.workload
+        if self._reached or not self.plan.step_edits or call.index != meant.index:
+            return False
+        self._reached = True
+        return True
 
-    def _op_by_op(self, at: str, why: str) -> None:
+    def _take(self, at: str, code: CodeType | None) -> None:
+        """Let a step that runs op by op be a graph."""
+        self._step_met = True
+        edit = next(e for e in self.plan.step_edits if isinstance(e, TfFunction))
+        step = eager_step(code, functools.partial(self._goes_on, at))
+        if step is None:
+            self._goes_on(at, "op by op", NO_FUNCTION)
+        else:
+            step.expects, step.mode = edit.code, mode_of(self.plan.step_edits)
+
+    def _goes_on(self, at: str, how: str, why: str) -> None:
         if self.strict:
             raise PlanRefused(
-                f"the step of {at} cannot run as a graph: {why}",
+                f"the step of {at} cannot run as planned: {why}",
                 "the step that the plan was made for",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        sys.stderr.write(f"uncork: the step of {at} goes on op by op: {why}\n")
+        sys.stderr.write(f"uncork: the step of {at} goes on {how}: {why}\n")
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         if self.strict:

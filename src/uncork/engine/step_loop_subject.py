@@ -1,7 +1,8 @@
 """A loop that calls its training step on arrays, on what a generator yields, on several datasets.
 
 The user's code drives, and we choose what happens at each call of the step: the step as it is, or
-the same step over and over on one batch. Nothing of it is edited. The run is thrown away.
+the same step over and over on one batch. The step is only run otherwise: as a ``tf.function`` what
+runs op by op, under XLA what is one. The run is thrown away.
 """
 
 from __future__ import annotations
@@ -16,32 +17,33 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.edit import Guarantee
+from uncork.core.edit import Guarantee, of_function
 from uncork.core.facts import OneHot, Transfer, Waiting
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_steps
-from uncork.engine.eager_steps import StepSwitch
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
+from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.loop_subject import LoopRunner, waiting_in
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
 from uncork.step import (
+    CompiledStep,
     EagerStep,
     Mode,
     Padding,
+    code_of,
     device_of,
     is_categorical,
     one_hot_of,
@@ -57,6 +59,8 @@ _AS_IT_IS: Final = "as it is"
 _PAUSE: Final = 20
 _LEAST_PAUSE_S: Final = 0.25
 _REMEMBERED: Final = 64
+# In which proofs record what the step is called with.
+_RECORDED_S: Final = 0.5
 
 
 @dataclass
@@ -101,7 +105,9 @@ class StepLoopSubject(Subject):
         self.layers = call.layers
         self.original = Version(None)
         brief = brief_of_steps(call, epochs=2 if repeated else 1)
-        self._step = StepSwitch(step)
+        compiled = CompiledStep(call.step) if code_of(call.step) else None
+        self._step = StepSwitch(step or compiled)
+        self._step.record()
         self._whole = step is not None or not call.eager
         self.workload = replace(brief, batch_size=samples_of(call) if self._whole else None)
         if self.workload.batch_size is None:
@@ -143,7 +149,7 @@ class StepLoopSubject(Subject):
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's loop as it is."""
-        return LoopRunner(self.board, _as_it_is, None, self._step.of(version))
+        return LoopRunner(self.board, _as_it_is, None, *self._step.ways(version))
 
     def resident(self, version: Version) -> VersionRunner:
         """The step on one batch over and over, its arrays tensors already.
@@ -152,7 +158,7 @@ class StepLoopSubject(Subject):
         """
         if not self._whole:
             return self.runner(version)
-        return LoopRunner(self.board, _resident_epoch, None, self._step.of(version))
+        return LoopRunner(self.board, _resident_epoch, None, *self._step.ways(version))
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """Of a step that runs op by op, the same step as a graph.
@@ -160,18 +166,18 @@ class StepLoopSubject(Subject):
         Of a function that is compiled, many of them in one.
         """
         if not self.workload.eager_step:
-            return self._many(resident_s)
+            return self._many(version, resident_s)
         if not self._step.may_be_graph(version):
             return None
         runner = LoopRunner(self.board, _resident_epoch, None, self._step.to(Mode.GRAPH))
         runner.prime()
         return runner if self._step.may_be_graph(version) else None
 
-    def _many(self, resident_s: float) -> VersionRunner | None:
+    def _many(self, version: Version, resident_s: float) -> VersionRunner | None:
         call = self._resident_call
-        if resident_s > LONGEST_S or not isinstance(
-            call.step, tf.types.experimental.GenericFunction
-        ):
+        is_function = isinstance(call.step, tf.types.experimental.GenericFunction)
+        # A group is traced from the function as written.
+        if resident_s > LONGEST_S or not is_function or of_function(version.step):
             return None
         step = functools.partial(call.original, *call.args, **call.kwargs)
         return grouped_loop(step, float(self.workload.batch_size or 1))
@@ -252,13 +258,19 @@ class StepLoopSubject(Subject):
         )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
-        """Run recorded calls of the step op by op and as a graph, on the loop's own thread."""
+        """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
         del budget_s
-        return self._step.prove(kind, self.runner(replace_fields(version, step=())).prime)
+        as_it_is = self.runner(self.original)
+        return self._step.prove(
+            version,
+            kind,
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=as_it_is.prime,
+        )
 
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""
-        self._step.to(Mode.EAGER)()
+        self._step.to(Mode.WRITTEN)()
 
     def _between_s(self) -> tuple[float, float]:
         found = self._between

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
+import tensorflow as tf
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall, StopScript
 from uncork.core.errors import NothingToMeasure
@@ -25,8 +26,9 @@ from uncork.core.record import replace, to_json, write_atomically
 from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.confirm import confirming_s
-from uncork.engine.eager_steps import eager_step, step_around
+from uncork.engine.epoch_subject import EpochSubject, dataset_of
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
@@ -135,6 +137,10 @@ class Trial(PassThrough):
         brief = brief_of_steps(call, epochs=2 if again else 1)
         if self._loop is not None or self._claimed or not self._meant(brief):
             return None
+        if dataset_of(call) is not None and not tf.distribute.has_strategy():
+            again = repeated(sys._getframe(), own=0)
+            self._work(EpochSubject(call, repeated=again, scratch=self.scratch))
+            raise StopScript
         step = eager_step(step_around(sys._getframe())) if call.eager else None
         if step is None:
             return self._stepping(StepLoopSubject(call, repeated=again)).step

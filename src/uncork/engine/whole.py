@@ -77,7 +77,8 @@ def _running(plan: Plan, *, strict: bool) -> Running:
 
 def _not_met(plan: Plan, *, strict: bool) -> None:
     refusal = PlanRefused(
-        f"the plan was not used: its training at {plan.before.workload.at} was not reached",
+        "the plan was not used, or not all of it: its training at "
+        f"{plan.before.workload.at} was not reached",
         "the script that the plan was made for",
         "run 'uncork tune' again if the script changed",
     )

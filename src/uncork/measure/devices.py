@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +44,18 @@ def machine() -> Machine:
 def logical_devices() -> int:
     """Devices of the best kind that there is, as scripts may have divided them.
 
+    The processors of several servers are no devices of one: the most that one of them has count.
+
     Example:
         >>> logical_devices()
         1
     """
-    kinds = (tf.config.list_logical_devices(kind) for kind in ("TPU", "GPU", "CPU"))
-    return next((len(found) for found in kinds if found), 1)
+    for kind in ("TPU", "GPU"):
+        if found := tf.config.list_logical_devices(kind):
+            return len(found)
+    processors = (each.name for each in tf.config.list_logical_devices("CPU"))
+    servers = Counter(name.rpartition("/device:")[0] for name in processors)
+    return max(servers.values(), default=1)
 
 
 def driver_gpus(driver: Path = _DRIVER, nodes: Path = _NODES) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
+from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
 from uncork.road.tf_function import GraphStep
@@ -45,6 +46,7 @@ ROAD: tuple[Optimization, ...] = (
     StopAutotune(),  # last of the input: it must not choose for stages that are still to change
     # host: shows once the input keeps up
     GraphStep(),  # what follows is for compiled steps
+    OpenShapes(),  # nothing else shows while steps are traced anew
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     # compile before precision: both change the kernels, and XLA is the milder promise

@@ -3,6 +3,8 @@
 Legal as ``rounding``: XLA fuses kernels and reorders sums, which changes the last bits. Layers with
 their own random numbers may draw others under XLA; the proof then fails and the step is refused.
 Judged on time to finish: compiling takes seconds to minutes, and a new shape compiles again.
+
+In a loop of the user's own the step is the one ``tf.function`` that it calls for each batch.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ from uncork.road.proposal import (
 # Ratio that fusing kernels gives at best, from published XLA results on convolutional and dense
 # models (1.1x to 1.5x); it only decides whether compiling is worth its time.
 _AT_BEST: Final = 1.5
+_SOURCES: Final = {
+    "fit": "model.compile(..., jit_compile=True)",
+    "custom_loop": "@tf.function(jit_compile=True)\ndef train_step(...):",
+}
 
 
 @final
@@ -39,18 +45,32 @@ class CompileStep(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """XLA, where the kernels take a good part of the step."""
-        forbidden = no_step_edit(diagnosis)
+        work = diagnosis.workload
+        forbidden = _in_loop(diagnosis) if work.kind == "custom_loop" else no_step_edit(diagnosis)
         if forbidden:
             return forbidden
-        if diagnosis.workload.jit_compile:
+        if work.jit_compile:
             return Skipped(reason="compiled with XLA already")
         possible = diagnosis.with_step_faster(_AT_BEST)
         if possible < WORTH_TRYING:
             return not_worth(possible)
         return Proposal(
-            edits=(JitCompile(),),
+            edits=(JitCompile(code=work.step_code),),
             predicted=None,
-            at=diagnosis.workload.at,
+            at=work.step_at or work.called_at or work.at,
             why="kernels are fused",
-            source_edit="model.compile(..., jit_compile=True)",
+            source_edit=_SOURCES[work.kind],
         )
+
+
+def _in_loop(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    work = diagnosis.workload
+    if work.eager_step:
+        return Skipped(reason="the step runs op by op: it must be a tf.function first")
+    if not work.step_code:
+        return Skipped(reason="the loop calls more than one compiled function for a batch, or none")
+    if diagnosis.remade is not None:
+        return Skipped(reason="the script makes its step anew for each epoch: XLA would, too")
+    if work.distributed or work.replicas > 1:
+        return Skipped(reason="not tried under a tf.distribute strategy yet")
+    return None

@@ -3,8 +3,9 @@
 from uncork.step.building import build
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
+from uncork.step.compiled_step import CompiledStep, code_of
 from uncork.step.eager_model import graph_training, traceable
-from uncork.step.eager_step import EagerStep, Mode
+from uncork.step.eager_step import EagerStep
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.flat_group import around, small_weights
 from uncork.step.graph_state import GraphState
@@ -41,12 +42,14 @@ from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
+from uncork.step.taken_step import Mode, TakenStep
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating
 
 __all__ = [
     "MIXED",
+    "CompiledStep",
     "EagerStep",
     "Feed",
     "FitRunner",
@@ -57,6 +60,7 @@ __all__ = [
     "Replay",
     "Snapshot",
     "StepSettings",
+    "TakenStep",
     "Validating",
     "apply",
     "around",
@@ -67,6 +71,7 @@ __all__ = [
     "callback_costs",
     "check",
     "check_loader",
+    "code_of",
     "defects_of_fit",
     "defects_of_losses",
     "device_of",

@@ -8,11 +8,9 @@ it reads is guarded as long as it is one.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from contextlib import suppress
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, final
 
 import keras
 import numpy as np
@@ -20,6 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
 from uncork.step.taken_over import TakenOver
+from uncork.step.taken_step import OPTIONS, Mode, TakenStep, first_line
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
@@ -29,93 +28,62 @@ _MOST_FORMS: Final = 16
 _MOST_CHANGES: Final = 64
 _FREE_CHANGES: Final = 3
 _CALLS_A_CHANGE: Final = 50
-_RECORDED: Final = 64
-_RECORDED_BYTES: Final = 128 << 20
 
 
-class Mode(enum.Enum):
-    """How a step runs when it is called."""
-
-    EAGER = "op by op, as written"
-    GRAPH = "as a tf.function"
-
-
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class EagerStep:
+@final
+class EagerStep(TakenStep):
     """A function of the user's that trains op by op, taken over wherever it is called from.
 
     The first call of each form is watched. Others run as :attr:`mode` says.
 
     Args:
         function: Holds the gradient tape, or calls what does.
-        on_refusal: Told why it goes on op by op, when it was to be a graph.
+        on_refusal: Told how it goes on, and why, when it cannot run as it was to.
 
     Attributes:
-        mode: How it runs.
-        refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
-            it was not called.
         instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
-        calls: The first calls' arguments, when :attr:`recording`.
-        code: Digest of all code of the user's that it runs.
-        expects: A digest that :attr:`code` must be equal to; ``""`` for any.
+        expects: A digest that :attr:`code`, of all code of the user's, must be equal to; ``""``
+            for any.
     """
 
     def __init__(
-        self, function: FunctionType, on_refusal: Callable[[str], None] = lambda _: None
+        self,
+        function: FunctionType,
+        on_refusal: Callable[[str, str], None] = lambda _how, _why: None,
     ) -> None:
-        self.mode = Mode.EAGER
-        self.refusal: str | None = None
+        super().__init__(on_refusal)
         self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
-        self.recording = False
-        self.calls: list[Call] = []
-        self.code = ""
         self.expects = ""
-        self._on_refusal = on_refusal
-        self._bytes = 0
         self._changes = self._served = 0
-        self._running = False
-        self._graph: Any = None
+        self._graphs: dict[Mode, Any] = {}
         self._guards: Guards | None = None
         self._forms: dict[Any, tuple[Any, ...]] = {}
         self._seen_twice: set[Any] = set()
-        self._task: Callable[[], None] | None = None
         self._taken = TakenOver(function, self)
-        self.eagerly = self._taken.original
+        self._written = self._taken.original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of the user's function."""
         if self._running or not tf.executing_eagerly():  # by itself, or from a graph of the user's
-            return self.eagerly(*args, **kwargs)
+            return self._written(*args, **kwargs)
         if self.instead is not None:
             return self.instead(args, kwargs)
         return self.run(*args, **kwargs)
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """The step as :attr:`mode` says."""
-        task, self._task = self._task, None
-        if task is not None:
-            task()
-        self._running = True
-        try:
-            return self._run(args, kwargs)
-        finally:
-            self._running = False
+    def written(self, *args: Any, **kwargs: Any) -> Any:
+        """Op by op."""
+        return self._written(*args, **kwargs)
 
-    def at_next_call(self, task: Callable[[], None]) -> None:
-        """Run something on the user's thread, where its device and its strategy are set."""
-        self._task = task
-
-    def graph(self) -> Any:
+    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
         """The step as a ``tf.function``; only where there is no :attr:`refusal`.
 
         Branches on tensors are not converted: both sides would be traced, also what they do in
         Python. A step with such branches cannot be traced, and stays as it is.
         """
-        if self._graph is None:
-            self._graph = tf.function(self.eagerly, autograph=False)
-        return self._graph
+        if mode not in self._graphs:
+            how = OPTIONS.get(mode, {})
+            self._graphs[mode] = tf.function(self._written, autograph=False, **how)
+        return self._graphs[mode]
 
     def give_back(self) -> None:
         """Let the user's function be what it was."""
@@ -123,16 +91,15 @@ class EagerStep:
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.refusal:
-            return self.eagerly(*args, **kwargs)
+            return self._written(*args, **kwargs)
         if tf.distribute.has_strategy():
             self._refuse("it runs under a tf.distribute strategy")
-            return self.eagerly(*args, **kwargs)
+            return self._written(*args, **kwargs)
         known = self.refusal is not None
-        if known and self.recording:
-            with suppress(TypeError, ValueError):  # arguments that TensorFlow cannot take apart
-                self._record(args, kwargs)
-        if known and self.mode is Mode.EAGER:
-            return self.eagerly(*args, **kwargs)
+        if known:
+            self._record(args, kwargs)
+        if known and self.mode is Mode.WRITTEN:
+            return self._written(*args, **kwargs)
         form, objects = _form(args, kwargs)
         if known and form in self._forms:
             return self._as_graph(args, kwargs, form, objects)
@@ -143,19 +110,19 @@ class EagerStep:
     ) -> Any:
         """One call op by op, to see what it does beside computing."""
         if self._guards is not None and self._guards.changed() is not None:
-            self._graph = None  # what was traced before is of no use either
+            self._graphs.clear()  # what was traced before is of no use either
             self._forms.clear()
         if len(self._forms) >= _MOST_FORMS:
             self._refuse("it is called in too many forms: other shapes, or values of Python's")
-            return self.eagerly(*args, **kwargs)
+            return self._written(*args, **kwargs)
         self._forms[form] = objects
         try:
             known = [each for objects in self._forms.values() for each in objects]
-            guards = self._guards = Guards(self.eagerly, *known)
+            guards = self._guards = Guards(self._written, *known)
         except UnguardedError as reason:
             self._refuse(str(reason))
-            return self.eagerly(*args, **kwargs)
-        found, refusal = watched(guards, lambda: self.eagerly(*args, **kwargs))
+            return self._written(*args, **kwargs)
+        found, refusal = watched(guards, lambda: self._written(*args, **kwargs))
         if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
         if not refusal and self.expects not in ("", guards.code):
@@ -176,19 +143,24 @@ class EagerStep:
         changed = self._guards.changed()
         if changed is not None:
             self._changes += 1
-            self._graph = None
+            self._graphs.clear()
             self._forms.clear()
             if self._changes_too_often():
                 self._refuse(f"'{changed}' changes too often")
-                return self.eagerly(*args, **kwargs)
+                return self._written(*args, **kwargs)
             return self._watched(args, kwargs, form, objects)
         self._served += 1
+        if self.mode is Mode.GRAPH:
+            return self._traced(args, kwargs)
+        return self._otherwise(args, kwargs, lambda: self._traced(args, kwargs))
+
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             return self.graph()(*args, **kwargs)
         except Exception:
             if self._traces(args, kwargs):
                 raise  # what the step itself raised
-        return self.eagerly(*args, **kwargs)
+        return self._written(*args, **kwargs)
 
     def _changes_too_often(self) -> bool:
         earned = self._served >= _CALLS_A_CHANGE * self._changes
@@ -198,23 +170,15 @@ class EagerStep:
         try:
             self.graph().get_concrete_function(*args, **kwargs)
         except Exception as error:
-            self._refuse(f"tracing it fails: {type(error).__name__}: {_first_line(error)}")
+            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
             return False
         return True
 
     def _refuse(self, reason: str) -> None:
-        self.refusal = reason
-        self._graph = self._guards = None
+        self.refusal, self._guards = reason, None
+        self._graphs.clear()
         self._forms.clear()
-        self._on_refusal(reason)
-
-    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        size = sum(_bytes(leaf) for leaf in tf.nest.flatten((args, kwargs)))
-        if len(self.calls) >= _RECORDED or self._bytes + size > _RECORDED_BYTES:
-            self.recording = False
-            return
-        self._bytes += size
-        self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
+        self._on_refusal("op by op", reason)
 
 
 def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
@@ -249,19 +213,3 @@ def _are_tensors(returned: Any) -> bool:
         return False
     variables = (tf.Variable, keras.Variable)
     return all(v is None or (tf.is_tensor(v) and not isinstance(v, variables)) for v in leaves)
-
-
-def _kept(leaf: Any) -> Any:
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
-
-
-def _bytes(leaf: Any) -> int:
-    if isinstance(leaf, np.ndarray):
-        return int(leaf.nbytes)
-    if tf.is_tensor(leaf) and hasattr(leaf, "shape") and leaf.shape.is_fully_defined():
-        return int(np.prod(leaf.shape, dtype=np.int64)) * (leaf.dtype.size or 64)
-    return 0
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

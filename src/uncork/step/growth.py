@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ from uncork.watch import only_change
 
 # A line is laid through the times of this many steps at least.
 _FEWEST: Final = 20
+# Of more than so many, every second or third does.
+_MOST: Final = 500
+# Steps at the beginning that are longer for other reasons.
+_UNSETTLED: Final = 3
 
 
 def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
@@ -40,14 +45,31 @@ def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
     most = int(np.argmax(grown))
     if grown[most] <= 0 or len(times) < _FEWEST:
         return None
-    added_s, first_s = np.polyfit(np.arange(len(times)), times, 1)
+    first_s, added_s = trend(times[_UNSETTLED:])
     return Growth(
         name=open_ended[most][0],
         bytes_per_step=grown[most] / (len(times) - 1),
-        first_s=max(float(first_s), float(min(times))),
-        added_s=float(added_s),
+        first_s=max(first_s, min(times)),
+        added_s=added_s,
         at=only_change(open_ended[most][0]),
     )
+
+
+def trend(times: Sequence[float]) -> tuple[float, float]:
+    """Where a line through some times begins, and how steep it is: the medians of Theil and Sen.
+
+    Single steps that were held up, and there are some on every machine, do not turn it.
+
+    Example:
+        >>> begin, slope = trend([9.0, 1.0, 1.5, 2.0, 2.5, 3.0])
+        >>> begin, slope
+        (0.5, 0.5)
+    """
+    at = np.arange(0, len(times), 1 + len(times) // _MOST)
+    found = np.asarray(times)[at]
+    early, late = np.triu_indices(len(found), 1)
+    slope = float(np.median((found[late] - found[early]) / (late - early)))
+    return float(np.median(found - slope * at)), slope
 
 
 def _bytes(variable: Any) -> int:

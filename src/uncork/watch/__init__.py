@@ -11,6 +11,7 @@ from uncork.watch.random_states import random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
     loader_digest,
+    named_code_digest,
     reached,
     reached_by,
     state_digest,
@@ -32,6 +33,7 @@ __all__ = [
     "is_users_class",
     "loader_digest",
     "loader_draws",
+    "named_code_digest",
     "only_call",
     "only_change",
     "origin",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import os
 import pickle
 import random
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from uncork.core.record import digest
 from uncork.core.stack import is_users
 from uncork.watch.code import cells, code_text, codes, functions, is_users_class
 
@@ -190,6 +192,25 @@ def function_digest(function: Any) -> str:
         True
     """
     return _code_digest(reached_by(function))
+
+
+def named_code_digest(function: Any) -> str:
+    """Of all code of the user's that a function calls by name, and which that calls; not of data.
+
+    Example:
+        >>> named_code_digest(len) == named_code_digest(max)  # neither is the user's
+        True
+    """
+    found, before = Reached(), -1
+    with suppress(Exception):  # what minds being asked
+        found.add("function", function)
+        while before != len(found.functions):
+            before = len(found.functions)
+            found.add_named()
+            for name, value in tuple(found.values):
+                if isinstance(inspect.getattr_static(value, "python_function", None), property):
+                    found.add(name, value.python_function)  # of another tf.function
+    return digest(*sorted({code_text(code) for code in found.codes}))
 
 
 def _code_digest(found: Reached) -> str:

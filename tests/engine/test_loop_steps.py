@@ -1,4 +1,4 @@
-"""Loops that train op by op: real scripts, measured, and run with their step as a graph."""
+"""Steps of loops: real scripts, measured, and run with their step as a graph or under XLA."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from records import STEPS, plan, workload_diagnosis
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import TfFunction
+from uncork.core.edit import JitCompile, ReduceRetracing, StepEdit, TfFunction
 from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.core.stack import place
-from uncork.engine.eager_steps import step_of_loop
+from uncork.engine.loop_steps import step_of_loop
 
 from .conftest import Run, Write
 
@@ -60,10 +60,10 @@ def diagnosed(uncork: Run, path: Path, folder: Path):
     return from_json((folder / "d.json").read_bytes(), Diagnosis).workloads[0]
 
 
-def planned(folder: Path, workload) -> Path:
+def planned(folder: Path, workload, *others: StepEdit) -> Path:
     """Stands in for ``uncork tune``, whose choice depends on the machine."""
     kept = next(step for step in STEPS if step.outcome == "kept")
-    edits = (TfFunction(code=workload.step_code),)
+    edits = others or (TfFunction(code=workload.step_code),)
     made = plan(
         before=workload_diagnosis(workload=workload, stages=()),
         after=None,
@@ -135,6 +135,91 @@ def test_a_loop_over_arrays_as_well(write: Write, uncork: Run, tmp_path: Path):
     assert [losses(t) for t in tuned.stdout.splitlines()] == pytest.approx(
         [losses(p) for p in plain.stdout.splitlines()], rel=1e-3
     )
+
+
+@pytest.mark.slow
+def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
+    # Without the dropout, which draws otherwise under XLA.
+    text = script().replace("keras.layers.Dropout(0.2), ", "")
+    compiled = text.replace("    def train_step", "    @tf.function\n    def train_step")
+    path = write(compiled)
+    found = diagnosed(uncork, path, tmp_path).workload
+    assert not found.eager_step
+    assert not found.jit_compile
+    assert found.step_code
+    under_xla = JitCompile(code=found.step_code)
+    made = planned(tmp_path, found, under_xla)
+    plain = uncork("run", path, "3")
+    expected = pytest.approx([losses(p) for p in plain.stdout.splitlines()], rel=1e-3)
+    tuned = uncork("run", "--strict", "--plan", made, path, "3")
+    assert tuned.returncode == 0, tuned.stderr
+    assert [losses(t) for t in tuned.stdout.splitlines()] == expected
+    # The same step in a loop over arrays, and one that runs op by op, made a graph first.
+    head, _, _ = compiled.partition("    def main():")
+    arrays = uncork("run", "--strict", "--plan", made, write(head + ARRAYS.partition("\n")[2]), "3")
+    assert arrays.returncode == 0, arrays.stderr
+    both = planned(tmp_path, found, TfFunction(code=""), under_xla)
+    eager = uncork("run", "--strict", "--plan", both, write(text, path.name), "3")
+    assert eager.returncode == 0, eager.stderr
+    assert [losses(t) for t in eager.stdout.splitlines()] == expected
+
+
+LENGTHS = """
+    import sys
+    import keras, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((None, 4)), keras.layers.Dense(8, activation="relu"),
+                              keras.layers.GlobalMaxPooling1D(), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+    traced = []
+
+    @tf.function
+    def train_step(x):
+        traced.append(x.shape)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    rows = tf.random.stateless_normal((64, 40, 4), (1, 2))
+    data = tf.data.Dataset.range(32).map(lambda n: rows[:, : n + 8])
+    for epoch in range(int(sys.argv[1])):
+        for x in data:
+            loss = train_step(x)
+        print(f"epoch {epoch + 1}: loss {float(loss):.5f}", flush=True)
+    print(f"traced {len(traced)}")
+    """
+
+
+@pytest.mark.slow
+def test_a_step_for_all_shapes(write: Write, uncork: Run, tmp_path: Path):
+    path = write(LENGTHS)
+    found = diagnosed(uncork, path, tmp_path).workload
+    made = planned(tmp_path, found, ReduceRetracing(code=found.step_code))
+    plain, tuned = uncork("run", path, "2"), uncork("run", "--strict", "--plan", made, path, "2")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    assert tuned.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
+    assert losses(plain.stdout.splitlines()[-1]) >= 32
+    assert losses(tuned.stdout.splitlines()[-1]) <= 8
+
+
+@pytest.mark.slow
+def test_another_step_goes_on_without_xla(write: Write, uncork: Run, tmp_path: Path):
+    text = script().replace("    def train_step", "    @tf.function\n    def train_step")
+    path = write(text)
+    made = planned(tmp_path, step_loop(), JitCompile(code="of another one"))
+    done = uncork("run", "--plan", made, path, "8")
+    assert done.returncode == 0, done.stderr
+    assert "goes on as it was: it does not call the function" in done.stderr
+    strict = uncork("run", "--strict", "--plan", made, path, "8")
+    assert strict.returncode != 0
+    assert "cannot run as planned" in strict.stderr
+
+
+def step_loop():
+    """A workload that is such a loop, not looked at."""
+    return replace(WORKLOAD, index=0, kind="custom_loop", model=None)
 
 
 def losses(line: str) -> float:

@@ -1,4 +1,4 @@
-"""Is a step the same as a graph? Both train from one state over the same calls."""
+"""Is a loop's step the same as a graph, or under XLA? Both train from one state, same calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.proof.rounding import NUDGE_UNITS, NUDGED_RUNS, prove_exact, prove_rounding
-from uncork.step import EagerStep, GraphState, Replay
+from uncork.step import GraphState, Mode, Replay, TakenStep
 from uncork.watch import random_state, set_random_state
 
 # As many as the proofs of a model's own step compare.
@@ -22,11 +22,12 @@ _ROUNDING_STEPS: Final = 12
 _REPEATABLE: Final = 1e-4
 
 
-def prove_eager_step(step: EagerStep, kind: Guarantee) -> Proof:
-    """Run the recorded calls op by op and as a graph; the variables are given back afterwards.
+def prove_step_of_loop(step: TakenStep, mode: Mode, kind: Guarantee) -> Proof:
+    """Run the recorded calls as written and otherwise; the variables are given back afterwards.
 
     Args:
-        step: Watched, with some calls recorded; on the thread that calls it.
+        step: Seen, with some calls recorded; on the thread that calls it.
+        mode: How else.
         kind: ``exact``, or ``rounding`` where bits differ.
     """
     if step.refusal or not step.calls:
@@ -34,19 +35,21 @@ def prove_eager_step(step: EagerStep, kind: Guarantee) -> Proof:
         return Proof(kind=kind, passed=False, detail=detail)
     args, kwargs = step.calls[0]
     state = GraphState(step.graph().get_concrete_function(*args, **kwargs))
+    candidate = step.graph(mode)
     try:
         if kind != "exact":
-            return _compared(step, state, _ROUNDING_STEPS, kind)
+            return _compared(step, candidate, state, _ROUNDING_STEPS, kind)
         # Bits that differ do so at once, and a step that runs op by op takes its time.
-        first = _compared(step, state, _FIRST_STEPS, kind)
-        return _compared(step, state, _EXACT_STEPS, kind) if first.passed else first
+        first = _compared(step, candidate, state, _FIRST_STEPS, kind)
+        return _compared(step, candidate, state, _EXACT_STEPS, kind) if first.passed else first
     finally:
         state.restore()
 
 
-def _compared(step: EagerStep, state: GraphState, steps: int, kind: Guarantee) -> Proof:
+def _compared(
+    step: TakenStep, otherwise: Callable[..., Any], state: GraphState, steps: int, kind: Guarantee
+) -> Proof:
     calls = [step.calls[n % len(step.calls)] for n in range(steps)]
-
     random = random_state()
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
@@ -57,14 +60,14 @@ def _compared(step: EagerStep, state: GraphState, steps: int, kind: Guarantee) -
         losses = [_loss(function(*args, **kwargs)) for args, kwargs in calls]
         return Replay(tuple(loss for loss in losses if loss is not None), state.values())
 
-    original, again = run(step.eagerly), run(step.eagerly)
+    original, again = run(step.written), run(step.written)
     if original.distance(again) > _REPEATABLE:
         return Proof(kind=kind, passed=False, detail="two runs of the step itself differ")
-    candidate = run(step.graph())
+    candidate = run(otherwise)
     exact = prove_exact(original, again, candidate, steps)
     if exact is not None and (exact.passed or kind == "exact"):
         return exact
-    nudged = [run(step.eagerly, seed) for seed in range(NUDGED_RUNS)]
+    nudged = [run(step.written, seed) for seed in range(NUDGED_RUNS)]
     return prove_rounding(original, nudged, candidate, steps)
 
 

@@ -1,0 +1,38 @@
+"""Datasets among the arguments of a function: a loop over them stands inside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+# TensorFlow is the script's to import.
+_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def datasets_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The ``tf.data.Dataset`` objects among some arguments, not those inside of others."""
+    module = sys.modules.get(_MODULE)
+    if module is None:
+        return []
+    return [value for value in (*args, *kwargs.values()) if isinstance(value, module.DatasetV2)]
+
+
+def with_datasets(
+    args: tuple[Any, ...], kwargs: dict[str, Any], other: Callable[[Any], Any]
+) -> Arguments:
+    """The same arguments with others in the place of those datasets.
+
+    Args:
+        args: By place.
+        kwargs: By name.
+        other: Told each dataset, gives the one instead.
+    """
+    kind = sys.modules[_MODULE].DatasetV2
+
+    def changed(value: Any) -> Any:
+        return other(value) if isinstance(value, kind) else value
+
+    return tuple(map(changed, args)), {name: changed(value) for name, value in kwargs.items()}

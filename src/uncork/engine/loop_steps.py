@@ -1,0 +1,195 @@
+"""The step of a loop: which function of the user's it is, how it is run, and how it is proved."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from types import CodeType, FrameType
+from typing import Final
+
+from uncork.core.edit import Guarantee, JitCompile, ReduceRetracing, StepEdit, is_graph, of_function
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Proof
+from uncork.core.record import replace
+from uncork.core.stack import code_place, outwards, owner
+from uncork.core.workload import Workload
+from uncork.engine.loop_step_proofs import prove_step_of_loop
+from uncork.engine.repetition import loops_around
+from uncork.engine.subject import Version
+from uncork.step import CompiledStep, EagerStep, Mode, TakenStep, function_of
+
+NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
+_NOT_SEEN: Final = "it was not called by the loop that was watched"
+# Calls of the step that a proof looks for, and seconds that it may take to see them.
+_RECORDED: Final = 8
+_RECORDING_S: Final = 8.0
+Ways = tuple[Callable[[], None], Callable[[], None]]
+
+
+def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
+    """How a loop's step runs with these edits."""
+    match of_function(edits):
+        case JitCompile():
+            return Mode.XLA
+        case ReduceRetracing():
+            return Mode.ANY_SHAPE
+    return Mode.GRAPH if is_graph(edits) else Mode.WRITTEN
+
+
+class StepSwitch:
+    """The step of a loop, where it can be run in other ways.
+
+    Args:
+        step: None where it cannot be taken over, or is not known.
+    """
+
+    def __init__(self, step: TakenStep | None) -> None:
+        self._step = step
+
+    @property
+    def known(self) -> bool:
+        """There is a step to switch."""
+        return self._step is not None
+
+    def record(self) -> None:
+        """From now on, keep what the step is called with: proofs compare that."""
+        if self._step is not None:
+            self._step.recording = True
+
+    def to(self, mode: Mode) -> Callable[[], None]:
+        """Something that sets the mode."""
+
+        def switch() -> None:
+            if self._step is not None:
+                self._step.mode = mode
+
+        return switch
+
+    def ways(self, version: Version) -> Ways:
+        """What sets up the step of a version before a block, and what checks it after the first.
+
+        Raises:
+            EditRefused: It is another step than the edit is for.
+        """
+        edit = of_function(version.step)
+        if edit is not None and not isinstance(self._step, EagerStep):
+            code = "" if self._step is None else self._step.code
+            if code != edit.code:
+                raise EditRefused(
+                    "the loop does not call the step that the edit is for",
+                    "the code that the plan was made for",
+                    "run 'uncork tune' again",
+                )
+        return self.to(mode_of(version.step)), functools.partial(self._check, version)
+
+    def may_be_graph(self, version: Version) -> bool:
+        """It runs op by op in this version, was watched, and need not."""
+        step = self._step
+        eager = isinstance(step, EagerStep) and not is_graph(version.step)
+        return eager and step is not None and step.refusal == ""
+
+    def described(self, work: Workload) -> Workload:
+        """The workload, with what is known of its step by now."""
+        step = self._step
+        if isinstance(step, CompiledStep):
+            return replace(work, step_code=step.code, jit_compile=step.is_xla)
+        if not work.eager_step:
+            return work
+        if step is None:
+            return replace(work, not_traceable=NO_FUNCTION)
+        refusal = _NOT_SEEN if step.refusal is None else step.refusal
+        return replace(work, step_code=step.code, not_traceable=refusal)
+
+    def prove(
+        self,
+        version: Version,
+        kind: Guarantee,
+        run_steps: Callable[[], object],
+        call_once: Callable[[], object],
+    ) -> Proof:
+        """Compare recorded calls as written and otherwise, on the loop's own thread.
+
+        Args:
+            version: How otherwise.
+            kind: What to prove.
+            run_steps: Lets the loop run as it is for some steps, to record what it calls them with.
+            call_once: Lets the loop call its step.
+        """
+        step, answers = self._step, list[Proof | Exception]()
+        assert step is not None
+        if not step.calls:
+            self.record()
+        until = time.monotonic() + _RECORDING_S
+        while len(step.calls) < _RECORDED and time.monotonic() < until and step.recording:
+            run_steps()
+
+        def prove() -> None:
+            try:
+                answers.append(prove_step_of_loop(step, mode_of(version.step), kind))
+            except Exception as error:
+                answers.append(error)
+
+        step.at_next_call(prove)
+        call_once()
+        (answer,) = answers
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _check(self, version: Version) -> None:
+        if self._step is not None and of_function(version.step) and self._step.unable:
+            raise EditRefused(
+                f"the step cannot run {mode_of(version.step).value}: {self._step.unable}",
+                "a step that can",
+                "leave it as it is",
+            )
+
+
+def eager_step(
+    code: CodeType | None, on_refusal: Callable[[str, str], None] = lambda _how, _why: None
+) -> EagerStep | None:
+    """Take over the one function that has this code; None where there is none."""
+    function = None if code is None else function_of(code)
+    return None if function is None else EagerStep(function, on_refusal)
+
+
+def step_of_loop(codes: tuple[CodeType, ...], at: str) -> CodeType | None:
+    """Of all code on the way from the tape to a loop over a dataset, what the loop calls.
+
+    Args:
+        codes: From the function that holds the tape outwards.
+        at: ``file.py:line`` of the loop.
+    """
+    *_, found = (None, *takewhile(lambda code: not _holds(code, at), codes))
+    return found
+
+
+def step_around(frame: FrameType | None) -> CodeType | None:
+    """Of all functions of the user's that run now, the outermost one inside the innermost loop.
+
+    Args:
+        frame: In the step, or in what it calls.
+    """
+    found = None
+    for each in outwards(frame):
+        if owner(each) == "user":
+            if loops_around(each.f_code.co_filename, each.f_lineno):
+                return found
+            found = each.f_code
+    return None
+
+
+def _holds(code: CodeType, at: str) -> bool:
+    """Whether a statement is this code's own, as far as lines tell."""
+    file, _, line = at.rpartition(":")
+    lines = list(_lines(code))
+    same = code_place(code).rpartition(":")[0] == file
+    return same and bool(lines) and min(lines) <= int(line) <= max(lines)
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    for _, _, line in code.co_lines():
+        if line:
+            yield line

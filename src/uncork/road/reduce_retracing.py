@@ -1,0 +1,54 @@
+"""Trace the step of a loop once for all shapes that it is called with.
+
+Legal because the function is the user's own, traced from the same Python code, with those
+dimensions left open in which its calls differ. A kernel may be another one where a shape is not
+known; then the last bits differ, and it is kept as ``rounding`` or not at all. A function whose
+Python code needs to know the shape cannot be traced so, and goes on as written.
+
+What it cannot mend: numbers of Python's as arguments. A tensor in their place would mean another
+thing to a branch or a loop in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import ReduceRetracing
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import Optimization, Proposal, Skipped
+
+_SOURCE: Final = "@tf.function(reduce_retracing=True)\ndef train_step(...):"
+
+
+@final
+class OpenShapes(Optimization):
+    """Set ``reduce_retracing=True``."""
+
+    name = "reduce_retracing"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Open shapes, where tracing anew was found to be what brakes."""
+        work = diagnosis.workload
+        if work.kind != "custom_loop":
+            return Skipped(reason="Keras leaves shapes open that differ from batch to batch")
+        found = next((f for f in diagnosis.findings if f.cause == "retracing"), None)
+        if found is None:
+            return Skipped(reason="no time is lost to tracing")
+        if work.eager_step or not work.step_code:
+            return Skipped(reason="the loop calls no compiled function for a batch, or several")
+        if work.distributed or work.replicas > 1:
+            return Skipped(reason="not tried under a tf.distribute strategy yet")
+        return Proposal(
+            edits=(ReduceRetracing(code=work.step_code),),
+            predicted=found.upper_bound,
+            at=work.step_at or work.called_at or work.at,
+            why="one trace serves all shapes",
+            source_edit=_SOURCE,
+        )

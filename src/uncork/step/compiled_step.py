@@ -1,0 +1,90 @@
+"""A training step that is a ``tf.function`` already: run as it is, or as one of other options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+from uncork.step.taken_step import OPTIONS, Mode, TakenStep
+from uncork.watch import named_code_digest
+
+
+def code_of(function: Any) -> str:
+    """Digest of the code of a ``tf.function`` and of what it calls, equal in the next process.
+
+    ``""`` for anything else.
+
+    Example:
+        >>> code_of(tf.function(lambda x: 2 * x)) != "", code_of("a text")
+        (True, '')
+    """
+    return named_code_digest(function.python_function) if isinstance(function, Function) else ""
+
+
+@final
+class CompiledStep(TakenStep):
+    """A ``tf.function`` of the user's, taken over wherever it is called from.
+
+    TensorFlow itself hands each call of it over to us. Calls from another function's trace are the
+    user's own affair.
+
+    Args:
+        function: Made by ``tf.function``.
+        on_refusal: Told how it goes on, and why, when it cannot run as it was to.
+
+    Attributes:
+        is_xla: Its author compiles it with XLA.
+
+    Example:
+        >>> double = tf.function(lambda x: 2 * x)
+        >>> step = CompiledStep(double)
+        >>> step.mode = Mode.XLA
+        >>> int(double(tf.constant(4))), step.unable
+        (8, '')
+        >>> step.give_back()
+    """
+
+    def __init__(
+        self, function: Any, on_refusal: Callable[[str, str], None] = lambda _how, _why: None
+    ) -> None:
+        super().__init__(on_refusal)
+        self.refusal, self.code = "", code_of(function)
+        self.is_xla = bool(function._jit_compile)
+        self._function = function
+        self._written = function._call
+        self._others: dict[Mode, Any] = {}
+        function._call = self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """In the place of what TensorFlow does at a call."""
+        if self._running or not tf.executing_eagerly():
+            return self._written(*args, **kwargs)
+        return self.run(*args, **kwargs)
+
+    def written(self, *args: Any, **kwargs: Any) -> Any:
+        """The function as its author has it compiled."""
+        return self._written(*args, **kwargs)
+
+    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
+        """The user's function, or another one of the same Python code and with other options."""
+        if mode not in OPTIONS:
+            return self._function
+        if mode not in self._others:
+            other = self._others[mode] = self._function._clone(None)
+            vars(other).update({f"_{name}": value for name, value in OPTIONS[mode].items()})
+        return self._others[mode]
+
+    def give_back(self) -> None:
+        """Let the user's function be what it was."""
+        vars(self._function).pop("_call", None)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._record(args, kwargs)
+
+        def written() -> Any:
+            return self._written(*args, **kwargs)
+
+        return self._otherwise(args, kwargs, written) if self.mode in OPTIONS else written()

@@ -1,0 +1,59 @@
+"""Checks of the user's that XLA leaves out of a step, without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any, Final
+
+from uncork.core.stack import is_users
+
+_CHECKS: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
+# An assertion stands in a branch of its own, which is named so.
+_GUARD: Final = "AssertGuard"
+# Parts of TensorFlow that make a check for whoever calls them.
+_MAKERS: Final = frozenset({
+    "check_ops.py", "cond.py", "cond_v2.py", "control_flow_assert.py", "control_flow_ops.py",
+    "numerics.py", "weak_tensor_ops.py",
+})  # fmt: skip
+_PASSED_ON: Final = frozenset({"autograph", "framework", "util"})
+
+
+def left_out(traced: Any) -> str:
+    """What XLA would not do of a traced function, as part of a sentence; ``""`` where it does all.
+
+    TensorFlow's own functions and Keras's layers check shapes, and nobody misses that. Of a check
+    inside a loop or a branch it is not known whose it is: it counts as the user's.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> left_out(tf.function(lambda x: 2 * x).get_concrete_function(1.0))
+        ''
+    """
+    found = sorted({*_of_users(traced.graph), *_inside(traced.graph)})
+    return f"XLA leaves out what it checks with {', '.join(found)}" if found else ""
+
+
+def _of_users(graph: Any) -> Iterator[str]:
+    for op in graph.get_operations():
+        kind = "Assert" if _GUARD in op.name else op.type
+        if kind in _CHECKS and _is_users(op):
+            yield kind
+
+
+def _inside(graph: Any) -> Iterator[str]:
+    for function in graph.as_graph_def().library.function:
+        for node in function.node_def:
+            if _GUARD in node.name:
+                yield "Assert"
+            elif node.op in _CHECKS and _GUARD not in function.signature.name:
+                yield node.op
+
+
+def _is_users(op: Any) -> bool:
+    for frame in reversed(list(op.traceback or ())):
+        path = PurePath(frame.filename)
+        made = path.name in _MAKERS or path.name.startswith("gen_")
+        if not (made or _PASSED_ON & set(path.parts)):
+            return is_users(frame.filename)
+    return True

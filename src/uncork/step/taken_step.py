@@ -1,0 +1,171 @@
+"""The training step of a loop of the user's own, taken over wherever it is called from."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.step.left_out import left_out
+
+_RECORDED: Final = 64
+_RECORDED_BYTES: Final = 128 << 20
+# Of what XLA says when it cannot compile something, which fills pages.
+_LONGEST: Final = 160
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Mode(enum.Enum):
+    """How a step runs when it is called."""
+
+    WRITTEN = "as written"
+    GRAPH = "as a tf.function"
+    ANY_SHAPE = "as a tf.function, traced for all shapes at once"
+    XLA = "as a tf.function, compiled with XLA"
+
+
+# Of ``tf.function``.
+OPTIONS: Final[dict[Mode, dict[str, Any]]] = {
+    Mode.ANY_SHAPE: {"reduce_retracing": True},
+    Mode.XLA: {"jit_compile": True},
+}
+
+
+class TakenStep(ABC):
+    """A step that runs as :attr:`mode` says when the user's loop calls it.
+
+    Args:
+        on_refusal: Told how it goes on, and why, when it cannot run as it was to.
+
+    Attributes:
+        mode: How it runs.
+        refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
+            it was not called.
+        calls: The first calls' arguments, when :attr:`recording`.
+        code: Digest of code of the user's that it runs.
+    """
+
+    def __init__(self, on_refusal: Callable[[str, str], None] = lambda _how, _why: None) -> None:
+        self.mode = Mode.WRITTEN
+        self.refusal: str | None = None
+        self._unable: dict[Mode, str] = {}
+        self.recording = False
+        self.calls: list[Call] = []
+        self.code = ""
+        self._on_refusal = on_refusal
+        self._bytes = 0
+        self._running = False
+        self._task: Callable[[], None] | None = None
+
+    @property
+    def unable(self) -> str:
+        """Why it cannot run in its mode; ``""`` where it can, or was not asked to."""
+        return self._unable.get(self.mode, "")
+
+    @abstractmethod
+    def written(self, *args: Any, **kwargs: Any) -> Any:
+        """What the user wrote."""
+
+    @abstractmethod
+    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
+        """The step as a ``tf.function``; only where there is no :attr:`refusal`."""
+
+    @abstractmethod
+    def give_back(self) -> None:
+        """Let the user's function be what it was."""
+
+    @abstractmethod
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call, on the thread that makes it."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The step as :attr:`mode` says."""
+        task, self._task = self._task, None
+        self._running = True
+        try:
+            if task is not None:
+                task()
+            return self._run(args, kwargs)
+        finally:
+            self._running = False
+
+    def at_next_call(self, task: Callable[[], None]) -> None:
+        """Run something on the user's thread, where its device and its strategy are set."""
+        self._task = task
+
+    def _otherwise(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
+    ) -> Any:
+        """As the function of the mode; where that fails and the usual way does not, the usual."""
+        if self.mode not in self._unable:
+            self._unable[self.mode] = ""
+            self._look_for_checks(args, kwargs)
+        if self.unable:
+            return usual()
+        function = self.graph(self.mode)
+        traces = function.experimental_get_tracing_count()
+        try:
+            found = function(*args, **kwargs)
+        except Exception as error:
+            if self.mode is not Mode.XLA and _is_traced(function, args, kwargs):
+                raise  # an error of the step's own; some of it was done
+            found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
+            self._refuse_mode(f"{type(error).__name__}: {first_line(error)}"[:_LONGEST])
+            return found
+        if function.experimental_get_tracing_count() != traces:
+            self._look_for_checks(args, kwargs)
+        return found
+
+    def _look_for_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """In what was traced, or will be, for these arguments."""
+        if self.mode is Mode.XLA:
+            with suppress(Exception):  # what cannot be traced is found out when it is called
+                found = left_out(self.graph().get_concrete_function(*args, **kwargs))
+                self._refuse_mode(found)
+
+    def _refuse_mode(self, why: str) -> None:
+        if why:
+            self._unable[self.mode] = why
+            self._on_refusal("as it was", why)
+
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.recording:
+            return
+        with suppress(TypeError, ValueError):  # arguments that TensorFlow cannot take apart
+            size = sum(_bytes_of(leaf) for leaf in tf.nest.flatten((args, kwargs)))
+            if len(self.calls) >= _RECORDED or self._bytes + size > _RECORDED_BYTES:
+                self.recording = False
+                return
+            self._bytes += size
+            self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
+
+
+def _is_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        function.get_concrete_function(*args, **kwargs)
+    except Exception:
+        return False
+    return True
+
+
+def first_line(error: Exception) -> str:
+    """Of its message; ``""`` where it has none."""
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _kept(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _bytes_of(leaf: Any) -> int:
+    if isinstance(leaf, np.ndarray):
+        return int(leaf.nbytes)
+    if tf.is_tensor(leaf) and hasattr(leaf, "shape") and leaf.shape.is_fully_defined():
+        return int(np.prod(leaf.shape, dtype=np.int64)) * (leaf.dtype.size or 64)
+    return 0

@@ -1,0 +1,139 @@
+"""Loops inside a ``tf.function``: real scripts, measured, and run with another pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import StepCall
+from uncork.core.diagnosis import Diagnosis
+from uncork.core.edit import Cache
+from uncork.core.plan import dump
+from uncork.core.record import from_json, replace
+from uncork.engine.epoch_subject import EpochRunner, EpochSubject, dataset_of
+
+from .conftest import Run, Write
+
+SCRIPT = """
+    import sys
+    import keras, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+    optimizer.build(model.trainable_variables)
+
+    def work(seed):
+        noise = tf.random.stateless_normal((200_000,), tf.stack([seed, 1]))
+        return tf.sort(noise)[::12_500], seed % 2
+
+    data = tf.data.Dataset.range(480).map(work).batch(8).prefetch(1)
+
+    @tf.function
+    def train_epoch(batches):
+        loss = tf.constant(0.0)
+        for x, y in batches:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x)[:, 0] - tf.cast(y, tf.float32)) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    for epoch in range(int(sys.argv[1])):
+        loss = train_epoch(data)
+        print(f"epoch {epoch + 1}: loss {float(loss):.5f}", flush=True)
+    """
+
+
+@pytest.mark.slow
+def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: Path):
+    path = write(SCRIPT)
+    done = uncork("diagnose", "--budget", "5", "--json", "d.json", path, "100000")
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    assert found.workload.data == "tf.data"
+    assert (found.workload.batch_size, found.workload.steps_per_epoch) == (8, 60)
+    assert found.findings[0].cause == "cache_missing"
+    assert found.findings[0].at == "train.py:13"
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    edit = Cache(stage=1, expects=found.workload.pipeline)
+    made = plan(
+        before=workload_diagnosis(workload=found.workload, stages=()),
+        after=None,
+        steps=(replace(kept, name="cache", edits=(edit,), guarantee="exact"),),
+    )
+    (tmp_path / "plan.json").write_bytes(dump(made))
+    tuned = uncork("run", "--strict", "--plan", "plan.json", path, "2")
+    plain = uncork("run", path, "2")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    assert tuned.stdout == plain.stdout
+    assert "uncork:" not in tuned.stderr
+
+
+def subject(tmp_path: Path, dataset, seen: list[int]):
+    @tf.function
+    def train_epoch(batches, scale=1):
+        total = tf.constant(0, tf.int64)
+        for batch in batches:
+            total += tf.size(batch, tf.int64)
+        return total * scale
+
+    def original(*args, **kwargs):
+        seen.append(int(train_epoch(*args, **kwargs)))
+
+    call = StepCall(0, "train.py:9", (dataset,), {"scale": 1}, original)
+    return EpochSubject(call, repeated=True, scratch=str(tmp_path)), train_epoch
+
+
+def test_steps_are_counted_where_the_batches_are_handed_out(tmp_path: Path):
+    seen: list[int] = []
+    made, function = subject(tmp_path, tf.data.Dataset.range(320).batch(4), seen)
+    runner = made.runner(made.original)
+    runner.prime()
+    seen.clear()
+    block = runner.block(2.0)
+    assert block.samples == 4 * block.steps == sum(seen)
+    assert block.steps % 80 == 0  # whole epochs
+    resident = made.resident(made.original)
+    seen.clear()
+    block = resident.block(0.05)  # it primes itself
+    assert block.steps >= 16
+    assert block.samples < seen[-1]  # its start is left out
+    assert function.experimental_get_tracing_count() == 1
+    assert made.workload.epochs == 2
+
+
+def test_long_epochs_are_not_waited_for(tmp_path: Path):
+    made, _ = subject(tmp_path, tf.data.Dataset.range(4).batch(2).repeat(), [])
+    runner = made.runner(made.original)
+    assert isinstance(runner, EpochRunner)
+    runner.prime()
+    assert 16 <= runner.block(0.02).steps < 1_000_000
+    assert made.workload.steps_per_epoch is None
+
+
+@pytest.mark.parametrize(
+    "rows", [(tf.range(8),), {"a": tf.range(8)}, (tf.range(8), {"b": tf.range(8)})]
+)
+def test_elements_keep_their_structure(tmp_path: Path, rows):
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(2)
+    specs = []
+
+    def train(dataset):
+        specs.append(str(dataset.element_spec))
+        assert list(dataset)
+
+    call = StepCall(0, "train.py:9", (data,), {}, train)
+    made = EpochSubject(call, repeated=False, scratch=str(tmp_path))
+    made.runner(made.original).prime()
+    made.resident(made.original).prime()
+    assert set(specs) == {str(data.element_spec)}
+
+
+def test_one_dataset_is_the_data():
+    data = tf.data.Dataset.range(3)
+    call = StepCall(0, "train.py:9", (data, 3), {}, print)
+    assert dataset_of(call) is data
+    assert dataset_of(StepCall(0, "train.py:9", (data,), {"valid": data}, print)) is None

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.edit import ReduceRetracing
+from uncork.core.record import replace
+from uncork.road.reduce_retracing import OpenShapes
+
+from .situations import SITUATIONS, proposal, reason
+
+OPEN = OpenShapes()
+
+
+def loop(**workload):
+    seen = SITUATIONS["traced anew"]
+    return replace(
+        seen,
+        workload=replace(seen.workload, **{"called_at": "a.py:9", "step_at": None}, **workload),
+    )
+
+
+def test_a_step_that_is_traced_again_and_again():
+    found = proposal(OPEN, loop())
+    assert found.edits == (ReduceRetracing(code="c0de"),)
+    assert found.predicted == 3.0
+    assert found.at == "a.py:9"
+    assert "reduce_retracing=True" in found.source_edit
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"kind": "fit"}, "Keras leaves shapes open"),
+        ({"eager_step": True}, "no compiled function"),
+        ({"step_code": ""}, "no compiled function"),
+        ({"replicas": 2}, "tf.distribute"),
+    ],
+)
+def test_where_it_is_of_no_use(workload, words):
+    assert words in reason(OPEN, loop(**workload))
+
+
+def test_nothing_is_traced():
+    assert "no time is lost" in reason(OPEN, replace(loop(), findings=()))

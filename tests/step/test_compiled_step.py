@@ -1,0 +1,198 @@
+"""Compiled steps of real models, under XLA and given back."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import CompiledStep, Mode, code_of
+from uncork.step.left_out import left_out
+
+X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
+
+
+class Training:
+    def __init__(self):
+        keras.utils.set_random_seed(1)
+        self.model = keras.Sequential(
+            [keras.Input((3,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)]
+        )
+        self.optimizer = keras.optimizers.Adam(0.01)
+        self.traced = 0
+
+    @tf.function
+    def step(self, x, y):
+        self.traced += 1
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def trained(training, steps=6):
+    losses = [float(training.step(X, Y)["loss"]) for _ in range(steps)]
+    return losses, [v.numpy() for v in training.model.variables]
+
+
+def test_a_method_under_xla_and_back():
+    expected = trained(Training(), 12)
+    training = Training()
+    first, _ = trained(training, 4)
+    step = CompiledStep(training.step)
+    before = training.traced
+    step.mode = Mode.XLA
+    second, _ = trained(training, 4)
+    assert training.traced > before, "XLA traces the function anew"
+    assert step.unable == ""
+    assert not step.is_xla
+    step.mode = Mode.WRITTEN
+    step.give_back()
+    before = training.traced
+    third, weights = trained(training, 4)
+    assert training.traced == before, "what was traced before is still known"
+    np.testing.assert_allclose([*first, *second, *third], expected[0], rtol=1e-5)
+    for ours, theirs in zip(weights, expected[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_as_written_it_is_what_it_was():
+    expected = trained(Training())
+    training = Training()
+    CompiledStep(training.step)
+    found = trained(training)
+    assert found[0] == expected[0]
+    for ours, theirs in zip(found[1], expected[1], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_one_trace_for_all_shapes():
+    expected = [float(shaped(tf.ones(n))) for n in (2, 3, 4, 5)]
+    traced = tf.function(shaped)
+    step = CompiledStep(traced)
+    step.mode = Mode.ANY_SHAPE
+    assert [float(traced(tf.ones(n))) for n in (2, 3, 4, 5)] == expected
+    other = step.graph(Mode.ANY_SHAPE)
+    assert other is not traced
+    assert other.experimental_get_tracing_count() == 2
+    assert traced.experimental_get_tracing_count() == 0
+
+
+def test_python_that_needs_to_know_the_shape_goes_on_as_written():
+    heard = []
+    traced = tf.function(lambda x: tf.ones(x.shape) + float(x.shape[0]), autograph=False)
+    step = CompiledStep(traced, lambda how, why: heard.append(how))
+    step.mode = Mode.ANY_SHAPE
+    assert [float(traced(tf.ones(n))[0]) for n in (2, 3, 4)] == [3, 4, 5]
+    assert heard == ["as it was"]
+
+
+def shaped(x):
+    return tf.reduce_sum(x) * 2
+
+
+def test_what_xla_cannot_compile_goes_on_as_written():
+    heard = []
+    seen = tf.Variable(0)
+
+    @tf.function
+    def count(words):
+        seen.assign_add(1)
+        return tf.strings.length(tf.strings.upper(words))
+
+    step = CompiledStep(count, lambda how, why: heard.append((how, why)))
+    step.mode = Mode.XLA
+    words = tf.constant(["a", "bcd"])
+    assert [int(n) for n in count(words)] == [1, 3]
+    assert [int(n) for n in count(words)] == [1, 3]
+    assert int(seen) == 2, "a call that failed left nothing behind"
+    ((how, why),) = heard
+    assert how == "as it was"
+    assert step.unable == why
+
+
+def test_what_xla_would_not_check_is_checked():
+    @tf.function
+    def fail(x):
+        tf.debugging.assert_positive(x, message="not positive")
+        return x
+
+    step = CompiledStep(fail)
+    step.mode = Mode.XLA
+    assert float(fail(tf.constant(1.0))) == 1
+    assert step.unable == "XLA leaves out what it checks with Assert"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
+        fail(tf.constant(-1.0))
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        (lambda x: tf.debugging.check_numerics(x, "x"), "CheckNumerics"),
+        (lambda x: tf.debugging.assert_less(x, 9.0), "Assert"),
+        (lambda x: tf.while_loop(lambda n: n < 2.0, one_more, [x[0]]), "Assert"),
+    ],
+)
+def test_checks_of_the_user_s_are_seen(check, kind):
+    def step(x):
+        check(x)
+        return x
+
+    traced = tf.function(step).get_concrete_function(tf.ones(2))
+    assert left_out(traced) == f"XLA leaves out what it checks with {kind}"
+
+
+def one_more(n):
+    tf.debugging.assert_positive(n)
+    return n + 1
+
+
+def test_shapes_that_tensorflow_checks_are_not_missed():
+    @tf.function(input_signature=[tf.TensorSpec((None, 3)), tf.TensorSpec((None, 3, 5))])
+    def step(labels, logits):
+        labels = tf.cast(labels, tf.int32)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+    traced = step.get_concrete_function()
+    assert "Assert" in str(traced.graph.as_graph_def())
+    assert left_out(traced) == ""
+
+
+def test_an_error_of_the_step_s_own_is_raised():
+    @tf.function
+    def fail(x):
+        if x.shape[0] != 2:
+            raise ValueError(f"no such shape: {x.shape}")
+        return x
+
+    step = CompiledStep(fail)
+    step.mode = Mode.XLA
+    assert fail(tf.ones(2)).shape == 2
+    with pytest.raises(ValueError, match="no such shape"):
+        fail(tf.ones(3))
+    assert step.unable == ""
+
+
+def test_inside_another_function_it_is_left_alone():
+    inner = tf.function(lambda x: 2 * x)
+    step = CompiledStep(inner)
+    step.mode = Mode.XLA
+    step.recording = True
+    assert int(tf.function(lambda x: inner(x) + 1)(tf.constant(3))) == 7
+    assert step.calls == []
+
+
+def test_its_calls_are_recorded():
+    step = CompiledStep(tf.function(lambda x, scale: x * scale))
+    step.recording = True
+    step(tf.constant(3.0), scale=2.0)
+    ((args, kwargs),) = step.calls
+    assert (float(args[0]), kwargs) == (3.0, {"scale": 2.0})
+
+
+def test_a_digest_of_its_code():
+    assert code_of(Training().step) == code_of(Training().step) != ""
+    assert code_of(tf.function(lambda x: x + 1)) != code_of(tf.function(lambda x: x + 2))
+    assert code_of(lambda x: x) == ""
