@@ -34,9 +34,7 @@ class Loop(Record, frozen=True, kw_only=True):
 
 def find(names: Sequence[str] = ()) -> tuple[Loop, ...]:
     """All scripts, or those with one of these names."""
-    others = ("test_", "conftest")
-    scripts = (s for s in sorted(ROOT.glob("*.py")) if not s.name.startswith(others))
-    every = tuple(_loop(script) for script in scripts)
+    every = tuple(_loop(script) for script in sorted(ROOT.glob("*.py")))
     return tuple(loop for loop in every if not names or loop.name in names)
 
 

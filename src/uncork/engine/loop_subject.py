@@ -121,7 +121,7 @@ class ResidentRunner(LoopRunner):
         board: Switchboard,
         batches: Sequence[Any],
         switch: Callable[[], None],
-        check: Callable[[], None],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(board, lambda: itertools.cycle(batches), None, switch, check)
         self._batches = batches
