@@ -17,7 +17,7 @@ CARTS, MOMENTS, PASSES, DISCOUNT = 32, 24, 8, 0.98
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path, help="not read: the carts are the data")
-parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--epochs", type=int, default=1000)
 args = parser.parse_args()
 keras.utils.set_random_seed(204)
 rng = np.random.default_rng(204)
