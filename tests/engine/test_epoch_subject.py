@@ -72,6 +72,16 @@ def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: P
     assert "uncork:" not in tuned.stderr
 
 
+@pytest.mark.slow
+def test_several_datasets_are_refused_aloud(write: Write, uncork: Run):
+    text = SCRIPT.replace("def train_epoch(batches):", "def train_epoch(batches, others):")
+    path = write(text.replace("train_epoch(data)", "train_epoch(data, data)"))
+    done = uncork("diagnose", path, "3")
+    assert done.returncode == 3, done.stderr
+    assert "cannot be exchanged" in done.stderr
+    assert "one dataset among its arguments" in done.stderr
+
+
 def subject(tmp_path: Path, dataset, seen: list[int]):
     @tf.function
     def train_epoch(batches, scale=1):

@@ -196,3 +196,51 @@ def test_a_digest_of_its_code():
     assert code_of(Training().step) == code_of(Training().step) != ""
     assert code_of(tf.function(lambda x: x + 1)) != code_of(tf.function(lambda x: x + 2))
     assert code_of(lambda x: x) == ""
+
+
+def halved(x):
+    return x / 2
+
+
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize("called", ["helper", "method", "function of TensorFlow's"])
+def test_what_a_step_calls_is_part_of_its_code(called, monkeypatch):
+    class Step:
+        @tf.function
+        def step(self, x):
+            return self.scaled(x)
+
+        def scaled(self, x):
+            return halved(x)
+
+    @tf.function
+    def step(x):
+        return helper(x)
+
+    owner = Step()  # a method's function holds it weakly
+    function = owner.step if called == "method" else step
+    before = code_of(function)
+    if called == "method":
+        Step.scaled = doubled
+    else:
+        monkeypatch.setitem(
+            globals(), "helper", doubled if called == "helper" else tf.function(doubled)
+        )
+    assert code_of(function) != before
+
+
+helper = halved
+
+
+def test_a_strict_plan_is_not_put_out_of_force_in_silence():
+    def refuse(how, why):
+        raise RuntimeError(f"{how}: {why}")
+
+    careful = tf.function(lambda x: tf.debugging.check_numerics(x, "x"), autograph=False)
+    step = CompiledStep(careful, refuse)
+    step.mode = Mode.XLA
+    with pytest.raises(RuntimeError, match="as it was: XLA leaves out"):
+        careful(tf.constant(1.0))

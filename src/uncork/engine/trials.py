@@ -16,7 +16,14 @@ from typing import Any, Final
 import psutil
 import tensorflow as tf
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StepCall, StopScript
+from uncork.capture import (
+    FitCall,
+    LoopCall,
+    PassThrough,
+    StepCall,
+    StopScript,
+    datasets_in,
+)
 from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal
@@ -137,7 +144,14 @@ class Trial(PassThrough):
         brief = brief_of_steps(call, epochs=2 if again else 1)
         if self._loop is not None or self._claimed or not self._meant(brief):
             return None
-        if dataset_of(call) is not None and not tf.distribute.has_strategy():
+        if datasets_in(call.args, call.kwargs):
+            if dataset_of(call) is None or tf.distribute.has_strategy():
+                raise NothingToMeasure(
+                    f"the datasets of the function called at {call.at} cannot be exchanged",
+                    "one dataset among its arguments, and no tf.distribute strategy",
+                    "let it train on one, and validate in another function; or choose another "
+                    "training: uncork diagnose --list",
+                )
             again = repeated(sys._getframe(), own=0)
             self._work(EpochSubject(call, repeated=again, scratch=self.scratch))
             raise StopScript

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, final
 
@@ -21,7 +22,11 @@ def code_of(function: Any) -> str:
         >>> code_of(tf.function(lambda x: 2 * x)) != "", code_of("a text")
         (True, '')
     """
-    return named_code_digest(function.python_function) if isinstance(function, Function) else ""
+    if not isinstance(function, Function):
+        return ""
+    python = function.python_function
+    target = getattr(inspect.unwrap(python), "__self__", None)  # TensorFlow's, of a method
+    return named_code_digest(python, *filter(None, [getattr(target, "target_class", None)]))
 
 
 @final

@@ -124,10 +124,11 @@ class TakenStep(ABC):
 
     def _look_for_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """In what was traced, or will be, for these arguments."""
+        found = ""
         if self.mode is Mode.XLA:
             with suppress(Exception):  # what cannot be traced is found out when it is called
                 found = left_out(self.graph().get_concrete_function(*args, **kwargs))
-                self._refuse_mode(found)
+        self._refuse_mode(found)  # which may raise, where a plan is to be kept strictly
 
     def _refuse_mode(self, why: str) -> None:
         if why:

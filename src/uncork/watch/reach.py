@@ -194,8 +194,8 @@ def function_digest(function: Any) -> str:
     return _code_digest(reached_by(function))
 
 
-def named_code_digest(function: Any) -> str:
-    """Of all code of the user's that a function calls by name, and which that calls; not of data.
+def named_code_digest(*callables: Any) -> str:
+    """Of all code of the user's that functions and classes name, and which that names; not of data.
 
     Example:
         >>> named_code_digest(len) == named_code_digest(max)  # neither is the user's
@@ -203,7 +203,8 @@ def named_code_digest(function: Any) -> str:
     """
     found, before = Reached(), -1
     with suppress(Exception):  # what minds being asked
-        found.add("function", function)
+        for each in callables:
+            found.add("", each)
         while before != len(found.functions):
             before = len(found.functions)
             found.add_named()
