@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 import tensorflow as tf
@@ -12,6 +13,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
 from uncork.measure.waits import waits
+
+SLOW_S: Final = 0.05
 
 
 @pytest.fixture
@@ -23,37 +26,48 @@ def asynchronous() -> Iterator[None]:
     context.context().execution_mode = before
 
 
-def slow() -> tf.Tensor:
-    x = tf.ones((1500, 1500))
-    for _ in range(8):
-        x = tf.linalg.matmul(x, x) * 1e-4
-    return tf.reduce_sum(x)
+@pytest.fixture
+def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> tf.Tensor:
+    """A value that is there 50 ms after somebody began to read it, however busy the machine is."""
+    read, values = ops._EagerTensorBase._numpy, tf.queue.FIFOQueue(1, [tf.float32], shapes=[()])
+
+    def give() -> None:
+        values.enqueue(1.0)
+
+    def reading(tensor: Any) -> Any:
+        threading.Timer(SLOW_S, give).start()
+        return read(tensor)
+
+    value = values.dequeue()
+    monkeypatch.setattr(ops._EagerTensorBase, "_numpy", reading)
+    return value
 
 
-def test_what_is_there_already_is_not_waited_for() -> None:
+def test_what_is_there_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uncork.measure.waits._AT_ONCE_S", SLOW_S)
     with waits() as found:
         assert float(tf.constant(2.0)) == 2.0
     assert (found.seconds, found.at) == (0.0, None)
 
 
-def test_a_value_that_is_still_computed_is(asynchronous: None) -> None:
+def test_a_value_that_is_still_computed_is(slow: tf.Tensor) -> None:
     begin = time.perf_counter()
     with waits() as found:
-        value = slow()
-        started_s = time.perf_counter() - begin
-        _ = float(value)
+        value = float(slow)
     whole_s = time.perf_counter() - begin
-    assert 0 < found.seconds <= whole_s - started_s
-    assert found.seconds > 0.5 * (whole_s - started_s)
+    assert value == 1.0
+    assert SLOW_S <= found.seconds <= whole_s
     assert found.at is not None
     assert found.at.rpartition(":")[0].endswith("test_waits.py")
 
 
-def test_what_other_threads_wait_for_does_not_count(asynchronous: None) -> None:
+def test_what_other_threads_wait_for_does_not_count(slow: tf.Tensor) -> None:
+    values = []
     with waits() as found:
-        reader = threading.Thread(target=lambda: float(slow()))
+        reader = threading.Thread(target=lambda: values.append(float(slow)))
         reader.start()
         reader.join()
+    assert values == [1.0]
     assert found.seconds == 0.0
 
 
