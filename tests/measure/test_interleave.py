@@ -91,6 +91,22 @@ def test_the_budget_ends_it_but_never_before_the_fewest_pairs(budget_s, pairs):
     assert len(calls) == 2 * pairs
 
 
+BETTER = [150.0, 170.0, 120.0, 140.0]
+
+
+@pytest.mark.parametrize(("patience_s", "pairs"), [(0.0, 3), (15.9, 3), (16.0, 4), (100.0, 4)])
+def test_a_gain_about_to_be_proven_gets_the_pairs_that_it_needs(patience_s, pairs):
+    found, calls = trial(UNDECIDED, BETTER, 0.0, patience_s=patience_s)
+    assert len(calls) == 2 * pairs
+    assert found.comparison.verdict == ("faster" if pairs == 4 else "not_proven")
+
+
+@pytest.mark.parametrize("candidate", [UNDECIDED[::-1], [90.0, 131.0, 80.0, 111.0]])
+def test_patience_is_not_for_what_seems_to_gain_nothing(candidate):
+    _, calls = trial(UNDECIDED, candidate, 0.0, patience_s=1000.0)
+    assert len(calls) == 2 * MIN_PAIRS
+
+
 def test_a_gain_too_small_to_keep_is_not_faster():
     base, candidate = [100.0, 100.1], [102.0, 102.1]
     assert trial(base, candidate)[0].comparison.verdict == "faster"
@@ -163,11 +179,12 @@ def test_a_gain_by_luck_does_not_last():
     assert found.ratio < 1.05
 
 
-def test_a_gain_that_few_pairs_cannot_prove_is_looked_at_again():
-    found, calls = pair_up([100.0], [115.0, 145.0, 126.0])
+@pytest.mark.parametrize("few", [[115.0, 145.0, 126.0], [120.0, 300.0, 210.0]])
+def test_a_gain_that_few_pairs_cannot_prove_is_looked_at_again(few):
+    found, calls = pair_up([100.0], few)
     assert len(calls) == 18
     assert found.verdict == "faster"
-    assert compare([100.0] * 3, [115.0, 145.0, 126.0]).verdict == "not_proven"
+    assert compare([100.0] * 3, few).verdict == "not_proven"
 
 
 def test_neither_side_always_runs_first():

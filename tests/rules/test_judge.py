@@ -43,6 +43,18 @@ def test_why_a_loader_is_slow_stands_instead_of_that_it_is(share, expected):
     assert causes(observed(loader, shares={"input": 0.7, "step": 0.3})) == expected
 
 
+def test_the_line_that_explains_a_slow_loader_may_stand_outside_of_it():
+    loader = stage(
+        *(0, "pydataset", 0.1),
+        parallelism=1,
+        python=True,
+        float32_cpu_s_per_element=0.02,
+        wide_at="train.py:3",
+    )
+    found = judge(observed(loader, shares={"input": 0.7, "step": 0.3}), MACHINE).findings
+    assert [(f.cause, f.at) for f in found] == [("wide_dtype", "train.py:3")]
+
+
 def test_another_stage_does_not_explain_a_slow_loader():
     loader = stage(0, "from_generator", 0.06, parallelism=1, python=True)
     wide = stage(1, "map", 0.04, parallelism=1, float32_cpu_s_per_element=0.001)

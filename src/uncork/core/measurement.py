@@ -162,3 +162,30 @@ def compare(
         verdict=verdict,
         detectable=at_least * math.exp(min(half, 700.0)),
     )
+
+
+def pairs_to_prove(found: Comparison, at_least: float, most: int) -> int | None:
+    """How many pairs would prove the ratio that was found, at the noise that they had.
+
+    Args:
+        found: One of many looks at growing data, of two pairs or more.
+        at_least: Smallest ratio that counts as faster.
+        most: Pairs.
+
+    Returns:
+        None where more than ``most`` were needed, or none would do.
+
+    Example:
+        >>> doubtful = compare([100, 110, 90], [150, 130, 140], at_least=1.03, looking=True)
+        >>> doubtful.verdict, pairs_to_prove(doubtful, 1.03, 16)
+        ('not_proven', 6)
+    """
+    margin = math.log(found.ratio / at_least)
+    if margin <= 0 or found.detectable is None:
+        return None
+    half = math.log(found.detectable / at_least)
+    stdev = half * math.sqrt(found.n) / t_looking(found.n - 1)
+    for n in range(found.n, most + 1):
+        if t_looking(n - 1) * stdev / math.sqrt(n) < margin:
+            return n
+    return None

@@ -147,13 +147,22 @@ class Walk:
 
         :meth:`_look_again` comes back to what was postponed, if there is time left then.
         """
-        further = self.road[self.road.index(optimization) + 1 :]
-        promised = {o.name: _promised(self._proposed(o)) for o in further}
+        promised = self._further(optimization)
         more = [name for name, gain in promised.items() if gain > _promised(proposal)]
         if not more or self._left_s() >= (1 + len(more)) * (_PAIRS_S + _TAIL_S):
             return None
         best = max(more, key=promised.__getitem__)
         return Skipped(reason=f"the time left is kept for {best}, which promises more")
+
+    def _needed_s(self, optimization: Optimization) -> float:
+        """Seconds for what is further along the road, as far as it promises something."""
+        worth = [gain for gain in self._further(optimization).values() if gain >= WORTH_TRYING]
+        return len(worth) * (_PAIRS_S + _TAIL_S)
+
+    def _further(self, optimization: Optimization) -> dict[str, float]:
+        """The gains that are promised further along the road."""
+        further = self.road[self.road.index(optimization) + 1 :]
+        return {o.name: _promised(self._proposed(o)) for o in further}
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
         if not self._allows(optimization.guarantee):
@@ -192,7 +201,7 @@ class Walk:
             if predicted < WORTH_TRYING:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
-        trial = self._measure(candidate, again)
+        trial = self._measure(candidate, optimization, again)
         if trial.comparison.verdict != "faster":
             reason = not_faster(trial.comparison)
             return record(optimization, "rejected", reason, proposal, None, trial.comparison)
@@ -217,15 +226,22 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version, again: bool) -> Trial:
+    def _measure(self, candidate: Version, optimization: Optimization, again: bool) -> Trial:
         base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
         runner.prime()
         base.prime()
+        block_s, left_s = self._block_s(), self._left_s()
         if again:
-            compare, budget_s = patiently, self._left_s() - _TAIL_S
-        else:
-            compare, budget_s = interleave, min(_PAIRS_S, self._left_s())
-        return compare(base, runner, block_s=self._block_s(), budget_s=budget_s, at_least=KEEP_FROM)
+            budget_s = left_s - _TAIL_S
+            return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=KEEP_FROM)
+        return interleave(
+            base,
+            runner,
+            block_s=block_s,
+            budget_s=min(_PAIRS_S, left_s),
+            patience_s=left_s - _TAIL_S - self._needed_s(optimization),
+            at_least=KEEP_FROM,
+        )
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed."""

@@ -12,14 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from uncork.core.measurement import Comparison, Measurement, compare, spread
+from uncork.core.measurement import (
+    Comparison,
+    Measurement,
+    compare,
+    pairs_to_prove,
+    spread,
+)
 
 MIN_PAIRS = 3
 MAX_PAIRS = 16
 # A gain this large that is not proven yet deserves a second trial, :func:`patiently` done.
 PROMISING = 1.05
 MAX_PATIENT_PAIRS = 48
-# Ratios that the fewest pairs cannot vouch for, and how many times as many then follow.
+# Gains that the fewest pairs cannot vouch for, however well they agree, and how many times as many
+# pairs then follow.
 _DOUBTFUL: Final = (1.05, 1.5)
 _MORE: Final = 2
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
@@ -114,9 +121,10 @@ def paired(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
     runners = (base, candidate)
     ours, theirs = in_turn(runners, block_s=block_s, rounds=MIN_PAIRS)
     least, most = _DOUBTFUL
-    if least < _compare(ours, theirs, 1.0, looking=False).ratio < most:
+    few = _compare(ours, theirs, 1.0, looking=False)
+    if least < few.ratio and (few.ratio < most or few.verdict == "not_proven"):
         more = in_turn(runners, block_s=block_s, rounds=_MORE * MIN_PAIRS)
-        ours, theirs = ([*few, *others] for few, others in zip((ours, theirs), more, strict=True))
+        ours, theirs = ([*a, *b] for a, b in zip((ours, theirs), more, strict=True))
     found = _compare(ours, theirs, 1.0, looking=False)
     return Trial(summarize(ours), summarize(theirs), found)
 
@@ -127,10 +135,13 @@ def interleave(
     *,
     block_s: float,
     budget_s: float,
+    patience_s: float = 0.0,
     at_least: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Trial:
     """Run both in turn until the comparison decides, the budget ends, or enough pairs are in.
+
+    A gain that is likely to be proven by some more pairs gets them, as far as patience reaches.
 
     The interval accounts for looking after each pair: identical programs come out ``not_proven`` in
     95 % of all runs, however early the others end.
@@ -141,6 +152,7 @@ def interleave(
         block_s: Seconds of one block.
         budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` run, unless the
             candidate loses clearly.
+        patience_s: As long as it may take to prove a gain that was seen by then.
         at_least: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
@@ -154,8 +166,10 @@ def interleave(
         if pair + 1 >= LOST_PAIRS and _lost(ours, theirs):
             break
         if pair + 1 >= MIN_PAIRS:
-            found = _compare(ours, theirs, at_least)
-            if _decided(found, at_least) or clock() - started > budget_s:
+            found, passed_s = _compare(ours, theirs, at_least), clock() - started
+            if _decided(found, at_least):
+                break
+            if passed_s > max(budget_s, _worth_s(found, at_least, passed_s, patience_s)):
                 break
     return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))
 
@@ -200,6 +214,14 @@ def _decided(found: Comparison, at_least: float) -> bool:
     """More pairs would change nothing: it is faster, slower, or cannot be worth keeping."""
     hopeless = found.high is not None and found.high < at_least
     return found.verdict != "not_proven" or hopeless
+
+
+def _worth_s(found: Comparison, at_least: float, passed_s: float, patience_s: float) -> float:
+    """Seconds in which the gain found so far would be proven; 0 where patience ends before that."""
+    pairs = pairs_to_prove(found, at_least, MAX_PAIRS)
+    if pairs is None or passed_s / found.n * pairs > patience_s:
+        return 0.0
+    return patience_s
 
 
 def _lost(base: list[Block], candidate: list[Block]) -> bool:

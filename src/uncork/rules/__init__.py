@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import replace
+from uncork.core.stage import Stage
 from uncork.rules import (
     array_copies,
     augmentation_in_model,
@@ -102,7 +103,8 @@ RULES = (
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
-    brakes = sorted(_unexplained(list(_brakes(diagnosis, machine))), key=_rank)
+    found = _unexplained(list(_brakes(diagnosis, machine)), diagnosis)
+    brakes = sorted(found, key=_rank)
     findings = tuple(brakes) or tuple(low_precision.find(diagnosis, machine))
     return replace(diagnosis, findings=findings or (healthy.finding(diagnosis),))
 
@@ -112,12 +114,18 @@ def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]
         yield from rule(diagnosis, machine)
 
 
-def _unexplained(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Without a slow loader of which another finding, at the same line, explains at least half."""
+def _unexplained(findings: Sequence[Finding], diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
+    """Without a slow loader of which another finding, about the same, explains at least half."""
+    lines = {line for stage in diagnosis.stages if stage.python for line in _lines(stage)}
+    why = [_saved(f) for f in findings if f.cause in _WHY_PYTHON and f.at in lines]
     for finding in findings:
-        why = [_saved(f) for f in findings if f.cause in _WHY_PYTHON and f.at == finding.at]
         if finding.cause != "python_loader" or max(why, default=0.0) < _saved(finding) / 2:
             yield finding
+
+
+def _lines(loader: Stage) -> tuple[str | None, ...]:
+    """Where it is, and what in it."""
+    return loader.at, loader.python_at, loader.wide_at, loader.copied and loader.copied.at
 
 
 def _saved(finding: Finding) -> float:

@@ -12,6 +12,8 @@ from uncork.core.stage import Stage
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
 # machine, and nobody changes a pipeline for it.
 WORTH: Final = 1.10
+# Ratio. The least that a comparison must show: one in forty of a step with itself seems a gain.
+_SURELY: Final = 1.05
 # Of a step: where noise reaches further, the interval of a gain would have no end.
 _MOST_SAVED: Final = 0.99
 
@@ -42,6 +44,17 @@ def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[flo
     saved = 1 - 1 / upper
     low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
     return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
+
+
+def surely_faster(found: Comparison) -> bool:
+    """The whole interval tells of a gain, and of one that is no trifle.
+
+    Example:
+        >>> from uncork.core.measurement import compare
+        >>> surely_faster(compare([100, 101], [140, 141])), surely_faster(compare([1, 1], [1, 1]))
+        (True, False)
+    """
+    return found.low > _SURELY
 
 
 def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval
+from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
@@ -16,7 +16,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where lower precision was seen to make the step itself cheaper."""
     share = diagnosis.breakdown.get("step", 0.0)
     lower = diagnosis.in_bfloat16
-    if share < _MOSTLY or lower is None or lower.verdict != "faster":
+    if share < _MOSTLY or lower is None or not surely_faster(lower):
         return
     upper = diagnosis.with_step_faster(lower.ratio)
     if upper < WORTH:

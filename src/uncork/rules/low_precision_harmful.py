@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval
+from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where float32 was seen to make the step itself cheaper."""
     full, model = diagnosis.in_float32, diagnosis.workload.model
-    if full is None or full.verdict != "faster":
+    if full is None or not surely_faster(full):
         return
     upper = diagnosis.with_step_faster(full.ratio)
     if upper < WORTH:

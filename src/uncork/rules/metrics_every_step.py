@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval
+from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where the step was seen to run faster without them."""
     del machine
     without, work = diagnosis.without_metrics, diagnosis.workload
-    if without is None or without.verdict != "faster":
+    if without is None or not surely_faster(without):
         return
     upper = diagnosis.with_step_faster(without.ratio)
     if upper < WORTH:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval
+from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 # Where rows are filled up; the last one in the pipeline is the one that sets their length.
 _FILLING = ("padded_batch", "batch", "to_ragged")
@@ -16,7 +16,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where the step was seen to run faster without most of the padding."""
     del machine
     padded = diagnosis.padded
-    if padded is None or padded.cut.verdict != "faster":
+    if padded is None or not surely_faster(padded.cut):
         return
     upper = diagnosis.with_step_faster(padded.cut.ratio)
     if upper < WORTH:

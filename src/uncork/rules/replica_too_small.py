@@ -7,6 +7,7 @@ from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.rules.evidence import surely_faster
 
 # Ratio of samples/s. Every larger batch is somewhat faster; this is what an overhead looks like.
 _OVERHEAD: Final = 1.5
@@ -16,7 +17,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; the larger batch trains otherwise, so it is proposed, not tried."""
     del machine
     larger, work = diagnosis.larger, diagnosis.workload
-    if larger is None or larger.faster.verdict != "faster" or larger.faster.ratio < _OVERHEAD:
+    if larger is None or not surely_faster(larger.faster) or larger.faster.ratio < _OVERHEAD:
         return
     upper = diagnosis.with_step_faster(larger.faster.ratio)
     if upper < _OVERHEAD:
