@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+import tensorflow as tf
 
 from uncork.capture.start_times import StartTimes, _users_line
 
@@ -70,3 +71,12 @@ def _importing(frame):
 @pytest.mark.parametrize("frame", [None])
 def test_a_thread_that_is_gone_has_no_line(frame):
     assert _users_line(frame) is None
+
+
+def test_what_a_function_of_tensorflow_takes_is_told_apart():
+    start = StartTimes()
+    start.begin()
+    tf.function(lambda x: [prepare(0.6), x][1])(1)
+    start.end()
+    assert sum(line.seconds for line in start.lines) > 0.2
+    assert start.outside_functions == ()

@@ -94,7 +94,7 @@ def subject(tmp_path: Path, dataset, seen: list[int]):
         seen.append(int(train_epoch(*args, **kwargs)))
 
     call = StepCall(0, "train.py:9", (dataset,), {"scale": 1}, original)
-    return EpochSubject(call, repeated=True, scratch=str(tmp_path)), train_epoch
+    return EpochSubject(call, epochs=None, scratch=str(tmp_path)), train_epoch
 
 
 def test_steps_are_counted_where_the_batches_are_handed_out(tmp_path: Path):
@@ -136,7 +136,7 @@ def test_elements_keep_their_structure(tmp_path: Path, rows):
         assert list(dataset)
 
     call = StepCall(0, "train.py:9", (data,), {}, train)
-    made = EpochSubject(call, repeated=False, scratch=str(tmp_path))
+    made = EpochSubject(call, epochs=1, scratch=str(tmp_path))
     made.runner(made.original).prime()
     made.resident(made.original).prime()
     assert set(specs) == {str(data.element_spec)}

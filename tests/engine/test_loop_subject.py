@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.capture import LoopCall
+from uncork.capture import LoopCall, StepCall
 from uncork.capture.calls import LoopEvidence
 from uncork.core.errors import NothingToMeasure
+from uncork.core.facts import StartLine
+from uncork.engine.briefs import started
 from uncork.engine.loop_subject import LoopSubject
 
 
@@ -21,4 +23,11 @@ def test_data_that_can_be_read_only_once_is_told(tmp_path: Path) -> None:
     seen = LoopEvidence(eager_step=False, steps_seen=2, tape_calls_per_step=1)
     call = LoopCall(0, "train.py:7", data, lambda: iter(data), seen)
     with pytest.raises(NothingToMeasure, match="gives no batch when it is read again"):
-        LoopSubject(call, repeated=True, scratch=str(tmp_path))
+        LoopSubject(call, epochs=None, scratch=str(tmp_path))
+
+
+def test_what_came_before_counts_where_it_is_known_how_long_the_training_takes() -> None:
+    lines = (StartLine(at="train.py:3", seconds=9.0),)
+    call = StepCall(0, "train.py:9", (), {}, print, start=lines)
+    assert started(call, 20) == lines
+    assert started(call, None) == ()

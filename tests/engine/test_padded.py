@@ -64,7 +64,7 @@ def test_the_step_of_a_loop_says_itself_whether_it_takes_shorter_rows(declared):
 
     words, _ = filled()
     call = StepCall(0, "train.py:9", (words,), {}, train_step)
-    tried = StepLoopSubject(call, repeated=True)
+    tried = StepLoopSubject(call, epochs=None)
     padding, _ = tried.shortened()
     assert padding.mean == MEAN
     tried._again("over and over, without padding")

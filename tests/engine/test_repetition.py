@@ -1,4 +1,4 @@
-"""Whether data is read more than once decides whether a cache can pay."""
+"""How often data is read decides whether a cache can pay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from uncork.engine.repetition import loops_around, repeated
+from uncork.engine.repetition import loops_around, passes
 
 ONCE = {
     "one loop": """
@@ -64,11 +64,6 @@ ONCE = {
 }
 
 REPEATED = {
-    "epochs": """
-        for epoch in range(2):
-            for x in range(2):
-                look()
-    """,
     "epochs in a while loop, below a condition": """
         epoch = 0
         while epoch < 2:
@@ -108,29 +103,90 @@ REPEATED = {
 }
 
 
-def verdicts(source: str, folder: Path) -> set[bool]:
+COUNTED = {
+    "epochs": (2, "for epoch in range(2):"),
+    "epochs from the second on": (3, "for epoch in range(1, 4):"),
+    "as many as a name says": (7, "for epoch in range(epochs):"),
+    "as many as were asked for": (5, "for epoch in range(args.epochs):"),
+    "one more than were asked for": (6, "for epoch in range(1, args.epochs + 2):"),
+    "of a class's own": (4, "for epoch in range(Settings.epochs):"),
+    "of a dictionary": (9, "for epoch in range(config['train']['epochs']):"),
+    "over a list as it stands": (None, "for rate in [0.1, 0.01, 0.001]:"),
+    "over a list with a name": (3, "for rate in rates:"),
+    "numbered": (3, "for epoch, rate in enumerate(rates):"),
+    "backwards": (3, "for rate in reversed(rates):"),
+    "as often as a list is long": (3, "for epoch in range(len(rates)):"),
+    "with a bar": (8, "for epoch in tqdm.tqdm(range(8)):"),
+    "with a bar of its own": (8, "for epoch in tqdm.trange(8):"),
+    "with a named bar": (8, "for epoch in tqdm.auto.tqdm(range(8), desc='epochs'):"),
+    "of a property": (None, "for epoch in range(Asked().epochs):"),
+    "as a function says": (None, "for epoch in range(int('2')):"),
+    "over what can be read once": (None, "for epoch in iter(rates):"),
+    "over a slice": (None, "for rate in rates[1:]:"),
+    "over nothing known": (None, "for epoch in itertools.count():"),
+    "with names of its own": (None, "for epoch in dict(a=1, b=2):"),
+    "by a name for range": (2, "for epoch in rounds(2):"),
+    "by another range": (None, "for epoch in mine.range(2):"),
+}
+NAMES = """
+import argparse, itertools, types
+import tqdm
+import tqdm.auto
+epochs, rates, config = 7, [0.1, 0.01, 0.001], {"train": {"epochs": 9}}
+args, rounds = argparse.Namespace(epochs=5), range
+mine = types.SimpleNamespace(range=lambda n: [0] * (n + 1))
+class Settings:
+    epochs = 4
+class Asked:
+    @property
+    def epochs(self):
+        return 2
+"""
+
+
+@pytest.mark.parametrize(("count", "statement"), COUNTED.values(), ids=COUNTED)
+def test_epochs_are_counted_where_that_is_plain(
+    count: int | None, statement: str, tmp_path: Path
+) -> None:
+    loops = f"{statement}\n    for x in range(2):\n        look()\n        break\n    break\n"
+    assert counted(f"{NAMES}{loops}", tmp_path) == {count}
+
+
+def test_loops_around_one_another_are_multiplied(tmp_path: Path) -> None:
+    source = """
+        def train(epochs):
+            for epoch in range(epochs):
+                for x in range(2):
+                    look()
+        for fold in range(3):
+            train(epochs=fold + 1)
+    """
+    assert counted(dedent(source), tmp_path) == {3, 6, 9}
+
+
+def counted(source: str, folder: Path) -> set[int | None]:
     script = folder / "train.py"
-    script.write_text(dedent(source))
-    seen: set[bool] = set()
-    runpy.run_path(str(script), {"look": lambda: seen.add(repeated(sys._getframe(1)))})
+    script.write_text(source)
+    seen: set[int | None] = set()
+    runpy.run_path(str(script), {"look": lambda: seen.add(passes(sys._getframe(1)))})
     return seen
 
 
 @pytest.mark.parametrize("source", ONCE.values(), ids=ONCE)
 def test_data_read_once(source: str, tmp_path: Path) -> None:
-    assert verdicts(source, tmp_path) == {False}
+    assert counted(dedent(source), tmp_path) == {1}
 
 
 @pytest.mark.parametrize("source", REPEATED.values(), ids=REPEATED)
 def test_data_read_again(source: str, tmp_path: Path) -> None:
-    assert verdicts(source, tmp_path) == {True}
+    assert counted(dedent(source), tmp_path) <= {2, None}
 
 
 def test_a_source_that_cannot_be_parsed_has_no_loops(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("for x in (:\n    pass\n")
-    assert loops_around(str(broken), 2) == 0
+    assert loops_around(str(broken), 2) == []
 
 
 def test_no_frame_is_no_loop() -> None:
-    assert not repeated(None)
+    assert passes(None) == 1

@@ -29,5 +29,4 @@ def test_a_short_start_of_a_long_training_is_not_named():
 
 
 def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
-    assert found(1000.0, kind="custom_loop") == []
     assert found(1000.0, steps_per_epoch=None) == []

@@ -79,6 +79,7 @@ class LoopCall:
         evidence: Why it is taken for training.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
+        start: Lines that took long before it began, what passed in a ``tf.function`` left out.
     """
 
     index: int
@@ -88,6 +89,7 @@ class LoopCall:
     evidence: LoopEvidence
     layers: Layers = field(default_factory=Layers)
     policy_at: str | None = None
+    start: tuple[StartLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class StepCall:
         guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
+        start: Lines that took long before it began, what passed in a ``tf.function`` left out.
     """
 
     index: int
@@ -119,6 +122,7 @@ class StepCall:
     guarded: Callable[[Callable[[], Any]], Any] = _at_once
     layers: Layers = field(default_factory=Layers)
     policy_at: str | None = None
+    start: tuple[StartLine, ...] = ()
 
 
 class Listener(Protocol):

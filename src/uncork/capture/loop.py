@@ -70,6 +70,7 @@ class Loops:
             *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
             layers=self.evidence.layers,
             policy_at=self.evidence.policy_at,
+            start=self.evidence.start.outside_functions,
         )
         return self.listener.loop(call, watch.first)
 

@@ -15,7 +15,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -168,6 +168,7 @@ class Steps:
         if self._instead is None:
             self._seen[step].give_up()
             self._evidence.start.end()
+            call = replace(call, start=self._evidence.start.outside_functions)
             self._instead = self._listener.step_loop(call)
             if self._instead is None:
                 return call.original(*call.args, **call.kwargs)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from uncork.capture import FitCall, LoopCall, StepCall
+from uncork.core.facts import StartLine
 from uncork.core.workload import Workload
 from uncork.step import Feed
 
@@ -27,8 +31,23 @@ def brief_of_fit(call: FitCall) -> Workload:
     )
 
 
-def brief_of_loop(call: LoopCall, epochs: int) -> Workload:
-    """What can be said of a loop over a dataset."""
+# Where nobody knows how many: a second one decides what pays, and more change little.
+SOME_EPOCHS: Final = 2
+
+
+def assumed(epochs: int | None) -> Iterator[str]:
+    """What the user should know where that is so."""
+    if epochs is None:
+        yield "epochs of this loop are not known: later epochs are assumed"
+
+
+def started(call: LoopCall | StepCall, epochs: int | None) -> tuple[StartLine, ...]:
+    """What took long before a loop began; against a training of unknown length it says nothing."""
+    return call.start if epochs is not None else ()
+
+
+def brief_of_loop(call: LoopCall, epochs: int | None) -> Workload:
+    """What can be said of a loop over a dataset; of so many epochs, None where nobody knows."""
     length = int(call.dataset.cardinality())
     return Workload(
         index=call.index,
@@ -39,13 +58,13 @@ def brief_of_loop(call: LoopCall, epochs: int) -> Workload:
         element_spec="",
         batch_size=None,
         steps_per_epoch=length if length >= 0 else None,
-        epochs=epochs,
+        epochs=epochs or SOME_EPOCHS,
         eager_step=call.evidence.eager_step,
     )
 
 
-def brief_of_steps(call: StepCall, epochs: int) -> Workload:
-    """What can be said of a loop that calls its step itself."""
+def brief_of_steps(call: StepCall, epochs: int | None) -> Workload:
+    """What can be said of a loop that calls its step itself; of so many epochs, None as above."""
     return Workload(
         index=call.index,
         at=call.at,
@@ -55,7 +74,7 @@ def brief_of_steps(call: StepCall, epochs: int) -> Workload:
         element_spec="",
         batch_size=None,
         steps_per_epoch=None,
-        epochs=epochs,
+        epochs=epochs or SOME_EPOCHS,
         eager_step=call.eager,
         step_at=call.eager_at,
         policy_at=call.policy_at,

@@ -22,7 +22,7 @@ from uncork.core.errors import NothingToMeasure
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
-from uncork.engine.briefs import brief_of_steps
+from uncork.engine.briefs import brief_of_steps, started
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -168,17 +168,18 @@ class EpochSubject(Subject):
 
     Args:
         call: Of the function; one of its arguments is a dataset.
-        repeated: The call stands in a loop: there is more than one epoch.
+        epochs: How often it is called; None where more than once, and nobody knows how often.
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
     ends_here = True
 
-    def __init__(self, call: StepCall, *, repeated: bool, scratch: str) -> None:
+    def __init__(self, call: StepCall, *, epochs: int | None, scratch: str) -> None:
         self.notes = [
             "the loop stands in a tf.function: each measurement calls it, with its data begun anew"
         ]
         self.layers = call.layers
+        self.start = started(call, epochs)
         self._call = call
         dataset = dataset_of(call)
         pipeline = readable(dataset, scratch)
@@ -189,7 +190,7 @@ class EpochSubject(Subject):
             raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")
         self._held = len(batches)
         self.workload = replace(
-            brief_of_steps(call, epochs=2 if repeated else 1),
+            brief_of_steps(call, epochs),
             data="tf.data",
             element_spec=spec_text(pipeline.element_spec),
             batch_size=batch_samples(batches[0]),

@@ -25,6 +25,7 @@ from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
+from uncork.engine.briefs import SOME_EPOCHS, assumed, started
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
@@ -141,16 +142,17 @@ class LoopSubject(Subject):
 
     Args:
         call: The loop, recognised by the capture layer.
-        repeated: The loop itself stands in a loop: there is more than one epoch.
+        epochs: How often the loop runs; None where more than once, and nobody knows how often.
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
     ends_here = True
 
-    def __init__(self, call: LoopCall, *, repeated: bool, scratch: str) -> None:
-        self.notes = ["epochs of a custom loop are not known: later epochs are assumed"]
+    def __init__(self, call: LoopCall, *, epochs: int | None, scratch: str) -> None:
+        self.notes = list(assumed(epochs))
         self.layers = call.layers
-        self._repeated = repeated
+        self.start = started(call, epochs)
+        self._repeated = epochs != 1
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
         self.original = Version(self._pipeline)
@@ -172,7 +174,7 @@ class LoopSubject(Subject):
             element_spec=spec_text(self._pipeline.element_spec),
             batch_size=batch_samples(self._batches[0]),
             steps_per_epoch=_length(self._pipeline),
-            epochs=2 if repeated or repeats(self._pipeline) else 1,
+            epochs=_epochs(epochs, self._pipeline),
             pipeline=self._pipeline.digest,
             eager_step=call.evidence.eager_step,
             default_rewrites=default_rewrites(self._pipeline),
@@ -310,6 +312,13 @@ class LoopSubject(Subject):
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)
+
+
+def _epochs(known: int | None, pipeline: Pipeline) -> int:
+    """A dataset may itself begin anew, within one loop."""
+    if known == 1 and repeats(pipeline):
+        return SOME_EPOCHS
+    return known or SOME_EPOCHS
 
 
 def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:

@@ -49,9 +49,9 @@ def is_made_anew(function: Any, found: CompiledCalls, *, repeated: bool) -> bool
         return False
     if made_by and made_by[-1] not in found.inside:
         return False  # by another function, and nobody knows how often
-    epochs = loops_around(*found.line) - 1
+    epochs = len(loops_around(*found.line)) - 1
     if epochs > 0:
-        return loops_around(code.co_filename, code.co_firstlineno) >= epochs
+        return len(loops_around(code.co_filename, code.co_firstlineno)) >= epochs
     return bool(made_by) and repeated
 
 

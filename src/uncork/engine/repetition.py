@@ -1,53 +1,69 @@
-"""Does a training loop stand inside another loop, so that its data is read more than once?"""
+"""How often does a training loop run, by the loops that it stands in? So often its data is read."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import linecache
+import math
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from uncork.core.stack import owner
+from uncork.core.stack import outwards, owner
+from uncork.engine.loop_counts import times
+
+Loop = ast.For | ast.AsyncFor | ast.While
 
 
-def repeated(frame: FrameType | None, *, own: int = 1) -> bool:
-    """Some user's frame on the stack is inside a loop, the innermost training loop not counted.
+def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
+    """How often the training is begun; None where more than once, and nobody knows how often.
+
+    The innermost training loop is not counted.
 
     Args:
         frame: Of the training loop or below it.
         own: Loops that make up the training itself: 1 for a loop over batches, 0 for a ``fit``.
     """
+    counts = list(_counts(frame, own))
+    known = [count for count in counts if count is not None]
+    return math.prod(known) if len(known) == len(counts) else None
+
+
+def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
+    """Of each loop around the training."""
     innermost = True
-    while frame is not None:
-        if owner(frame) == "user":
-            loops = loops_around(frame.f_code.co_filename, frame.f_lineno)
-            if loops > (own if innermost else 0):
-                return True
-            # A generator that hands batches on shares its loop with the one that asks for them.
-            innermost = innermost and bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
-        frame = frame.f_back
-    return False
+    for each in outwards(frame):
+        if owner(each) != "user":
+            continue
+        loops = loops_around(each.f_code.co_filename, each.f_lineno)
+        for loop in loops[: len(loops) - own] if innermost else loops:
+            yield None if isinstance(loop, ast.While) else times(loop.iter, each)
+        # A generator that hands batches on shares its loop with the one that asks for them.
+        innermost = innermost and bool(each.f_code.co_flags & inspect.CO_GENERATOR)
 
 
-def loops_around(filename: str, line: int) -> int:
-    """How many ``for`` and ``while`` statements of one function enclose a line; 0 when unreadable.
+def loops_around(filename: str, line: int) -> Sequence[Loop]:
+    """The ``for`` and ``while`` statements of one function that enclose a line, outer ones first.
+
+    None of them where the file is unreadable.
 
     Example:
         >>> loops_around("no such file", 3)
-        0
+        []
     """
     source = "".join(linecache.getlines(filename))
     try:
         tree = ast.parse(source)
     except SyntaxError:
-        return 0
-    found = 0
+        return []
+    found: list[Loop] = []
     for node in ast.walk(tree):  # outer statements before the inner ones
         if not _covers(node, line):
             continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found = 0  # loops around a definition do not repeat its calls
-        found += isinstance(node, ast.For | ast.While | ast.AsyncFor)
+            found = []  # loops around a definition do not repeat its calls
+        if isinstance(node, Loop):
+            found.append(node)
     return found
 
 

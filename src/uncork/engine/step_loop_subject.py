@@ -29,7 +29,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
-from uncork.engine.briefs import brief_of_steps
+from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_steps import StepSwitch
@@ -90,21 +90,24 @@ class StepLoopSubject(Subject):
 
     Args:
         call: Of the step, recognised by the capture layer.
-        repeated: The loop itself stands in a loop: there is more than one epoch.
+        epochs: How often the loop runs; None where more than once, and nobody knows how often.
         step: The step, where it runs op by op and was taken over. Without it, all that is known of
             such a step is its last part, the optimizer's update.
     """
 
     ends_here = True
 
-    def __init__(self, call: StepCall, *, repeated: bool, step: EagerStep | None = None) -> None:
+    def __init__(
+        self, call: StepCall, *, epochs: int | None, step: EagerStep | None = None
+    ) -> None:
         self.notes = [
-            "epochs of a custom loop are not known: later epochs are assumed",
+            *assumed(epochs),
             "pauses between epochs (shuffling, validation) are not counted",
         ]
         self.layers = call.layers
+        self.start = started(call, epochs)
         self.original = Version(None)
-        brief = brief_of_steps(call, epochs=2 if repeated else 1)
+        brief = brief_of_steps(call, epochs)
         compiled = CompiledStep(call.step) if code_of(call.step) else None
         self._step = StepSwitch(step or compiled)
         self._step.record()

@@ -40,7 +40,7 @@ from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
-from uncork.engine.repetition import repeated
+from uncork.engine.repetition import passes
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
@@ -106,7 +106,7 @@ class Trial(PassThrough):
         if unasked and has_few_steps(brief):
             if self._calls.are_a_loop(call.index, call.model):
                 return RepeatedFitSubject(call, self.scratch)
-            if repeated(sys._getframe(), own=0):
+            if passes(sys._getframe(), own=0) != 1:
                 return None  # let it happen, and come again
         if meant:
             subject = FitSubject(
@@ -124,8 +124,8 @@ class Trial(PassThrough):
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Take over the custom loop that is meant; let others go on."""
-        again = repeated(sys._getframe())
-        brief = brief_of_loop(call, epochs=2 if again else 1)
+        epochs = passes(sys._getframe())
+        brief = brief_of_loop(call, epochs)
         meant = self._meant(brief)
         if self._loop is not None:
             if call.index != self._loop.workload.index:
@@ -135,13 +135,13 @@ class Trial(PassThrough):
             return self._loop.board
         if not meant:
             return first
-        subject = self._loop = LoopSubject(call, repeated=again, scratch=self.scratch)
+        subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch)
         return run_beside(lambda: self._work(subject), subject.board, StopScript())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """Take over the loop that is meant at its step; let others go on."""
-        again = repeated(sys._getframe())
-        brief = brief_of_steps(call, epochs=2 if again else 1)
+        epochs = passes(sys._getframe())
+        brief = brief_of_steps(call, epochs)
         if self._loop is not None or self._claimed or not self._meant(brief):
             return None
         if datasets_in(call.args, call.kwargs):
@@ -152,22 +152,24 @@ class Trial(PassThrough):
                     "let it train on one, and validate in another function; or choose another "
                     "training: uncork diagnose --list",
                 )
-            again = repeated(sys._getframe(), own=0)
-            self._work(EpochSubject(call, repeated=again, scratch=self.scratch))
+            epochs = passes(sys._getframe(), own=0)
+            self._work(EpochSubject(call, epochs=epochs, scratch=self.scratch))
             raise StopScript
         step = eager_step(step_around(sys._getframe())) if call.eager else None
         if step is None:
-            return self._stepping(StepLoopSubject(call, repeated=again)).step
+            return self._stepping(StepLoopSubject(call, epochs=epochs)).step
         self._claimed = call.at
-        step.instead = functools.partial(self._begin, call, step, again)
+        step.instead = functools.partial(self._begin, call, step, epochs)
         return None  # from its next call on, the step itself is what is called
 
-    def _begin(self, call: StepCall, step: EagerStep, again: bool, args: Any, kwargs: Any) -> Any:
+    def _begin(
+        self, call: StepCall, step: EagerStep, epochs: int | None, args: Any, kwargs: Any
+    ) -> Any:
         """Take over a loop at a call of its eager step."""
         first = dataclasses.replace(call, args=args, kwargs=kwargs, original=step.run)
 
         def stepping() -> Any:
-            subject = self._stepping(StepLoopSubject(first, repeated=again, step=step))
+            subject = self._stepping(StepLoopSubject(first, epochs=epochs, step=step))
             step.instead = functools.partial(_stepped, first, subject)
             return subject.step(first)
 

@@ -125,7 +125,8 @@ def _unexplained(findings: Sequence[Finding], diagnosis: WorkloadDiagnosis) -> I
 
 def _lines(loader: Stage) -> tuple[str | None, ...]:
     """Where it is, and what in it."""
-    return loader.at, loader.python_at, loader.wide_at, loader.copied and loader.copied.at
+    copied_at = loader.copied.at if loader.copied else None
+    return loader.at, loader.python_at, loader.wide_at, copied_at
 
 
 def _saved(finding: Finding) -> float:

@@ -13,7 +13,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where it is known how long the training will take."""
     del machine
     work, lines = diagnosis.workload, diagnosis.start
-    if work.kind != "fit" or not work.steps_per_epoch or not lines:
+    if not work.steps_per_epoch or not lines:
         return
     start_s = sum(line.seconds for line in lines)
     training_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
