@@ -33,7 +33,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 truth: $(READY)
 	$(BIN)/python -m benchmarks.truth $(ONLY)

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -185,6 +185,39 @@ def test_a_gain_that_few_pairs_cannot_prove_is_looked_at_again(few):
     assert len(calls) == 18
     assert found.verdict == "faster"
     assert compare([100.0] * 3, few).verdict == "not_proven"
+
+
+@dataclass
+class Waiting(Fake):
+    """Ends an epoch in each block, and then waits or does not."""
+
+    waits_s: list[float] = field(default_factory=list)
+    knows: bool = True
+
+    def block(self, seconds: float) -> Block:
+        found = super().block(seconds)
+        waited_s = self.waits_s[len(self.clock.calls) % len(self.waits_s)]
+        known = {"ends_s": waited_s} if self.knows else {}
+        return replace(found, wall_s=found.wall_s + waited_s, **known)
+
+
+def test_what_waits_between_epochs_by_chance_does_not_hide_a_gain():
+    waits_s, clock = [0.0, 3.2, 0.0, 0.0, 3.2], Clock()
+    both = (Waiting(clock, "A", [100.0, 101.0], waits_s), Waiting(clock, "B", [200.0], waits_s))
+    found = interleave(*both, block_s=1.0, budget_s=0.0, clock=clock)
+    # 320 samples take 3.2 s and 1.6 s, and three of six blocks wait for 3.2 s.
+    assert found.comparison.verdict == "faster"
+    assert found.comparison.ratio == pytest.approx((3.2 + 1.6) / (1.6 + 1.6), rel=0.01)
+    assert found.base.ends_s == pytest.approx(2 * 3.2 / 30)
+
+
+def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
+    waits_s, clock = [0.0, 3.2, 0.0, 0.0, 3.2], Clock()
+    knows = Waiting(clock, "A", [100.0], waits_s)
+    does_not = Waiting(clock, "B", [200.0], waits_s, knows=False)
+    found = interleave(knows, does_not, block_s=1.0, budget_s=0.0, clock=clock)
+    assert found.comparison.verdict == "not_proven"
+    assert found.candidate.ends_s is None
 
 
 def test_neither_side_always_runs_first():

@@ -4,6 +4,7 @@ import pytest
 
 from records import observed, stage
 from uncork.core.edit import AutotuneOff, Prefetch
+from uncork.core.record import replace
 from uncork.road.autotune_off import StopAutotune
 
 from .situations import proposal, reason
@@ -23,6 +24,21 @@ def test_short_epochs_end_without_the_autotuner():
     found = proposal(STOP, short_epochs())
     assert found.edits == (Prefetch(expects="51ab"), AutotuneOff(expects=""))
     assert found.predicted is None
+
+
+def losing(ends_s: float | None):
+    """The same, with so many seconds of a step between epochs."""
+    diagnosis = short_epochs()
+    return replace(diagnosis, measurement=replace(diagnosis.measurement, ends_s=ends_s))
+
+
+def test_what_passes_between_epochs_is_predicted_to_be_won():
+    assert proposal(STOP, losing(0.005)).predicted == pytest.approx(2.0)
+    assert proposal(STOP, losing(0.011)).predicted is None  # of a step that seldom ends an epoch
+
+
+def test_little_between_epochs_is_not_worth_it():
+    assert "1.01x" in reason(STOP, losing(0.0001))
 
 
 def test_one_prefetch_is_enough():

@@ -197,6 +197,15 @@ def test_short_epochs_are_timed_whole():
     assert all(block.steps > 0 for block in blocks)
 
 
+def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
+    made = runner("arrays")
+    made.prime()
+    assert made.block(0.05).ends_s is None
+    made.waits_between = True
+    found = made.block(0.05)
+    assert 0 < found.ends_s < found.wall_s
+
+
 def test_endless_data_has_no_whole_epochs():
     made = runner("arrays")
     model, feed = made.settings.model, made.feed

@@ -9,6 +9,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.edit import (
+    AutotuneOff,
     Guarantee,
     LoaderCache,
     LoaderEdit,
@@ -122,6 +123,7 @@ class FitSubject(FitLooks):
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
         runner = self._fit_runner(version.step, self._feed(version))
+        runner.waits_between = self._is_tuned(version)
         return PrimedRunner(runner, version.pipeline, _keeps_batches(version))
 
     def resident(self, version: Version) -> VersionRunner:
@@ -236,6 +238,11 @@ class FitSubject(FitLooks):
     def _resident_with(self, settings: StepSettings) -> VersionRunner:
         feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
         return PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
+
+    def _is_tuned(self, version: Version) -> bool:
+        """By tf.data's autotuner, whose thread is waited for where an epoch ends."""
+        off = any(isinstance(edit, AutotuneOff) for edit in version.edits)
+        return self.feed.kind in ("tf.data", "numpy") and not off
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)

@@ -45,6 +45,8 @@ class Block:
         cpu_s: CPU seconds of the whole process meanwhile.
         warmup_s: Seconds before the first timed step: new iterator, first batches.
         tracing_s: Seconds of the timed ones in which functions were traced.
+        ends_s: Seconds of the timed ones between two epochs, as far as they are TensorFlow's alone;
+            None where they are not, or nobody knows.
     """
 
     steps: int
@@ -53,6 +55,7 @@ class Block:
     cpu_s: float
     warmup_s: float
     tracing_s: float = 0.0
+    ends_s: float | None = None
 
     @property
     def samples_per_s(self) -> float:
@@ -85,7 +88,14 @@ def summarize(blocks: Sequence[Block]) -> Measurement:
         cpu_s_per_step=statistics.median(b.cpu_s / b.steps for b in blocks),
         warmup_s=statistics.median(b.warmup_s for b in blocks),
         blocks=tuple(b.samples_per_s for b in blocks),
+        ends_s=_ends_s(blocks),
     )
+
+
+def _ends_s(blocks: Sequence[Block]) -> float | None:
+    """Of a step, what passes between epochs: the mean, for it is all or nothing."""
+    known = [b.ends_s for b in blocks if b.ends_s is not None]
+    return sum(known) / sum(b.steps for b in blocks) if len(known) == len(blocks) else None
 
 
 def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[list[Block]]:
@@ -166,12 +176,14 @@ def interleave(
         if pair + 1 >= LOST_PAIRS and _lost(ours, theirs):
             break
         if pair + 1 >= MIN_PAIRS:
-            found, passed_s = _compare(ours, theirs, at_least), clock() - started
+            found = _compare(ours, theirs, at_least)
+            passed_s = clock() - started
             if _decided(found, at_least):
                 break
             if passed_s > max(budget_s, _worth_s(found, at_least, passed_s, patience_s)):
                 break
-    return Trial(summarize(ours), summarize(theirs), _compare(ours, theirs, at_least))
+    found = _compare(ours, theirs, at_least)
+    return Trial(summarize(ours), summarize(theirs), found)
 
 
 def patiently(
@@ -233,9 +245,22 @@ def _lost(base: list[Block], candidate: list[Block]) -> bool:
 def _compare(
     base: list[Block], candidate: list[Block], at_least: float, *, looking: bool = True
 ) -> Comparison:
-    return compare(
-        [b.samples_per_s for b in base],
-        [b.samples_per_s for b in candidate],
-        at_least=at_least,
-        looking=looking,
+    return compare(*_speeds(base, candidate), at_least=at_least, looking=looking)
+
+
+def _speeds(base: list[Block], candidate: list[Block]) -> tuple[list[float], list[float]]:
+    """samples/s of each block, with the mean of what all of them lost between epochs.
+
+    There TensorFlow may wait for tf.data's tuning thread: not at all in one epoch, as long again as
+    the epoch lasts in another. Such luck would hide what a version does within them.
+    """
+    ends_s = [b.ends_s for b in (*base, *candidate)]
+    known_s = [seconds for seconds in ends_s if seconds is not None]
+    if len(known_s) < len(ends_s):
+        return [b.samples_per_s for b in base], [b.samples_per_s for b in candidate]
+    between_s = sum(known_s) / sum(b.samples for b in (*base, *candidate))
+    ours, theirs = (
+        [b.samples / (b.wall_s - (b.ends_s or 0.0) + between_s * b.samples) for b in each]
+        for each in (base, candidate)
     )
+    return ours, theirs

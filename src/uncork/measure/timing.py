@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tensorflow.python.eager import context
@@ -25,6 +25,7 @@ def timed(
     *,
     warm: bool = False,
     warm_steps: int = 0,
+    between: Callable[[], float] | None = None,
 ) -> Block:
     """Let the warm-up pass, then count steps until the time is up.
 
@@ -34,6 +35,7 @@ def timed(
         samples_per_step: Samples of one step.
         warm: There is no warm-up: what starts up belongs to what is timed.
         warm_steps: How many steps the warm-up has at least.
+        between: Seconds that TensorFlow has passed between epochs so far.
 
     Example:
         >>> timed(iter([1] * 10), 0.0, 32.0).samples
@@ -43,7 +45,8 @@ def timed(
     if not warm:
         _warm_up(executions, seconds, warm_steps)
     context.async_wait()
-    traced_s, steps, cpu, begin = tracing_s(), 0, time.process_time(), time.perf_counter()
+    traced_s, ends_s, steps = tracing_s(), between() if between else 0.0, 0
+    cpu, begin = time.process_time(), time.perf_counter()
     for done in executions:
         steps += done
         if time.perf_counter() - begin >= seconds:
@@ -57,6 +60,7 @@ def timed(
         cpu_s=cpu_s,
         warmup_s=begin - started,
         tracing_s=tracing_s() - traced_s,
+        ends_s=between() - ends_s if between else None,
     )
 
 

@@ -20,7 +20,14 @@ from uncork.core.edit import AutotuneOff, Edit, Prefetch
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.stage import AUTOTUNE
-from uncork.road.proposal import Optimization, Proposal, Skipped, no_pipeline
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
 
 # Seconds. A trial sees the ends of epochs only when some of them fall into it.
 SHORT_EPOCH_S: Final = 3.0
@@ -54,13 +61,24 @@ class StopAutotune(Optimization):
         epoch_s = workload.steps_per_epoch * diagnosis.step_s
         if epoch_s > SHORT_EPOCH_S:
             return Skipped(reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely")
+        predicted = _predicted(diagnosis)
+        if predicted is not None and predicted < WORTH_TRYING:
+            return not_worth(predicted)
         return Proposal(
             edits=without_autotuner(diagnosis),
-            predicted=None,
+            predicted=predicted,
             at=diagnosis.stages[-1].at,
             why=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
             source_edit=_SOURCE,
         )
+
+
+def _predicted(diagnosis: WorkloadDiagnosis) -> float | None:
+    """Without what was lost between epochs; None where that could not be told."""
+    ends_s = diagnosis.measurement.ends_s
+    if ends_s is None or ends_s >= diagnosis.step_s:
+        return None
+    return diagnosis.step_s / (diagnosis.step_s - ends_s)
 
 
 def hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:

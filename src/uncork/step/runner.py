@@ -36,14 +36,18 @@ class FitRunner:
         feed: What feeds it.
         snapshot: Every block starts from these weights, so that none drifts into NaN alone.
         samples_per_step: Samples of a full batch.
+        waits_between: Between epochs TensorFlow waits for tf.data's tuning thread, more or less.
     """
 
     settings: StepSettings
     feed: Feed
     snapshot: Snapshot
     samples_per_step: float
+    waits_between: bool = False
     _epoch_steps: int | None = field(default=None, init=False)
     _epoch_s: float = field(default=math.inf, init=False)
+    # Seconds between epochs so far.
+    _ends_s: float = field(default=0.0, init=False)
 
     def prime(self) -> float:
         """Compile, for every batch of a resident feed; seconds it took."""
@@ -81,7 +85,12 @@ class FitRunner:
     def _run(self, seconds: float, *, whole: bool = False, warm_steps: int = 0) -> Block:
         with self._executing(whole=whole) as executions:
             samples = self.samples_per_step
-            found = timed(executions, seconds, samples, warm=whole, warm_steps=warm_steps)
+            found = timed(
+                *(executions, seconds, samples),
+                warm=whole,
+                warm_steps=warm_steps,
+                between=(lambda: self._ends_s) if self.waits_between else None,
+            )
         if self._epoch_steps:
             self._epoch_s = self._epoch_steps * found.wall_s / found.steps
         return found
@@ -103,7 +112,7 @@ class FitRunner:
         model = self.settings.model
         model.stop_training = False
         while True:
-            ran, iterator = 0, None
+            ran, iterator, last = 0, None, time.perf_counter()
             model.reset_metrics()
             with epochs.catch_stop_iteration():
                 for begin, end, iterator in epochs:
@@ -115,6 +124,7 @@ class FitRunner:
                     ran += steps
                     if not whole:
                         yield steps
+                    last = time.perf_counter()
             if ran == 0:
                 raise NothingToMeasure(
                     "the training data gave no batch", "at least one", "check the dataset"
@@ -123,5 +133,6 @@ class FitRunner:
                 return
             epochs.reset()
             iterator = None  # what ending it costs is part of the epoch
+            self._ends_s += time.perf_counter() - last
             if whole:
                 yield ran
