@@ -4,7 +4,7 @@ import pytest
 
 from records import STAGES, measurement, workload_diagnosis
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.costmodel import StepCosts, _together, costs_of, gain
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Draws, Prefix, Stage
 
@@ -251,3 +251,19 @@ def test_no_more_is_promised_than_what_was_measured_would_leave():
     measured = replace(slow, measured_s=0.2)
     assert gain(measured, measured.parallel(0)) == pytest.approx(2, rel=0.05)
     assert gain(replace(slow, measured_s=9.0), slow.parallel(0)) == pytest.approx(4, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("measured", "together"),
+    [
+        (2.0, 0.5),  # slower than told: something else is the matter
+        (1.0, 0.5),
+        (0.75, 2 / 3),  # half as much slower as it was told to be
+        (0.5, 1.0),
+        (0.3, 1.0),  # less than any cores can do: a stage costs less in the training
+    ],
+)
+def test_cores_are_no_slower_together_than_the_training_shows(measured, together):
+    told = replace(costs(stage(0, 0.04, parallelism=AUTOTUNE), consumer_s=0.0001), together=0.5)
+    shown = replace(told, measured_s=measured * told.step_s())
+    assert _together(shown) == pytest.approx(together, rel=0.02)

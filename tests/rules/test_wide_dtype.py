@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.rules import wide_dtype
+from uncork.core.kernels import KernelPart
+from uncork.core.record import replace
+from uncork.rules import augmentation_in_model, wide_dtype
 
 WAITING = {"input": 0.8, "step": 0.2}
 
@@ -27,6 +29,19 @@ def test_the_line_that_made_the_wide_numbers_is_blamed_where_it_is_known():
     hear = stage(1, "map", 0.09, float32_cpu_s_per_element=0.04, wide_at="train.py:7")
     (finding,) = wide_dtype.find(observed(stage(0, "range"), hear, shares=WAITING), MACHINE)
     assert finding.at == "train.py:7"
+
+
+def test_what_narrows_the_batch_in_the_step_goes_with_it():
+    cast = KernelPart(phase="forward", share=0.3, calls=1.0, kernel="Cast", of_batch=0.3)
+    loader = stage(0, "pydataset", 0.09, python=True, float32_cpu_s_per_element=0.03)
+    given = observed(loader, shares={"input": 0.4, "step": 0.6}, kernels=(cast,))
+    (finding,) = wide_dtype.find(given, MACHINE)
+    (without,) = wide_dtype.find(replace(given, kernels=()), MACHINE)
+    assert finding.upper_bound > 1.2 * without.upper_bound
+    assert list(augmentation_in_model.find(given, MACHINE)) == []
+    narrow = replace(given, stages=(replace(loader, float32_cpu_s_per_element=None),))
+    (moved,) = augmentation_in_model.find(narrow, MACHINE)
+    assert moved.cause == "augmentation_in_model"
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     stages, consumer_cpu = diagnosis.stages, max(0.0, all_cpu - input_cpu)
     if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
         stages, consumer_cpu = tuple(_dearer(s, all_cpu / input_cpu) for s in stages), 0.0
-    return StepCosts(
+    costs = StepCosts(
         consumer_s=batch / consumer if consumer else diagnosis.step_s,
         consumer_cpu_s=consumer_cpu,
         stages=stages,
@@ -222,6 +222,21 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
         together=diagnosis.together,
         measured_s=diagnosis.step_s,
     )
+    return replace(costs, together=_together(costs))
+
+
+def _together(costs: StepCosts) -> float:
+    """How slow cores are together, no slower than the training itself shows.
+
+    It was measured apart, and perhaps in a bad moment of the machine.
+    """
+    at_best_s, told_s = replace(costs, together=1.0).step_s(), costs.step_s()
+    if told_s <= costs.measured_s:
+        return costs.together
+    part = (
+        max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s) if told_s > at_best_s else 0
+    )
+    return 1.0 / (1.0 + (1.0 / costs.together - 1.0) * part)
 
 
 def gain(before: StepCosts, after: StepCosts) -> float:

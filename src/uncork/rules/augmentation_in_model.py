@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.rules.evidence import WORTH, bound, ms, wide_casts
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -15,7 +15,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     What depends on the batch alone may leave the step. All cores together must do it nevertheless:
     kernels that keep them busy already win nothing by moving.
     """
-    parts = [p for p in diagnosis.kernels if p.of_batch]
+    narrowing = wide_casts(diagnosis)
+    parts = [p for p in diagnosis.kernels if p.of_batch and p not in narrowing]
     if not parts:
         return
     cpu_s = diagnosis.consumer_cpu_s or diagnosis.measurement.cpu_s_per_step

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.kernels import KernelPart
 from uncork.core.measurement import Comparison
 from uncork.core.stage import Stage
 
@@ -62,6 +63,14 @@ def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float
     if step.high is None:
         return None
     return diagnosis.with_step_faster(step.low), diagnosis.with_step_faster(step.high)
+
+
+def wide_casts(diagnosis: WorkloadDiagnosis) -> tuple[KernelPart, ...]:
+    """Kernels that only narrow what the step is handed in float64."""
+    from_loader = any(s.python and s.float32_cpu_s_per_element for s in diagnosis.stages)
+    if not from_loader and "float64" not in diagnosis.workload.element_spec:
+        return ()
+    return tuple(p for p in diagnosis.kernels if p.kernel == "Cast" and p.of_batch)
 
 
 def lost_to_host(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place, wide_casts
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -19,8 +19,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if input_share(diagnosis) <= 1 - 1 / WORTH:
         return
     costs = costs_of(diagnosis, machine.cpus)
+    in_step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
+    cast_s = in_step_s * sum(part.of_batch for part in wide_casts(diagnosis))
     for stage in diagnosis.stages:
-        narrow = costs.narrowed(stage.index)
+        if stage.float32_cpu_s_per_element is None:
+            continue
+        narrow = costs.narrowed(stage.index).with_step_sparing(cast_s, cast_s)
         upper = bound(diagnosis.step_s, narrow.step_s())
         if min(gain(costs, narrow), upper) < WORTH:
             continue
