@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.truth.catalog import LAYERS
 from benchmarks.truth.examine import Examined
-from benchmarks.truth.scores import Scores, curable, score
+from benchmarks.truth.scores import STAND_IN, Scores, curable, score
 from uncork.core.machine import Machine
 
 
@@ -41,6 +41,8 @@ def _head(found: Sequence[Examined], date: str, machine: Machine, version: str) 
     both = score(found)
     yield f"Under an empty plan, exit code, output and weights as in plain Python: {both.captured}"
     yield "scripts that repeat themselves in plain Python."
+    yield f"Of stand-ins, which leave cores idle to imitate an accelerator, `{STAND_IN}` does not"
+    yield "count."
     yield ""
 
 

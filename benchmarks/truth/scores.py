@@ -14,6 +14,8 @@ from uncork.core.record import Record
 LEAST_FIX: Final = 1.2
 # Errors of a script itself; where only Uncork failed on it, its cause was not named.
 _SCRIPTS: Final = ("plain", "fixed")
+# True of most scripts that imitate an accelerator, and not what they are there for.
+STAND_IN: Final = "cpu_quota"
 # These spoil a training; being faster is not what their fix is for.
 CORRECTNESS: Final = ("random_under_cache", "keras_defect", "wasted_work")
 
@@ -93,7 +95,7 @@ def score(found: Sequence[Examined]) -> Scores:
     return Scores(
         examined=Share(len(good), len(found)),
         slow_as_claimed=_count(timed, lambda e: (e.fix or 0.0) >= LEAST_FIX),
-        top1=_count(planted, lambda e: [f.cause for f in e.findings[:1]] == [e.cause]),
+        top1=_count(planted, lambda e: [f.cause for f in _found(e)[:1]] == [e.cause]),
         top3=_count(planted, lambda e: _right(e) is not None),
         line=_count(named, lambda pair: pair[1].line in pair[0].brakes),
         alarms=_count(healthy, lambda e: [f.cause for f in e.findings] != ["healthy"]),
@@ -112,7 +114,14 @@ def curable(found: Iterable[Examined]) -> list[Examined]:
 
 
 def _right(examined: Examined) -> Named | None:
-    return next((f for f in examined.findings[:3] if f.cause == examined.cause), None)
+    return next((f for f in _found(examined)[:3] if f.cause == examined.cause), None)
+
+
+def _found(examined: Examined) -> Sequence[Named]:
+    """Of a stand-in, without the cores that it leaves idle to imitate an accelerator."""
+    _, _, style = examined.name.rpartition("/")
+    stood_in = style.startswith("standin_") and examined.cause != STAND_IN
+    return [f for f in examined.findings if not (stood_in and f.cause == STAND_IN)]
 
 
 def _bound_errors(named: Sequence[tuple[Examined, Named]]) -> list[float]:

@@ -54,6 +54,15 @@ RIGHT = ("serial_map", 36, 2.5)
 WRONG = ("small_steps", 50, 1.5)
 
 
+def test_the_cores_that_a_stand_in_leaves_idle_are_not_what_it_is_there_for():
+    idle = ("cpu_quota", None, 1.0)
+    for name, first in (("input/serial_map/standin_fit", 1), ("input/serial_map/fit", 0)):
+        found = score([examined("serial_map", idle, RIGHT, name=name)])
+        assert (found.top1, found.top3) == (Share(first, 1), Share(1, 1))
+    quota = examined("cpu_quota", idle, name="machine/cpu_quota/standin_fit")
+    assert score([quota]).top1 == Share(1, 1)
+
+
 def test_the_first_finding_counts_and_the_first_three():
     found = score(
         [

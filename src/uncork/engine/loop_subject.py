@@ -33,6 +33,7 @@ from uncork.engine.pipelines import default_rewrites, fill_caches, readable, rep
 from uncork.engine.remade import remade
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
+from uncork.measure.backlog import runs_behind
 from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
@@ -152,6 +153,7 @@ class LoopSubject(Subject):
         self.notes = list(assumed(epochs))
         self.layers = call.layers
         self.start = started(call, epochs)
+        self._behind = runs_behind()
         self._repeated = epochs != 1
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
@@ -206,6 +208,8 @@ class LoopSubject(Subject):
 
         Of one that is compiled, if it is all that the loop calls, many of them in one function.
         """
+        if self._behind:
+            return None
         if not self.workload.eager_step:
             return self._many(version, resident_s)
         if not self._step.may_be_graph(version):
@@ -216,6 +220,8 @@ class LoopSubject(Subject):
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
+        if self._behind:
+            return None
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 

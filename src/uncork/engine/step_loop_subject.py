@@ -36,6 +36,7 @@ from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.loop_subject import LoopRunner, waiting_in
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
+from uncork.measure.backlog import runs_behind
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
 from uncork.step import (
@@ -106,6 +107,7 @@ class StepLoopSubject(Subject):
         ]
         self.layers = call.layers
         self.start = started(call, epochs)
+        self._behind = runs_behind()
         self.original = Version(None)
         brief = brief_of_steps(call, epochs)
         compiled = CompiledStep(call.step) if code_of(call.step) else None
@@ -168,6 +170,8 @@ class StepLoopSubject(Subject):
 
         Of a function that is compiled, many of them in one.
         """
+        if self._behind:
+            return None
         if not self.workload.eager_step:
             return self._many(version, resident_s)
         if not self._step.may_be_graph(version):
@@ -226,6 +230,8 @@ class StepLoopSubject(Subject):
 
     def python_s(self, resident_s: float) -> float | None:
         """What of a resident step passes outside TensorFlow's ops."""
+        if self._behind:
+            return None
         epoch = _resident_epoch if self._whole else _as_it_is
         block, ops = self.board.block(epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)

@@ -17,6 +17,7 @@ from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
 from uncork.core.stack import user_frame
+from uncork.measure.backlog import Backlog
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import OpTime
@@ -58,6 +59,7 @@ class _Request:
         self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
         self._traced_s = 0.0
+        self._backlog = Backlog()
 
     def next_batch(self) -> Any:
         """The next batch, from a new epoch where one ends; None when that was the last one."""
@@ -80,16 +82,26 @@ class _Request:
 
     def arrived(self, samples_per_step: float) -> Block | None:
         """The loop came back for more: a block when this one has lasted long enough."""
-        now = time.perf_counter()
-        if self._warm is None:
-            if self._given >= WARM_EXECUTIONS and now - self._begin >= WARM_SHARE * self.seconds:
-                context.async_wait()
-                self._warm = (self._given, time.perf_counter(), time.process_time())
-                self._traced_s = tracing_s()
+        if self._backlog.grows(self._given):
             return None
-        if self._whole or self._given == self._warm[0] or self._timed_s() < self.seconds:
+        if self._warm is None:
+            self._warm_up()
+            return None
+        timed, left_s = self._given - self._warm[0], self.seconds - self._timed_s()
+        if self._whole or timed == 0 or left_s > 0:
+            self._backlog.allow(self._given, timed, self._timed_s(), left_s)
             return None
         return self.finished(samples_per_step)
+
+    def _warm_up(self) -> None:
+        passed_s = time.perf_counter() - self._begin
+        left_s = WARM_SHARE * self.seconds - passed_s
+        if self._given < WARM_EXECUTIONS or left_s > 0:
+            self._backlog.allow(self._given, self._given, passed_s, left_s)
+            return
+        context.async_wait()
+        self._warm = (self._given, time.perf_counter(), time.process_time())
+        self._traced_s = tracing_s()
 
     def finished(self, samples_per_step: float) -> Block:
         """What was timed since the warm-up."""

@@ -1,0 +1,48 @@
+"""Steps that are started faster than they are computed, on TensorFlow's asynchronous executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tensorflow.python.eager import context
+
+from uncork.measure.backlog import Backlog, runs_behind
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Ops run behind Python; one entry for each time that they are waited for."""
+    times: list[int] = []
+    before = context.context().execution_mode
+    context.context().execution_mode = context.ASYNC
+    monkeypatch.setattr(context, "async_wait", lambda: times.append(1))
+    yield times
+    context.context().execution_mode = before
+
+
+def test_ops_that_run_at_once_leave_no_backlog() -> None:
+    backlog = Backlog()
+    assert not runs_behind()
+    backlog.allow(1, 1, 0.001, 9.0)
+    assert not any(backlog.grows(steps) for steps in range(9))
+
+
+def test_as_many_are_started_as_were_timed_before(waited: list[int]) -> None:
+    backlog, looked_at = Backlog(), []
+    assert runs_behind()
+    for steps in range(1, 40):
+        if not backlog.grows(steps):
+            looked_at.append(steps)
+            backlog.allow(steps, steps, 0.01 * steps, 9.0)
+    assert looked_at == [1, 2, 4, 8, 16, 32]
+    assert len(waited) == 6
+
+
+@pytest.mark.parametrize(("left_s", "steps"), [(0.05, 5), (0.0, 1), (-1.0, 1), (9.0, 20)])
+def test_no_more_than_the_time_that_is_left_allows(
+    waited: list[int], left_s: float, steps: int
+) -> None:
+    backlog = Backlog()
+    backlog.allow(20, 20, 0.2, left_s)
+    assert [backlog.grows(20 + n) for n in range(steps + 1)] == [True] * steps + [False]
