@@ -67,5 +67,5 @@ def test_the_step_of_a_loop_says_itself_whether_it_takes_shorter_rows(declared):
     tried = StepLoopSubject(call, epochs=None)
     padding, _ = tried.shortened()
     assert padding.mean == MEAN
-    tried._again("over and over, without padding")
+    tried._again("over and over, another batch")
     assert (tried.refused() is None) == (declared is None)

@@ -6,9 +6,12 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.distribute.values import PerReplica
 
-from uncork.step import replicas_of
+from uncork.step import replicas_of, several_times
 
 TWO = """
 import tensorflow as tf
@@ -64,3 +67,15 @@ def test_the_strategy_of_the_weights_tells() -> None:
 @pytest.mark.slow
 def test_the_processor_of_another_server_is_no_device_beside_ours() -> None:
     assert printed(SERVER) == ["2", "1"]
+
+
+def test_a_larger_batch_has_the_same_rows_on_each_replica() -> None:
+    spread = PerReplica([tf.constant([[1.0], [2.0]]), tf.constant([[3.0]])])
+    batch = {"x": spread, "y": (np.array([4, 5]), None), "rate": tf.constant(0.5), "name": "a"}
+    larger = several_times(batch, 2)
+    assert [part.numpy().ravel().tolist() for part in larger["x"].values] == [[1, 2, 1, 2], [3, 3]]
+    assert larger["y"][0].numpy().tolist() == [4, 5, 4, 5]
+    assert larger["y"][1] is None
+    assert (float(larger["rate"]), larger["name"]) == (0.5, "a")
+    rows = several_times(tf.ragged.constant([[1], [2, 3]]), 2)
+    assert rows.to_list() == [[1], [2, 3], [1], [2, 3]]

@@ -20,7 +20,7 @@ from uncork.core.facts import (
     Validation,
 )
 from uncork.engine.primed import PrimedRunner
-from uncork.engine.subject import Subject, VersionRunner
+from uncork.engine.subject import LARGER, Subject, VersionRunner
 from uncork.pipeline import read
 from uncork.step import (
     Feed,
@@ -37,13 +37,12 @@ from uncork.step import (
     new_shapes_of,
     one_hot_of,
     padding_of,
+    several_times,
     transfer_of,
 )
 
 # Of a longer validation the rest is reckoned.
 _VALIDATION_S: Final = 2.0
-# How many times as large a batch is tried where several replicas share it.
-_LARGER: Final = 8
 
 
 class FitLooks(Subject):
@@ -84,11 +83,11 @@ class FitLooks(Subject):
         """The same rows several times over."""
         if self.workload.replicas < 2 or self.workload.eager_step:
             return None
-        batch = tf.nest.map_structure(_several_times, self._batch)
+        batch = several_times(self._batch, LARGER)
         feed, samples = self.feed.resident([batch]), float(self.workload.batch_size or 1)
         settings = StepSettings(self.model)
-        runner = FitRunner(settings, feed, self.snapshot, _LARGER * samples)
-        return _LARGER, PrimedRunner(runner, None)
+        runner = FitRunner(settings, feed, self.snapshot, LARGER * samples)
+        return LARGER, PrimedRunner(runner, None)
 
     def without_metrics(self) -> VersionRunner | None:
         """Of a model that was given some; a step of its own that computes them goes without."""
@@ -148,10 +147,6 @@ class FitLooks(Subject):
         return (
             None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
         )
-
-
-def _several_times(part: Any) -> Any:
-    return None if part is None else tf.concat([part] * _LARGER, 0)
 
 
 def _lengths(model: Any) -> set[int | None]:

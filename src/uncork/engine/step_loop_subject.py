@@ -34,7 +34,7 @@ from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.loop_subject import LoopRunner, waiting_in
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import LARGER, Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.backlog import runs_behind
 from uncork.measure.interleave import Block
@@ -50,11 +50,12 @@ from uncork.step import (
     one_hot_of,
     padding_of,
     replicas_of,
+    several_times,
     transfer_of,
 )
 
 _RESIDENT: Final = "over and over"
-_SHORTER: Final = "over and over, without padding"
+_OTHER: Final = "over and over, another batch"
 _AS_IT_IS: Final = "as it is"
 # Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
 _PAUSE: Final = 20
@@ -123,7 +124,7 @@ class StepLoopSubject(Subject):
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None
-        self._shorter_call: StepCall | None = None
+        self._other_call: StepCall | None = None
         self._rejected: Exception | None = None
 
     def step(self, call: StepCall) -> Any:
@@ -142,14 +143,14 @@ class StepLoopSubject(Subject):
 
     def _again(self, wanted: str) -> None:
         """The step without the loop around it, on arguments from memory."""
-        if wanted == _RESIDENT or self._shorter_call is None:
+        if wanted == _RESIDENT or self._other_call is None:
             call = self._resident_call
             call.original(*call.args, **call.kwargs)
         elif self._rejected is None:
-            call = self._shorter_call
+            call = self._other_call
             try:
                 call.original(*call.args, **call.kwargs)
-            except Exception as error:  # a step for one length only
+            except Exception as error:  # a step for one length, or for one size, only
                 self._rejected = error
 
     def runner(self, version: Version) -> VersionRunner:
@@ -201,8 +202,21 @@ class StepLoopSubject(Subject):
         if padding is None or not padding.much:
             return None
         args, kwargs = padding.cut((call.args, call.kwargs))
-        self._shorter_call = dataclasses.replace(call, args=args, kwargs=kwargs)
-        return padding, _ShorterRunner(self)
+        return padding, self._on(dataclasses.replace(call, args=args, kwargs=kwargs))
+
+    def larger(self) -> tuple[int, VersionRunner] | None:
+        """Every argument has its rows several times over, on each replica."""
+        call, work = self._resident_call, self.seen()
+        if work.replicas < 2 or work.eager_step or not self._whole:
+            return None
+        args, kwargs = several_times((call.args, call.kwargs), LARGER)
+        larger = dataclasses.replace(call, args=args, kwargs=kwargs)
+        return LARGER, self._on(larger, times=LARGER)
+
+    def _on(self, other: StepCall, times: int = 1) -> VersionRunner:
+        """The step on another batch, of so many times as many samples."""
+        self._other_call, self._rejected = other, None
+        return _OtherRunner(self, times)
 
     def one_hot(self) -> OneHot | None:
         """Of its arguments but the first, which is what the labels are of."""
@@ -225,7 +239,7 @@ class StepLoopSubject(Subject):
         return transfer_of(arrays, device_of(call.step))
 
     def refused(self) -> Exception | None:
-        """What the step raised when it was given a shorter batch."""
+        """What the step raised when it was given another batch."""
         return self._rejected
 
     def python_s(self, resident_s: float) -> float | None:
@@ -288,23 +302,24 @@ class StepLoopSubject(Subject):
         return statistics.fmean(found.wall_s), statistics.fmean(found.busy_s)
 
 
-class _ShorterRunner(LoopRunner):
-    """The step on a shorter batch, which it may not take."""
+class _OtherRunner(LoopRunner):
+    """The step on another batch, which it may not take."""
 
-    def __init__(self, subject: StepLoopSubject) -> None:
-        super().__init__(subject.board, _shorter_epoch, None)
+    def __init__(self, subject: StepLoopSubject, times: int) -> None:
+        super().__init__(subject.board, _other_epoch, None)
         self._subject = subject
+        self._times = times
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
         found = super()._run(seconds, whole=whole)
         refused = self._subject.refused()
         if refused is not None:
             raise refused
-        return found
+        return dataclasses.replace(found, samples=self._times * found.samples)
 
 
-def _shorter_epoch() -> Iterator[str]:
-    return itertools.repeat(_SHORTER)
+def _other_epoch() -> Iterator[str]:
+    return itertools.repeat(_OTHER)
 
 
 def _as_it_is() -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from typing import Any
+from typing import Any, Final
 
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.facts import (
@@ -33,6 +33,9 @@ from uncork.measure.interleave import Block
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import Pipeline, apply, supply
 from uncork.step import Padding, defects_of_losses, kernel_parts, slow_layers
+
+# How many times as large a batch is tried where several replicas share it.
+LARGER: Final = 8
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.replay import Recording, Replay, replay
-from uncork.step.replicas import replicas_of
+from uncork.step.replicas import replicas_of, several_times
 from uncork.step.runner import FitRunner
 from uncork.step.settings import (
     MIXED,
@@ -93,6 +93,7 @@ __all__ = [
     "padding_of",
     "replay",
     "replicas_of",
+    "several_times",
     "signature",
     "slow_layers",
     "small_weights",

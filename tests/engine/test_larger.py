@@ -1,0 +1,50 @@
+"""A loop's step on a larger batch, where several replicas share it."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from uncork.capture import StepCall
+from uncork.engine import step_loop_subject
+from uncork.engine.step_loop_subject import StepLoopSubject
+from uncork.measure import Block
+
+
+@pytest.fixture
+def subject() -> StepLoopSubject:
+    step = tf.function(tf.reduce_sum)
+    return StepLoopSubject(StepCall(0, "train.py:9", (tf.ones((4, 2)),), {}, step), epochs=3)
+
+
+@pytest.fixture
+def two_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_loop_subject, "replicas_of", lambda layers: 2)
+
+
+def test_one_replica_has_no_share_to_be_too_small(subject: StepLoopSubject) -> None:
+    assert subject.larger() is None
+
+
+def test_a_larger_batch_counts_as_many_samples(
+    subject: StepLoopSubject, two_replicas: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = subject.larger()
+    assert found is not None
+    times, runner = found
+    block = Block(steps=3, samples=12.0, wall_s=1.0, cpu_s=1.0, warmup_s=0.0)
+    monkeypatch.setattr(subject.board, "block", lambda *args, **kwargs: (block, None))
+    assert runner.block(1.0).samples == 12.0 * times
+    assert subject._other_call is not None
+    assert subject._other_call.args[0].shape == (4 * times, 2)
+
+
+def test_a_step_for_one_size_is_told_apart(
+    subject: StepLoopSubject, two_replicas: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = subject.larger()
+    assert found is not None
+    monkeypatch.setattr(subject, "_rejected", ValueError("four rows"))
+    monkeypatch.setattr(subject.board, "block", lambda *args, **kwargs: (None, None))
+    with pytest.raises(ValueError, match="four rows"):
+        found[1].block(1.0)
