@@ -62,7 +62,8 @@ class Scores(Record, frozen=True, kw_only=True):
         alarms: Healthy scripts in which something was found.
         captured: Under an empty plan, exit code, output and weights are those of plain Python; of
             those scripts that repeat themselves in plain Python.
-        bound_error: Promise of the right finding against the fix, whole measured gain.
+        bound_error: Promise of the right finding, where it makes one, against the fix, whole
+            measured gain.
         prediction_error: Predicted against measured gain of the steps that were tried.
         reached: Share of the expert's gain that ``tune`` reached by itself, one figure a script.
         proofs: Passed, of those that were asked for.
@@ -125,7 +126,7 @@ def _found(examined: Examined) -> Sequence[Named]:
 
 
 def _bound_errors(named: Sequence[tuple[Examined, Named]]) -> list[float]:
-    pairs = [(right.gain, e.fix_steady or e.fix) for e, right in named]
+    pairs = [(right.gain, e.fix_steady or e.fix) for e, right in named if right.gain > 1.0]
     return [abs(promised / gained - 1) for promised, gained in pairs if gained]
 
 

@@ -33,10 +33,24 @@ def test_a_larger_batch_counts_as_many_samples(
     assert found is not None
     times, runner = found
     block = Block(steps=3, samples=12.0, wall_s=1.0, cpu_s=1.0, warmup_s=0.0)
-    monkeypatch.setattr(subject.board, "block", lambda *args, **kwargs: (block, None))
+    shapes = []
+
+    def run(*_: object, **__: object) -> tuple[Block, None]:
+        assert subject._other_call is not None
+        shapes.append(tuple(subject._other_call.args[0].shape))
+        return block, None
+
+    monkeypatch.setattr(subject.board, "block", run)
     assert runner.block(1.0).samples == 12.0 * times
-    assert subject._other_call is not None
-    assert subject._other_call.args[0].shape == (4 * times, 2)
+    assert shapes == [(4 * times, 2)]
+    assert subject._other_call is None  # it may be large
+
+
+def test_a_step_whose_batch_is_no_argument_of_its_own_has_no_larger_one(two_replicas: None) -> None:
+    step = tf.function(lambda rate: rate)
+    for args in ((), (tf.constant(0.1),), (iter([1]),)):
+        call = StepCall(0, "train.py:9", args, {}, step)
+        assert StepLoopSubject(call, epochs=3).larger() is None
 
 
 def test_a_step_for_one_size_is_told_apart(
@@ -44,7 +58,7 @@ def test_a_step_for_one_size_is_told_apart(
 ) -> None:
     found = subject.larger()
     assert found is not None
-    monkeypatch.setattr(subject, "_rejected", ValueError("four rows"))
+    monkeypatch.setattr(subject, "refused", lambda: ValueError("four rows"))
     monkeypatch.setattr(subject.board, "block", lambda *args, **kwargs: (None, None))
     with pytest.raises(ValueError, match="four rows"):
         found[1].block(1.0)

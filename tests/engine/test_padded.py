@@ -65,7 +65,8 @@ def test_the_step_of_a_loop_says_itself_whether_it_takes_shorter_rows(declared):
     words, _ = filled()
     call = StepCall(0, "train.py:9", (words,), {}, train_step)
     tried = StepLoopSubject(call, epochs=None)
-    padding, _ = tried.shortened()
+    padding, shorter = tried.shortened()
     assert padding.mean == MEAN
+    tried.use(shorter._call)
     tried._again("over and over, another batch")
     assert (tried.refused() is None) == (declared is None)

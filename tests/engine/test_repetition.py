@@ -125,6 +125,9 @@ COUNTED = {
     "over a slice": (None, "for rate in rates[1:]:"),
     "over nothing known": (None, "for epoch in itertools.count():"),
     "with names of its own": (None, "for epoch in dict(a=1, b=2):"),
+    "over a name that it gives away": (None, "for epochs in range(epochs):"),
+    "over what calls nothing": (None, "for epoch in strange(rates):"),
+    "over what compares with nothing": (None, "for epoch in range(strange):"),
     "by a name for range": (2, "for epoch in rounds(2):"),
     "by another range": (None, "for epoch in mine.range(2):"),
 }
@@ -135,6 +138,18 @@ import tqdm.auto
 epochs, rates, config = 7, [0.1, 0.01, 0.001], {"train": {"epochs": 9}}
 args, rounds = argparse.Namespace(epochs=5), range
 mine = types.SimpleNamespace(range=lambda n: [0] * (n + 1))
+class Strange:
+    # whoever touches it in any way learns of it
+    def __call__(self, items):
+        return items
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+    __eq__ = __repr__ = __str__ = __len__ = __hash__ = __getattr__
+    def __iter__(self):
+        return iter(range(2))
+    def __index__(self):
+        return 2
+strange = Strange()
 class Settings:
     epochs = 4
 class Asked:
@@ -179,7 +194,8 @@ def test_data_read_once(source: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", REPEATED.values(), ids=REPEATED)
 def test_data_read_again(source: str, tmp_path: Path) -> None:
-    assert counted(dedent(source), tmp_path) <= {2, None}
+    seen = counted(dedent(source), tmp_path)
+    assert seen in ({2}, {None}, {4})
 
 
 def test_a_source_that_cannot_be_parsed_has_no_loops(tmp_path: Path) -> None:

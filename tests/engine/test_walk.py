@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from records import observed
 from road.situations import COMPUTING, FOUR_CORES
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Guarantee, StepsPerExecution
+from uncork.core.job import Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Proof
 from uncork.engine import walk as walking
 from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.trials import Tuning
 from uncork.engine.walk import Walk
 from uncork.measure.interleave import Block
 from uncork.road import Optimization, Proposal, Skipped
@@ -192,3 +195,22 @@ def test_every_outcome_is_told_and_saved(walked) -> None:
     saved = []
     walked({2: [UNCLEAR, CLEAR], 3: [CLEAR]}, after_step=lambda: saved.append(True))
     assert len(saved) == 3
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_loop_that_ends_by_itself_is_no_interruption(
+    walked, tmp_path: Path, interrupted: bool
+) -> None:
+    tuning = Tuning(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning._walk = walked({2: [CLEAR]})
+    tuning.finish(interrupted=interrupted)
+    found = tuning.result
+    assert found.interrupted == interrupted
+    assert [step.outcome for step in found.steps] == ["kept"]
+    assert any("ended by itself" in note for note in found.notes) != interrupted
+
+
+def test_nothing_tried_is_no_result(tmp_path: Path) -> None:
+    tuning = Tuning(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning.finish()
+    assert tuning.result is None

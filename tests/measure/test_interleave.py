@@ -197,7 +197,7 @@ class Waiting(Fake):
     def block(self, seconds: float) -> Block:
         found = super().block(seconds)
         waited_s = self.waits_s[len(self.clock.calls) % len(self.waits_s)]
-        known = {"ends_s": waited_s} if self.knows else {}
+        known = {"ends": 1, "ends_s": waited_s} if self.knows else {}
         return replace(found, wall_s=found.wall_s + waited_s, **known)
 
 
@@ -208,7 +208,7 @@ def test_what_waits_between_epochs_by_chance_does_not_hide_a_gain():
     # 320 samples take 3.2 s and 1.6 s, and three of six blocks wait for 3.2 s.
     assert found.comparison.verdict == "faster"
     assert found.comparison.ratio == pytest.approx((3.2 + 1.6) / (1.6 + 1.6), rel=0.01)
-    assert found.base.ends_s == pytest.approx(2 * 3.2 / 30)
+    assert found.base.between_epochs is None  # three ends do not tell
 
 
 def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
@@ -217,7 +217,23 @@ def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
     does_not = Waiting(clock, "B", [200.0], waits_s, knows=False)
     found = interleave(knows, does_not, block_s=1.0, budget_s=0.0, clock=clock)
     assert found.comparison.verdict == "not_proven"
-    assert found.candidate.ends_s is None
+    assert found.candidate.between_epochs is None
+
+
+def test_what_one_side_always_loses_between_epochs_is_its_own():
+    clock = Clock()
+    steady = Waiting(clock, "A", [100.0], [0.0])
+    loses = Waiting(clock, "B", [125.0], [2.0])
+    found = interleave(steady, loses, block_s=1.0, budget_s=0.0, clock=clock)
+    assert found.comparison.ratio == pytest.approx(3.2 / (2.56 + 2.0), rel=0.01)
+
+
+def test_it_takes_some_ends_to_tell_what_passes_between_epochs():
+    clock = Clock()
+    runner = Waiting(clock, "A", [100.0], [0.0, 3.2])
+    blocks = [runner.block(1.0) for _ in range(4)]
+    assert summarize(blocks[:3]).between_epochs is None
+    assert summarize(blocks).between_epochs == pytest.approx(2 * 3.2 / (4 * 3.2 + 2 * 3.2))
 
 
 def test_neither_side_always_runs_first():

@@ -27,7 +27,7 @@ def asynchronous() -> Iterator[None]:
 
 
 @pytest.fixture
-def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> tf.Tensor:
+def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[tf.Tensor]:
     """A value that is there 50 ms after somebody began to read it, however busy the machine is."""
     read, values = ops._EagerTensorBase._numpy, tf.queue.FIFOQueue(1, [tf.float32], shapes=[()])
 
@@ -40,7 +40,8 @@ def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> tf.Tensor:
 
     value = values.dequeue()
     monkeypatch.setattr(ops._EagerTensorBase, "_numpy", reading)
-    return value
+    yield value
+    values.close(cancel_pending_enqueues=True)  # where nobody has read it, nothing waits for ever
 
 
 def test_what_is_there_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

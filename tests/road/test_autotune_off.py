@@ -26,19 +26,21 @@ def test_short_epochs_end_without_the_autotuner():
     assert found.predicted is None
 
 
-def losing(ends_s: float | None):
-    """The same, with so many seconds of a step between epochs."""
+def losing(between_epochs: float | None):
+    """The same, with such a part of the time between epochs."""
     diagnosis = short_epochs()
-    return replace(diagnosis, measurement=replace(diagnosis.measurement, ends_s=ends_s))
+    measured = replace(diagnosis.measurement, between_epochs=between_epochs)
+    return replace(diagnosis, measurement=measured)
 
 
 def test_what_passes_between_epochs_is_predicted_to_be_won():
-    assert proposal(STOP, losing(0.005)).predicted == pytest.approx(2.0)
-    assert proposal(STOP, losing(0.011)).predicted is None  # of a step that seldom ends an epoch
+    assert proposal(STOP, losing(0.5)).predicted == pytest.approx(2.0)
+    assert proposal(STOP, losing(0.99)).predicted == pytest.approx(2.5)
+    assert proposal(STOP, losing(None)).predicted is None
 
 
 def test_little_between_epochs_is_not_worth_it():
-    assert "1.01x" in reason(STOP, losing(0.0001))
+    assert "1.01x" in reason(STOP, losing(0.01))
 
 
 def test_one_prefetch_is_enough():

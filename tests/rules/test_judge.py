@@ -55,6 +55,20 @@ def test_the_line_that_explains_a_slow_loader_may_stand_outside_of_it():
     assert [(f.cause, f.at) for f in found] == [("wide_dtype", "train.py:3")]
 
 
+def test_another_loader_does_not_explain_a_slow_one():
+    slow = stage(0, "from_generator", 0.06, parallelism=1, python=True, python_at="train.py:7")
+    wide = stage(
+        *(1, "from_generator", 0.05),
+        parallelism=1,
+        python=True,
+        python_at="train.py:9",
+        float32_cpu_s_per_element=0.01,
+        wide_at="train.py:3",
+    )
+    found = causes(observed(slow, wide, shares={"input": 0.7, "step": 0.3}))
+    assert {"python_loader", "wide_dtype"} <= set(found)
+
+
 def test_another_stage_does_not_explain_a_slow_loader():
     loader = stage(0, "from_generator", 0.06, parallelism=1, python=True)
     wide = stage(1, "map", 0.04, parallelism=1, float32_cpu_s_per_element=0.001)

@@ -203,6 +203,7 @@ def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
     assert made.block(0.05).ends_s is None
     made.waits_between = True
     found = made.block(0.05)
+    assert found.ends > 0
     assert 0 < found.ends_s < found.wall_s
 
 

@@ -79,7 +79,7 @@ class LoopCall:
         evidence: Why it is taken for training.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
-        start: Lines that took long before it began, what passed in a ``tf.function`` left out.
+        start: Lines that took long before its first step.
     """
 
     index: int
@@ -108,7 +108,7 @@ class StepCall:
         guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
-        start: Lines that took long before it began, what passed in a ``tf.function`` left out.
+        start: Lines that took long before its first step.
     """
 
     index: int

@@ -19,6 +19,7 @@ from uncork.capture.calls import Listener, LoopCall, LoopEvidence
 from uncork.capture.evidence import Counts, Evidence, trained
 from uncork.capture.sites import Sites
 from uncork.capture.stop import Stops
+from uncork.core.facts import StartLine
 
 # Elements after which a loop that has not trained is taken for an evaluation. Leaves room for
 # gradient accumulation, where only every n-th step moves the optimizer.
@@ -70,7 +71,7 @@ class Loops:
             *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
             layers=self.evidence.layers,
             policy_at=self.evidence.policy_at,
-            start=self.evidence.start.outside_functions,
+            start=watch.start,
         )
         return self.listener.loop(call, watch.first)
 
@@ -104,6 +105,7 @@ class Watch:
         dataset: What it iterates over.
         at: Where the loop is.
         original: Makes another such iterator.
+        start: Lines of the script that took long before its first element was asked for.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Watch:
         self.dataset = dataset
         self.at = at
         self.original = original
+        self.start: tuple[StartLine, ...] = ()
         self._loops = loops
         self._stops = loops.stops
         self._eager = eager
@@ -156,6 +159,7 @@ class Watch:
             return
         before, self._before = self._before, self._loops.evidence.counts()
         if before is None:
+            self.start = self._loops.evidence.start.so_far()
             return  # before the first element nothing of this loop's can have happened
         if trained(before, self._before):
             self._hand_over(self._before.since(before))

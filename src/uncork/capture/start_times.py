@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -16,8 +15,6 @@ from uncork.core.stack import outwards, owner, place
 # Between two looks; each takes some microseconds.
 _PAUSE_S: Final = 0.02
 _IMPORTS: Final = "<frozen importlib"
-# A ``tf.function`` is traced, or runs: where a loop is recognised, so did its first step.
-_FUNCTIONS: Final = f"{os.sep}polymorphic_function{os.sep}"
 # Shorter ones are of no interest.
 _LEAST_S: Final = 0.2
 
@@ -27,7 +24,6 @@ class StartTimes:
 
     Attributes:
         lines: Those that took long, the longest first.
-        outside_functions: The same without what passed in a ``tf.function``.
 
     Example:
         >>> start = StartTimes()
@@ -39,9 +35,7 @@ class StartTimes:
 
     def __init__(self) -> None:
         self.lines: tuple[StartLine, ...] = ()
-        self.outside_functions: tuple[StartLine, ...] = ()
         self._seconds: Counter[tuple[str, int]] = Counter()
-        self._outside: Counter[tuple[str, int]] = Counter()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -60,28 +54,24 @@ class StartTimes:
         self._over.set()
         self._thread.join()
         self._thread = None
-        self.lines = _long(self._seconds)
-        self.outside_functions = _long(self._outside)
+        self.lines = self.so_far()
+
+    def so_far(self) -> tuple[StartLine, ...]:
+        """Those lines of which something may still be to come."""
+        return tuple(
+            StartLine(at=place(file, line), seconds=seconds)
+            for (file, line), seconds in Counter(self._seconds).most_common()
+            if seconds >= _LEAST_S
+        )
 
     def _look(self, watched: int) -> None:
         before = time.perf_counter()
         while not self._over.wait(_PAUSE_S):
             now = time.perf_counter()
-            frame = sys._current_frames().get(watched)
-            found = _users_line(frame)
+            found = _users_line(sys._current_frames().get(watched))
             if found is not None:
                 self._seconds[found] += now - before  # type: ignore[assignment]
-                if not _in_function(frame):
-                    self._outside[found] += now - before  # type: ignore[assignment]
             before = now
-
-
-def _long(seconds: Counter[tuple[str, int]]) -> tuple[StartLine, ...]:
-    return tuple(
-        StartLine(at=place(file, line), seconds=passed)
-        for (file, line), passed in seconds.most_common()
-        if passed >= _LEAST_S
-    )
 
 
 def _users_line(frame: FrameType | None) -> tuple[str, int] | None:
@@ -92,7 +82,3 @@ def _users_line(frame: FrameType | None) -> tuple[str, int] | None:
         if owner(each) == "user":
             return each.f_code.co_filename, each.f_lineno
     return None
-
-
-def _in_function(frame: FrameType | None) -> bool:
-    return any(_FUNCTIONS in each.f_code.co_filename for each in outwards(frame))

@@ -15,7 +15,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ from uncork.capture.frames import stepping_line
 from uncork.capture.loop import Loops
 from uncork.capture.sites import Sites
 from uncork.capture.stop import Stops
+from uncork.core.facts import StartLine
 
 # Training steps after which a loop is one; the first of them compiles.
 _CERTAIN: Final = 2
@@ -42,11 +43,13 @@ class _Seen:
         calls: How often it was called.
         steps: How many of them trained; not all need to where gradients are accumulated.
         others: Other training steps since its last call.
+        start: Lines of the script that took long before its first call.
     """
 
     calls: int = 0
     steps: int = 0
     others: bool = False
+    start: tuple[StartLine, ...] = ()
 
     @property
     def promising(self) -> bool:
@@ -130,7 +133,9 @@ class Steps:
             return original(*args, **kwargs)
         with self._within():
             if step is not self._step:
-                seen = self._seen.setdefault(step, _Seen())
+                seen = self._seen.get(step)
+                if seen is None:
+                    seen = self._seen[step] = _Seen(start=self._evidence.start.so_far())
                 given = seen.calls == 0 and datasets_in(args, kwargs)
                 if given and self._traces(step, args, kwargs):
                     seen.steps = _CERTAIN  # no epoch need pass before it is looked at
@@ -145,6 +150,7 @@ class Steps:
                 guarded=guarded,
                 layers=evidence.layers,
                 policy_at=evidence.policy_at,
+                start=self._seen[step].start if step in self._seen else (),
             )
             return guarded(lambda: self._handed_over(step, call))
 
@@ -168,7 +174,6 @@ class Steps:
         if self._instead is None:
             self._seen[step].give_up()
             self._evidence.start.end()
-            call = replace(call, start=self._evidence.start.outside_functions)
             self._instead = self._listener.step_loop(call)
             if self._instead is None:
                 return call.original(*call.args, **call.kwargs)

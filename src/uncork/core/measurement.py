@@ -81,8 +81,8 @@ class Measurement(Record, frozen=True, kw_only=True):
         cpu_s_per_step: CPU seconds of the whole process, all threads.
         warmup_s: Seconds before the first measured step: tracing, buffers, caches.
         blocks: samples/s of each measured block, in the order they ran.
-        ends_s: Of a step's seconds, those that TensorFlow passes between two epochs; None where
-            that is not known.
+        between_epochs: Part of the time that passes between two epochs, 0 to 1; None where too few
+            ended.
     """
 
     samples_per_s: float
@@ -90,7 +90,7 @@ class Measurement(Record, frozen=True, kw_only=True):
     cpu_s_per_step: float
     warmup_s: float
     blocks: tuple[float, ...]
-    ends_s: float | None = None
+    between_epochs: float | None = None
 
 
 class Comparison(Record, frozen=True, kw_only=True):

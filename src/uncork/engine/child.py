@@ -56,16 +56,18 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     with folder as scratch, hold_saves() as saves:
         lines = job.mode in ("diagnose", "tune")
         trial = Deferred(lambda: _make(job, scratch), source_lines=lines, loops=True)
+        interrupted = False
         try:
             run_script(script, args, trial)
         except SystemExit as ending:
             _judge(ending, trial.made)
         except KeyboardInterrupt:
-            if trial.made is None or trial.made.partial() is None:
+            if trial.made is None or trial.made.partial(interrupted=True) is None:
                 raise
+            interrupted = True
         made = trial.made
         if made is not None:
-            made.finish()
+            made.finish(interrupted=interrupted)
         if made is None or made.result is None:
             raise nothing_reached(made.reached if made else (), job.training)
         held = tuple(f"{name} x{count}" for name, count in sorted(saves.held.items()))

@@ -22,7 +22,7 @@ from uncork.core.errors import NothingToMeasure
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
-from uncork.engine.briefs import brief_of_steps, started
+from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -176,7 +176,8 @@ class EpochSubject(Subject):
 
     def __init__(self, call: StepCall, *, epochs: int | None, scratch: str) -> None:
         self.notes = [
-            "the loop stands in a tf.function: each measurement calls it, with its data begun anew"
+            *assumed(epochs),
+            "the loop stands in a tf.function: each measurement calls it, with its data begun anew",
         ]
         self.layers = call.layers
         self.start = started(call, epochs)

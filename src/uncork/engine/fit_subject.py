@@ -242,7 +242,9 @@ class FitSubject(FitLooks):
     def _is_tuned(self, version: Version) -> bool:
         """By tf.data's autotuner, whose thread is waited for where an epoch ends."""
         off = any(isinstance(edit, AutotuneOff) for edit in version.edits)
-        return self.feed.kind in ("tf.data", "numpy") and not off
+        tuned = self.workload.data in ("tf.data", "numpy") and self.workload.default_rewrites
+        # Data of unknown length is read to its end, and that wakes the thread.
+        return tuned and not off and self.workload.steps_per_epoch is not None
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
         samples = float(self.workload.batch_size or 1)

@@ -31,8 +31,9 @@ class Listing(Trial):
         """Never reached: no call is meant."""
         raise NotImplementedError
 
-    def finish(self) -> None:
+    def finish(self, *, interrupted: bool = False) -> None:
         """What was reached is the result."""
+        del interrupted
         self.result = Result(machine=this_machine(), reached=tuple(self.reached))
 
     def fit(self, call: FitCall) -> Any:

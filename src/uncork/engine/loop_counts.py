@@ -11,7 +11,7 @@ import builtins
 import inspect
 import operator
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 _SIZED: Final = (range, list, tuple, dict, set, frozenset, str)
@@ -29,24 +29,31 @@ _BAR: Final = "tqdm"
 _RANGE_BAR: Final = "trange"
 
 
-def times(iterable: ast.expr, frame: FrameType) -> int | None:
+def times(loop: ast.For | ast.AsyncFor, frame: FrameType) -> int | None:
     """How many items a loop goes through, as its names stand now; None where that is not plain.
 
     Args:
-        iterable: Behind the ``in`` of the statement.
+        loop: The statement.
         frame: Of the code that runs it.
 
     Example:
         >>> import sys
         >>> epochs = 30
-        >>> times(ast.parse("range(2, epochs)").body[0].value, sys._getframe())
+        >>> times(ast.parse("for i in range(2, epochs): pass").body[0], sys._getframe())
         28
     """
+    if _names(loop.iter, ast.Load) & _names(loop, ast.Store):
+        return None  # they stand for something else by now
     try:
-        found = _value(iterable, frame)
-        return len(found) if type(found) in _SIZED else None
-    except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError):
+        found = _value(loop.iter, frame)
+    except Exception:  # names of the user's may stand for anything
         return None
+    return len(found) or None if type(found) in _SIZED else None
+
+
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {name.id for name in found if isinstance(name.ctx, context)}
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
@@ -83,16 +90,16 @@ def _named(name: str, frame: FrameType) -> Any:
 
 def _attribute(owner: Any, name: str) -> Any:
     found = inspect.getattr_static(owner, name)
-    if isinstance(owner, ModuleType):
+    if issubclass(type(owner), ModuleType):
         return found
-    if hasattr(type(found), "__get__"):
-        raise LookupError(name)  # a property, a method, a slot
+    if inspect.getattr_static(type(found), "__get__", None) is not None:
+        raise LookupError("a property, a method or a slot")
     return found
 
 
 def _item(owner: Any, key: Any) -> Any:
     if type(owner) not in (dict, list, tuple) or type(key) not in (int, str):
-        raise LookupError(type(owner).__name__)
+        raise LookupError("an item")
     return owner[key]
 
 
@@ -107,12 +114,16 @@ def _called(function: Any, args: list[Any]) -> Any:
         return range(*_integers(*args))
     if function is len and type(args[0]) in _SIZED:
         return len(args[0])
-    if _is_bar(function, _BAR) or (function in _SAME and type(args[0]) in _SIZED):
+    same = any(function is each for each in _SAME) and type(args[0]) in _SIZED
+    if same or _is_bar(function, _BAR):
         return args[0]
-    raise LookupError(repr(function))
+    raise LookupError("a call")
 
 
 def _is_bar(function: Any, *names: str) -> bool:
     """It draws a bar of tqdm's, and goes through what it is given."""
-    name, module = (str(getattr(function, part, "")) for part in ("__name__", "__module__"))
-    return module.partition(".")[0] == "tqdm" and name.startswith(names)
+    if type(function) not in (FunctionType, type):
+        return False
+    # Of these two types nothing is computed by anybody's code.
+    is_tqdm = str(function.__module__).partition(".")[0] == "tqdm"
+    return is_tqdm and str(function.__name__).startswith(names)

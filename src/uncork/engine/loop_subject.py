@@ -150,13 +150,15 @@ class LoopSubject(Subject):
     ends_here = True
 
     def __init__(self, call: LoopCall, *, epochs: int | None, scratch: str) -> None:
-        self.notes = list(assumed(epochs))
         self.layers = call.layers
         self.start = started(call, epochs)
         self._behind = runs_behind()
         self._repeated = epochs != 1
         self._pipeline = readable(call.dataset, scratch)
         assert self._pipeline is not None
+        if epochs == 1 and repeats(self._pipeline):
+            epochs = None  # the data begins anew within the loop
+        self.notes = list(assumed(epochs))
         self.original = Version(self._pipeline)
         self._batches = held(self._pipeline.dataset)
         if not self._batches:
@@ -176,7 +178,7 @@ class LoopSubject(Subject):
             element_spec=spec_text(self._pipeline.element_spec),
             batch_size=batch_samples(self._batches[0]),
             steps_per_epoch=_length(self._pipeline),
-            epochs=_epochs(epochs, self._pipeline),
+            epochs=epochs or SOME_EPOCHS,
             pipeline=self._pipeline.digest,
             eager_step=call.evidence.eager_step,
             default_rewrites=default_rewrites(self._pipeline),
@@ -318,13 +320,6 @@ class LoopSubject(Subject):
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)
-
-
-def _epochs(known: int | None, pipeline: Pipeline) -> int:
-    """A dataset may itself begin anew, within one loop."""
-    if known == 1 and repeats(pipeline):
-        return SOME_EPOCHS
-    return known or SOME_EPOCHS
 
 
 def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:

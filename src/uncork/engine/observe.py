@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -54,6 +55,8 @@ _CAREFUL: Final = _Seconds(block=0.8, rounds=4, supply=1.5, stages=6.0)
 # What all of that takes, compilation aside; and the least of it that still measures something.
 BUDGET_S: Final = 20.0
 _SHORTEST: Final = 0.1
+# Of the time.
+_TRIFLE: Final = 0.05
 # Between two trials: only to see where the bottleneck is now.
 _BRIEF: Final = _Seconds(block=0.5, rounds=3, supply=0.8, stages=2.5)
 
@@ -128,7 +131,7 @@ def observe(
         tracing=shares.tracing,
         consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
-        notes=tuple(dict.fromkeys(subject.notes)),
+        notes=tuple(dict.fromkeys([*subject.notes, *_between_epochs(measured)])),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         in_bfloat16=in_bfloat16,
@@ -137,6 +140,15 @@ def observe(
         **once,
     )
     return judge(found, machine)
+
+
+def _between_epochs(measured: Measurement) -> Iterator[str]:
+    """What no line of the user's is to blame for, where it is more than a trifle."""
+    if measured.between_epochs is not None and measured.between_epochs > _TRIFLE:
+        yield (
+            f"{measured.between_epochs:.0%} of the time passes between epochs, where TensorFlow "
+            "may wait for the thread that tunes a tf.data pipeline: see autotune_off"
+        )
 
 
 def _is_eager(subject: Subject, version: Version) -> bool:

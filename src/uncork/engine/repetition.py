@@ -18,7 +18,8 @@ Loop = ast.For | ast.AsyncFor | ast.While
 def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
     """How often the training is begun; None where more than once, and nobody knows how often.
 
-    The innermost training loop is not counted.
+    The innermost training loop is not counted. Loops around it are multiplied, those over folds or
+    settings with those over epochs.
 
     Args:
         frame: Of the training loop or below it.
@@ -37,7 +38,7 @@ def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
             continue
         loops = loops_around(each.f_code.co_filename, each.f_lineno)
         for loop in loops[: len(loops) - own] if innermost else loops:
-            yield None if isinstance(loop, ast.While) else times(loop.iter, each)
+            yield None if isinstance(loop, ast.While) else times(loop, each)
         # A generator that hands batches on shares its loop with the one that asks for them.
         innermost = innermost and bool(each.f_code.co_flags & inspect.CO_GENERATOR)
 

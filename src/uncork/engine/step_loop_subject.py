@@ -131,7 +131,8 @@ class StepLoopSubject(Subject):
         """In the place of the user's step, on the user's thread."""
         if self._left is not None:
             wall_s, busy_s = (now - then for now, then in zip(_clocks(), self._left, strict=True))
-            if not self._between.add(wall_s, busy_s):
+            # Where steps run behind, the loop may wait for many of them here: that is no pause.
+            if not self._between.add(wall_s, busy_s) and not self._behind:
                 self.board.resume()
         self._arrays.look(call)
         while (wanted := next(self.board)) != _AS_IT_IS:
@@ -202,7 +203,7 @@ class StepLoopSubject(Subject):
         if padding is None or not padding.much:
             return None
         args, kwargs = padding.cut((call.args, call.kwargs))
-        return padding, self._on(dataclasses.replace(call, args=args, kwargs=kwargs))
+        return padding, _OtherRunner(self, dataclasses.replace(call, args=args, kwargs=kwargs))
 
     def larger(self) -> tuple[int, VersionRunner] | None:
         """Every argument has its rows several times over, on each replica."""
@@ -210,13 +211,14 @@ class StepLoopSubject(Subject):
         if work.replicas < 2 or work.eager_step or not self._whole:
             return None
         args, kwargs = several_times((call.args, call.kwargs), LARGER)
-        larger = dataclasses.replace(call, args=args, kwargs=kwargs)
-        return LARGER, self._on(larger, times=LARGER)
+        larger, samples = dataclasses.replace(call, args=args, kwargs=kwargs), samples_of(call)
+        if samples is None or samples_of(larger) != LARGER * samples:
+            return None  # its batch is not among its arguments
+        return LARGER, _OtherRunner(self, larger, times=LARGER)
 
-    def _on(self, other: StepCall, times: int = 1) -> VersionRunner:
-        """The step on another batch, of so many times as many samples."""
+    def use(self, other: StepCall | None) -> None:
+        """From now on that is the other batch; None for none."""
         self._other_call, self._rejected = other, None
-        return _OtherRunner(self, times)
 
     def one_hot(self) -> OneHot | None:
         """Of its arguments but the first, which is what the labels are of."""
@@ -303,16 +305,27 @@ class StepLoopSubject(Subject):
 
 
 class _OtherRunner(LoopRunner):
-    """The step on another batch, which it may not take."""
+    """The step on another batch, which it may not take.
 
-    def __init__(self, subject: StepLoopSubject, times: int) -> None:
+    Args:
+        subject: Whose step.
+        call: With that batch.
+        times: Of how many times as many samples.
+    """
+
+    def __init__(self, subject: StepLoopSubject, call: StepCall, times: int = 1) -> None:
         super().__init__(subject.board, _other_epoch, None)
         self._subject = subject
+        self._call = call
         self._times = times
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
-        found = super()._run(seconds, whole=whole)
-        refused = self._subject.refused()
+        self._subject.use(self._call)
+        try:
+            found = super()._run(seconds, whole=whole)
+            refused = self._subject.refused()
+        finally:
+            self._subject.use(None)
         if refused is not None:
             raise refused
         return dataclasses.replace(found, samples=self._times * found.samples)

@@ -6,6 +6,7 @@ thread of its own and asks for blocks of steps. They meet here, and only one of 
 
 from __future__ import annotations
 
+import math
 import queue
 import sys
 import threading
@@ -89,6 +90,8 @@ class _Request:
             return None
         timed, left_s = self._given - self._warm[0], self.seconds - self._timed_s()
         if self._whole or timed == 0 or left_s > 0:
+            # The end of an epoch is waited for, not each step of what is left of it.
+            left_s = math.inf if self._whole else left_s
             self._backlog.allow(self._given, timed, self._timed_s(), left_s)
             return None
         return self.finished(samples_per_step)

@@ -54,6 +54,10 @@ _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
 _FIRST_EPOCH_S: Final = 25.0
+_ENDED: Final = (
+    "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
+    "more steps or epochs"
+)
 
 
 class Trial(PassThrough):
@@ -180,15 +184,18 @@ class Trial(PassThrough):
         run_beside(lambda: self._work(subject), subject.board, StopScript())
         return subject
 
-    def finish(self) -> None:
+    def finish(self, *, interrupted: bool = False) -> None:
         """The script has ended; what was found until then counts.
+
+        Args:
+            interrupted: By the user; otherwise by itself.
 
         Raises:
             NothingToMeasure: Its loop ended by itself, too early.
         """
         if self._loop is not None:
             self._loop.board.abandon(StopScript())
-        found = None if self.result else self.partial()
+        found = None if self.result else self.partial(interrupted=interrupted)
         if found is not None:
             self._done(found)
         at = self._loop.workload.at if self._loop is not None else self._claimed
@@ -199,8 +206,13 @@ class Trial(PassThrough):
                 "let it run longer: take out its 'break', raise its number of steps or epochs",
             )
 
-    def partial(self) -> Result | None:
-        """What was found so far, if that is of any use."""
+    def partial(self, *, interrupted: bool) -> Result | None:
+        """What was found so far, if that is of any use.
+
+        Args:
+            interrupted: By the user; otherwise the script has ended by itself.
+        """
+        del interrupted
         return None
 
     def _work(self, subject: Subject) -> None:
@@ -262,14 +274,18 @@ class Tuning(Trial):
 
     def _save(self) -> None:
         """A trial that takes the memory of the machine ends this process without a word."""
-        found = self.partial()
+        found = self.partial(interrupted=True)
         if found is not None and self.job.result is not None:
             with suppress(OSError):
                 write_atomically(Path(self.job.result), to_json(self._complete(found)))
 
-    def partial(self) -> Result | None:
+    def partial(self, *, interrupted: bool) -> Result | None:
         """The steps tried so far."""
-        return _walked(self._walk, interrupted=True) if self._walk else None
+        if self._walk is None:
+            return None
+        if not interrupted and _ENDED not in self._notes:
+            self._notes.append(_ENDED)
+        return _walked(self._walk, interrupted=interrupted)
 
 
 class Confirming(Trial):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,8 @@ _PAIRS_S: Final = 18.0
 _PROOF_S: Final = 90.0
 # A step edit of unknown effect is tried on a resident batch first, where noise is least.
 _RESIDENT_BLOCK_S: Final = 0.5
+# What that takes, compilation included, of a step of no great length.
+_ALONE_S: Final = 10.0
 # Of the whole budget, for the first diagnosis.
 LOOKING_SHARE: Final = 0.07
 # For confirming the result, where nothing better is known about what that takes.
@@ -147,7 +149,7 @@ class Walk:
 
         :meth:`_look_again` comes back to what was postponed, if there is time left then.
         """
-        promised = self._further(optimization)
+        promised = {o.name: _promised(p) for o, p in self._further(optimization)}
         more = [name for name, gain in promised.items() if gain > _promised(proposal)]
         if not more or self._left_s() >= (1 + len(more)) * (_PAIRS_S + _TAIL_S):
             return None
@@ -155,14 +157,23 @@ class Walk:
         return Skipped(reason=f"the time left is kept for {best}, which promises more")
 
     def _needed_s(self, optimization: Optimization) -> float:
-        """Seconds for what is further along the road, as far as it promises something."""
-        worth = [gain for gain in self._further(optimization).values() if gain >= WORTH_TRYING]
-        return len(worth) * (_PAIRS_S + _TAIL_S)
+        """Seconds for what is further along the road, as far as it may gain something."""
+        needed_s = 0.0
+        for _, proposal in self._further(optimization):
+            if isinstance(proposal, Skipped):
+                continue
+            if proposal.predicted is None:
+                needed_s += _ALONE_S
+            elif proposal.predicted >= WORTH_TRYING:
+                needed_s += _PAIRS_S + _TAIL_S
+        return needed_s
 
-    def _further(self, optimization: Optimization) -> dict[str, float]:
-        """The gains that are promised further along the road."""
-        further = self.road[self.road.index(optimization) + 1 :]
-        return {o.name: _promised(self._proposed(o)) for o in further}
+    def _further(
+        self, optimization: Optimization
+    ) -> Iterator[tuple[Optimization, Proposal | Skipped]]:
+        """What is proposed further along the road, as things stand."""
+        for further in self.road[self.road.index(optimization) + 1 :]:
+            yield further, self._proposed(further)
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
         if not self._allows(optimization.guarantee):

@@ -59,7 +59,7 @@ class Backlog:
             steps: Started so far, and computed.
             timed: How many of them took ``passed_s``.
             passed_s: Seconds.
-            left_s: Seconds.
+            left_s: Seconds; infinite where another end is set to it.
         """
-        fit = math.inf if passed_s <= 0 else left_s * timed / passed_s
+        fit = left_s * timed / passed_s if passed_s > 0 else math.inf
         self._until = steps + max(1, int(min(fit, timed)))

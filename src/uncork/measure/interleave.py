@@ -32,6 +32,8 @@ _MORE: Final = 2
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
 LOSING = 0.9
 LOST_PAIRS = 2
+# Ends of epochs from which it can be told what passes between them.
+_TELLING_ENDS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class Block:
         cpu_s: CPU seconds of the whole process meanwhile.
         warmup_s: Seconds before the first timed step: new iterator, first batches.
         tracing_s: Seconds of the timed ones in which functions were traced.
-        ends_s: Seconds of the timed ones between two epochs, as far as they are TensorFlow's alone;
-            None where they are not, or nobody knows.
+        ends: How many epochs ended meanwhile, as far as that is known.
+        ends_s: Seconds of the timed ones between two epochs, where TensorFlow may wait for the
+            thread that tunes a pipeline; None where it does not, or nobody knows.
     """
 
     steps: int
@@ -55,6 +58,7 @@ class Block:
     cpu_s: float
     warmup_s: float
     tracing_s: float = 0.0
+    ends: int = 0
     ends_s: float | None = None
 
     @property
@@ -88,14 +92,16 @@ def summarize(blocks: Sequence[Block]) -> Measurement:
         cpu_s_per_step=statistics.median(b.cpu_s / b.steps for b in blocks),
         warmup_s=statistics.median(b.warmup_s for b in blocks),
         blocks=tuple(b.samples_per_s for b in blocks),
-        ends_s=_ends_s(blocks),
+        between_epochs=_between_epochs(blocks),
     )
 
 
-def _ends_s(blocks: Sequence[Block]) -> float | None:
-    """Of a step, what passes between epochs: the mean, for it is all or nothing."""
+def _between_epochs(blocks: Sequence[Block]) -> float | None:
+    """It is all or nothing, so a few ends tell little."""
     known = [b.ends_s for b in blocks if b.ends_s is not None]
-    return sum(known) / sum(b.steps for b in blocks) if len(known) == len(blocks) else None
+    if len(known) < len(blocks) or sum(b.ends for b in blocks) < _TELLING_ENDS:
+        return None
+    return sum(known) / sum(b.wall_s for b in blocks)
 
 
 def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[list[Block]]:
@@ -121,7 +127,8 @@ def paired(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
     """The fewest pairs; twice as many more where those show a gain that they cannot vouch for.
 
     Three pairs agree by chance often enough: of a dozen comparisons in a diagnosis one would tell a
-    gain that is none. And a gain that is one is often not proven by them.
+    gain that is none. And a gain that is one is often not proven by them. A large one is looked at
+    twice then, which rules make up for: they ask for more than a gain that is proven.
 
     Args:
         base: The version to compare with.
@@ -238,8 +245,8 @@ def _worth_s(found: Comparison, at_least: float, passed_s: float, patience_s: fl
 
 def _lost(base: list[Block], candidate: list[Block]) -> bool:
     """It lost every time, by far. Giving up needs less evidence than keeping: nothing is harmed."""
-    pairs = zip(base, candidate, strict=True)
-    return all(b.samples_per_s < LOSING * a.samples_per_s for a, b in pairs)
+    pairs = zip(*_speeds(base, candidate), strict=True)
+    return all(theirs < LOSING * ours for ours, theirs in pairs)
 
 
 def _compare(
@@ -249,18 +256,21 @@ def _compare(
 
 
 def _speeds(base: list[Block], candidate: list[Block]) -> tuple[list[float], list[float]]:
-    """samples/s of each block, with the mean of what all of them lost between epochs.
+    """samples/s of each block, all with the same luck between epochs.
 
     There TensorFlow may wait for tf.data's tuning thread: not at all in one epoch, as long again as
-    the epoch lasts in another. Such luck would hide what a version does within them.
+    the epoch lasts in another. Such luck would hide what a version does within them. What a version
+    always loses there is its own.
     """
-    ends_s = [b.ends_s for b in (*base, *candidate)]
-    known_s = [seconds for seconds in ends_s if seconds is not None]
-    if len(known_s) < len(ends_s):
+    both = (base, candidate)
+    if any(b.ends_s is None for blocks in both for b in blocks):
         return [b.samples_per_s for b in base], [b.samples_per_s for b in candidate]
-    between_s = sum(known_s) / sum(b.samples for b in (*base, *candidate))
+    own = [min((b.ends_s or 0.0) / b.samples for b in blocks) for blocks in both]
+    pairs = [(b, least) for blocks, least in zip(both, own, strict=True) for b in blocks]
+    lost_s = sum((b.ends_s or 0.0) - least * b.samples for b, least in pairs)
+    luck_s = lost_s / sum(b.samples for b, _ in pairs)
     ours, theirs = (
-        [b.samples / (b.wall_s - (b.ends_s or 0.0) + between_s * b.samples) for b in each]
-        for each in (base, candidate)
+        [b.samples / (b.wall_s - (b.ends_s or 0.0) + (least + luck_s) * b.samples) for b in blocks]
+        for blocks, least in zip(both, own, strict=True)
     )
     return ours, theirs

@@ -25,7 +25,7 @@ def timed(
     *,
     warm: bool = False,
     warm_steps: int = 0,
-    between: Callable[[], float] | None = None,
+    between: Callable[[], tuple[int, float]] | None = None,
 ) -> Block:
     """Let the warm-up pass, then count steps until the time is up.
 
@@ -35,7 +35,7 @@ def timed(
         samples_per_step: Samples of one step.
         warm: There is no warm-up: what starts up belongs to what is timed.
         warm_steps: How many steps the warm-up has at least.
-        between: Seconds that TensorFlow has passed between epochs so far.
+        between: How many epochs have ended so far, and seconds that passed between them.
 
     Example:
         >>> timed(iter([1] * 10), 0.0, 32.0).samples
@@ -45,7 +45,7 @@ def timed(
     if not warm:
         _warm_up(executions, seconds, warm_steps)
     context.async_wait()
-    traced_s, ends_s, steps = tracing_s(), between() if between else 0.0, 0
+    traced_s, ended, steps = tracing_s(), between() if between else (0, 0.0), 0
     cpu, begin = time.process_time(), time.perf_counter()
     for done in executions:
         steps += done
@@ -53,6 +53,7 @@ def timed(
             break
     context.async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    ends, ends_s = between() if between else ended
     return Block(
         steps=steps,
         samples=steps * samples_per_step,
@@ -60,7 +61,8 @@ def timed(
         cpu_s=cpu_s,
         warmup_s=begin - started,
         tracing_s=tracing_s() - traced_s,
-        ends_s=between() - ends_s if between else None,
+        ends=ends - ended[0],
+        ends_s=ends_s - ended[1] if between else None,
     )
 
 

@@ -2,8 +2,9 @@
 
 When an iterator is destroyed, at the end of every epoch, TensorFlow waits for the thread that tunes
 the pipeline. That thread sleeps 10 ms, then 20, 40, and so on up to a minute, and in about every
-fourth epoch it is not woken: the training stands still until the sleep is over, for up to half as
-long again as the epoch took (seen with TensorFlow 2.21). Without the autotuner nobody waits.
+fourth epoch, more often on a busy machine, it is not woken: the training stands still until the
+sleep is over, for up to as long again as the epoch took (seen with TensorFlow 2.21). Without the
+autotuner nobody waits.
 
 Legal because the autotuner chooses how many threads and how large a buffer, never what a pipeline
 gives. Without it tf.data neither adds a prefetch nor runs bare maps in parallel by itself, so a
@@ -31,6 +32,9 @@ from uncork.road.proposal import (
 
 # Seconds. A trial sees the ends of epochs only when some of them fall into it.
 SHORT_EPOCH_S: Final = 3.0
+
+# Of the time; where more was, it was chance.
+_MOST_LOST: Final = 0.6
 
 _SOURCE: Final = """\
 options = tf.data.Options()
@@ -75,10 +79,8 @@ class StopAutotune(Optimization):
 
 def _predicted(diagnosis: WorkloadDiagnosis) -> float | None:
     """Without what was lost between epochs; None where that could not be told."""
-    ends_s = diagnosis.measurement.ends_s
-    if ends_s is None or ends_s >= diagnosis.step_s:
-        return None
-    return diagnosis.step_s / (diagnosis.step_s - ends_s)
+    lost = diagnosis.measurement.between_epochs
+    return None if lost is None else 1 / (1 - min(lost, _MOST_LOST))
 
 
 def hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:

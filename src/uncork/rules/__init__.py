@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.record import replace
-from uncork.core.stage import Stage
 from uncork.rules import (
     array_copies,
     augmentation_in_model,
@@ -116,17 +115,21 @@ def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]
 
 def _unexplained(findings: Sequence[Finding], diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     """Without a slow loader of which another finding, about the same, explains at least half."""
-    lines = {line for stage in diagnosis.stages if stage.python for line in _lines(stage)}
-    why = [_saved(f) for f in findings if f.cause in _WHY_PYTHON and f.at in lines]
     for finding in findings:
+        lines = _lines_of_loader(finding, diagnosis)
+        why = [_saved(f) for f in findings if f.cause in _WHY_PYTHON and f.at in lines]
         if finding.cause != "python_loader" or max(why, default=0.0) < _saved(finding) / 2:
             yield finding
 
 
-def _lines(loader: Stage) -> tuple[str | None, ...]:
-    """Where it is, and what in it."""
-    copied_at = loader.copied.at if loader.copied else None
-    return loader.at, loader.python_at, loader.wide_at, copied_at
+def _lines_of_loader(finding: Finding, diagnosis: WorkloadDiagnosis) -> set[str]:
+    """Where the loader is that was found to be slow, and what in it is known to cost."""
+    lines: set[str | None] = set()
+    for stage in diagnosis.stages:
+        if stage.python and finding.at in (stage.at, stage.python_at):
+            copied_at = stage.copied.at if stage.copied else None
+            lines |= {stage.at, stage.python_at, stage.wide_at, copied_at}
+    return {line for line in lines if line is not None}
 
 
 def _saved(finding: Finding) -> float:

@@ -1,8 +1,8 @@
 """What the surroundings hide from TensorFlow: GPUs, fast kernels, cores.
 
 ``no_accelerator``, ``missing_gpu_library`` and ``cpu_quota``: TensorFlow goes on without a word, or
-with one line in its log. How much is lost cannot be told without what is hidden, so no gain is
-promised.
+with one line in its log. How much is lost cannot be told without what is hidden. Of cores it is
+known how many there are, and no more is promised than that; of the others nothing.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"the script has bound itself to {machine.cpus:g} of the {machine.allowed_cpus:g} "
             f"cores that it was started with, and keeps {busy:.1f} of them busy",
             "take out the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
+            upper=machine.allowed_cpus / machine.cpus,
         )
     elif 0 < machine.op_threads < machine.cpus and _BUSY * machine.op_threads < busy < machine.cpus:
         yield _finding(
@@ -82,15 +83,16 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{busy:.1f} are busy",
             "take out tf.config.threading.set_intra_op_parallelism_threads(...): TensorFlow uses "
             "all cores by itself",
+            upper=diagnosis.with_step_faster(machine.cpus / machine.op_threads),
         )
 
 
-def _finding(cause: Cause, evidence: str, remedy: str) -> Finding:
+def _finding(cause: Cause, evidence: str, remedy: str, upper: float = 1.0) -> Finding:
     return Finding(
         cause=cause,
         severity="environment",
-        share=0.0,
-        upper_bound=1.0,
+        share=1 - 1 / upper,
+        upper_bound=upper,
         at=None,
         evidence=evidence,
         remedy=remedy,

@@ -66,9 +66,8 @@ def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float
 
 
 def wide_casts(diagnosis: WorkloadDiagnosis) -> tuple[KernelPart, ...]:
-    """Kernels that only narrow what the step is handed in float64."""
-    from_loader = any(s.python and s.float32_cpu_s_per_element for s in diagnosis.stages)
-    if not from_loader and "float64" not in diagnosis.workload.element_spec:
+    """Kernels of the step that narrow what a loader reads from float64 arrays."""
+    if not any(s.python and s.float32_cpu_s_per_element for s in diagnosis.stages):
         return ()
     return tuple(p for p in diagnosis.kernels if p.kernel == "Cast" and p.of_batch)
 

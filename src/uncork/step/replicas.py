@@ -42,6 +42,8 @@ def several_times(batch: Any, times: int) -> Any:
 
 
 def _longer(part: Any, times: int) -> Any:
+    if hasattr(part, "assign"):
+        return part  # a variable, on however many devices
     if isinstance(part, tf.distribute.DistributedValues):
         return type(part)([_longer(each, times) for each in part.values])
     if isinstance(part, np.ndarray):

@@ -36,7 +36,7 @@ class FitRunner:
         feed: What feeds it.
         snapshot: Every block starts from these weights, so that none drifts into NaN alone.
         samples_per_step: Samples of a full batch.
-        waits_between: Between epochs TensorFlow waits for tf.data's tuning thread, more or less.
+        waits_between: Between epochs TensorFlow may wait for tf.data's tuning thread.
     """
 
     settings: StepSettings
@@ -46,8 +46,8 @@ class FitRunner:
     waits_between: bool = False
     _epoch_steps: int | None = field(default=None, init=False)
     _epoch_s: float = field(default=math.inf, init=False)
-    # Seconds between epochs so far.
-    _ends_s: float = field(default=0.0, init=False)
+    # Epochs that have ended, and seconds between them.
+    _ended: tuple[int, float] = field(default=(0, 0.0), init=False)
 
     def prime(self) -> float:
         """Compile, for every batch of a resident feed; seconds it took."""
@@ -89,7 +89,7 @@ class FitRunner:
                 *(executions, seconds, samples),
                 warm=whole,
                 warm_steps=warm_steps,
-                between=(lambda: self._ends_s) if self.waits_between else None,
+                between=(lambda: self._ended) if self.waits_between else None,
             )
         if self._epoch_steps:
             self._epoch_s = self._epoch_steps * found.wall_s / found.steps
@@ -133,6 +133,6 @@ class FitRunner:
                 return
             epochs.reset()
             iterator = None  # what ending it costs is part of the epoch
-            self._ends_s += time.perf_counter() - last
+            self._ended = (self._ended[0] + 1, self._ended[1] + time.perf_counter() - last)
             if whole:
                 yield ran
