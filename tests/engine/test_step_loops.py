@@ -34,7 +34,7 @@ TRAINING = """
 ARRAYS = """
     for epoch in range(10_000):
         for chosen in np.random.permutation(4_000).reshape(-1, 40):
-            x = np.array([row * 1.0 for row in rows[chosen] for _ in range(50)])[::50]
+            x = np.array([row * 1.0 for row in rows[chosen] for _ in range(250)])[::250]
             loss = train_step(x, sums[chosen])
     print("trained to the end")
     """
