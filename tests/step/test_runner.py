@@ -202,7 +202,7 @@ def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
     made.prime()
     assert made.block(0.05).ends_s is None
     made.waits_between = True
-    found = made.block(0.05)
+    found = made.block(1.0)
     assert found.ends > 0
     assert 0 < found.ends_s < found.wall_s
 
