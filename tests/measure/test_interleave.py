@@ -223,9 +223,20 @@ def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
 def test_what_one_side_always_loses_between_epochs_is_its_own():
     clock = Clock()
     steady = Waiting(clock, "A", [100.0], [0.0])
-    loses = Waiting(clock, "B", [125.0], [2.0])
+    loses = Waiting(clock, "B", [200.0], [2.0])
     found = interleave(steady, loses, block_s=1.0, budget_s=0.0, clock=clock)
-    assert found.comparison.ratio == pytest.approx(3.2 / (2.56 + 2.0), rel=0.01)
+    assert found.comparison.verdict != "faster"
+    assert found.comparison.ratio == pytest.approx(3.2 / (1.6 + 2.0), rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bad_luck_between_epochs_of_one_side_alone_is_no_gain(seed):
+    draw, clock = random.Random(seed), Clock()
+    speeds = [100.0 * math.exp(draw.gauss(0, 0.02)) for _ in range(2 * MAX_PAIRS)]
+    unlucky = Waiting(clock, "A", speeds[::2], [3.2])
+    lucky = Waiting(clock, "B", speeds[1::2], [3.2, 3.2, 0.0, 3.2, 3.2])
+    found = interleave(unlucky, lucky, block_s=1.0, budget_s=0.0, at_least=1.03, clock=clock)
+    assert found.comparison.verdict != "faster"
 
 
 def test_it_takes_some_ends_to_tell_what_passes_between_epochs():
