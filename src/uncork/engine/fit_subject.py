@@ -243,7 +243,7 @@ class FitSubject(FitLooks):
         """By tf.data's autotuner, whose thread is waited for where an epoch ends."""
         off = any(isinstance(edit, AutotuneOff) for edit in version.edits)
         tuned = self.workload.data in ("tf.data", "numpy") and self.workload.default_rewrites
-        # Data of unknown length is read to its end, and that wakes the thread.
+        # Data of unknown length is asked for more at its end, and that is the pipeline's own time.
         return tuned and not off and self.workload.steps_per_epoch is not None
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:

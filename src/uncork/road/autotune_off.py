@@ -2,9 +2,8 @@
 
 When an iterator is destroyed, at the end of every epoch, TensorFlow waits for the thread that tunes
 the pipeline. That thread sleeps 10 ms, then 20, 40, and so on up to a minute, and in about every
-fourth epoch, more often on a busy machine, it is not woken: the training stands still until the
-sleep is over, for up to as long again as the epoch took (seen with TensorFlow 2.21). Without the
-autotuner nobody waits.
+fourth epoch it is not woken: the training stands still until the sleep is over, for up to as long
+again as the epoch took (seen with TensorFlow 2.21). Without the autotuner nobody waits.
 
 Legal because the autotuner chooses how many threads and how large a buffer, never what a pipeline
 gives. Without it tf.data neither adds a prefetch nor runs bare maps in parallel by itself, so a
