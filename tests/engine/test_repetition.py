@@ -128,11 +128,13 @@ COUNTED = {
     "over a name that it gives away": (None, "for epochs in range(epochs):"),
     "over what calls nothing": (None, "for epoch in strange(rates):"),
     "over what compares with nothing": (None, "for epoch in range(strange):"),
+    "for ever, so to speak": (None, "for epoch in range(sys.maxsize):"),
+    "more often than can be counted": (None, "for epoch in range(1_000_000_000_000_000_000_000):"),
     "by a name for range": (2, "for epoch in rounds(2):"),
     "by another range": (None, "for epoch in mine.range(2):"),
 }
 NAMES = """
-import argparse, itertools, types
+import argparse, itertools, sys, types
 import tqdm
 import tqdm.auto
 epochs, rates, config = 7, [0.1, 0.01, 0.001], {"train": {"epochs": 9}}

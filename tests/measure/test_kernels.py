@@ -70,6 +70,21 @@ def test_functions_that_were_inlined_leave_the_names_of_their_ops():
     assert list(FakeTrace().thread((name, 0, 4)).kernels) == ["dense/MatMul"]
 
 
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("_MklMatMul", "MatMul"),
+        ("_MklNativeConv2DBackpropFilter", "Conv2DBackpropFilter"),
+        ("_MklFusedMatMul", "_FusedMatMul"),
+        ("_MklNativeFusedConv2D", "_FusedConv2D"),
+        ("_MklToTf", "_MklToTf"),
+        ("_FusedMatMul", "_FusedMatMul"),
+    ],
+)
+def test_onednn_does_the_work_of_tensorflows_own_kernels(told, kind):
+    assert FakeTrace().thread((f"dense:{told}", 0, 4)).kernels["dense"].kind == kind
+
+
 def test_of_several_steps_the_first_is_left_out():
     steps = [("a:Mul", 0, 9), ("a:Mul", 10, 12), ("a:Mul", 20, 22), ("a:Mul", 30, 32)]
     found = FakeTrace().thread(*steps).kernels

@@ -77,5 +77,7 @@ def test_a_larger_batch_has_the_same_rows_on_each_replica() -> None:
     assert larger["y"][0].numpy().tolist() == [4, 5, 4, 5]
     assert larger["y"][1] is None
     assert (float(larger["rate"]), larger["name"]) == (0.5, "a")
+    sparse = several_times(tf.sparse.from_dense([[0, 1], [2, 0]]), 2)
+    assert tf.sparse.to_dense(sparse).numpy().tolist() == [[0, 1], [2, 0], [0, 1], [2, 0]]
     rows = several_times(tf.ragged.constant([[1], [2, 3]]), 2)
     assert rows.to_list() == [[1], [2, 3], [1], [2, 3]]

@@ -231,11 +231,9 @@ def _together(costs: StepCosts) -> float:
     It was measured apart, and perhaps in a bad moment of the machine.
     """
     at_best_s, told_s = replace(costs, together=1.0).step_s(), costs.step_s()
-    if told_s <= costs.measured_s:
+    if told_s <= max(costs.measured_s, at_best_s):
         return costs.together
-    part = (
-        max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s) if told_s > at_best_s else 0
-    )
+    part = max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s)
     return 1.0 / (1.0 + (1.0 / costs.together - 1.0) * part)
 
 

@@ -22,6 +22,8 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+# Who writes down more than that means until something else ends it.
+_MOST: Final = 10**9
 # What gives as many items as its argument has.
 _SAME: Final = (enumerate, reversed, list, tuple, sorted)
 # Begin with the names of tqdm's bars, and of what makes a range and a bar around it.
@@ -46,9 +48,10 @@ def times(loop: ast.For | ast.AsyncFor, frame: FrameType) -> int | None:
         return None  # they stand for something else by now
     try:
         found = _value(loop.iter, frame)
+        count = len(found) if type(found) in _SIZED else 0
     except Exception:  # names of the user's may stand for anything
         return None
-    return len(found) or None if type(found) in _SIZED else None
+    return count if 0 < count <= _MOST else None
 
 
 def _names(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:

@@ -151,7 +151,6 @@ class LoopSubject(Subject):
 
     def __init__(self, call: LoopCall, *, epochs: int | None, scratch: str) -> None:
         self.layers = call.layers
-        self.start = started(call, epochs)
         self._behind = runs_behind()
         self._repeated = epochs != 1
         self._pipeline = readable(call.dataset, scratch)
@@ -159,6 +158,7 @@ class LoopSubject(Subject):
         if epochs == 1 and repeats(self._pipeline):
             epochs = None  # the data begins anew within the loop
         self.notes = list(assumed(epochs))
+        self.start = started(call, epochs)
         self.original = Version(self._pipeline)
         self._batches = held(self._pipeline.dataset)
         if not self._batches:

@@ -90,7 +90,7 @@ class _Request:
             return None
         timed, left_s = self._given - self._warm[0], self.seconds - self._timed_s()
         if self._whole or timed == 0 or left_s > 0:
-            # The end of an epoch is waited for, not each step of what is left of it.
+            # Whole epochs are not cut short, so the steps of one need not be waited for.
             left_s = math.inf if self._whole else left_s
             self._backlog.allow(self._given, timed, self._timed_s(), left_s)
             return None

@@ -16,14 +16,7 @@ from typing import Any, Final
 import psutil
 import tensorflow as tf
 
-from uncork.capture import (
-    FitCall,
-    LoopCall,
-    PassThrough,
-    StepCall,
-    StopScript,
-    datasets_in,
-)
+from uncork.capture import FitCall, LoopCall, PassThrough, StepCall, StopScript, datasets_in
 from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal

@@ -29,6 +29,8 @@ _CALLED: Final = re.compile(r".*(?:^|/)(?:Stateful)?PartitionedCall(?:_\d+)?/")
 # What the runtime does between the kernels, and how it tells those that may return before they end.
 _RUNTIME: Final = "ExecutorState::Process"
 _ASYNCHRONOUS: Final = "ExecutorState::ProcessAsync::Start"
+# oneDNN's kernels, on processors where TensorFlow lets them stand in for its own ones.
+_ONEDNN: Final = re.compile(r"^_Mkl(?:Native)?(?!ToTf)(?=(Fused)?)")
 # In the name of an op in a loop that the graph itself runs.
 _IN_LOOP: Final = re.compile(r"/(?:body|cond)/_\d+/")
 _HOST: Final = "/host:CPU"
@@ -42,7 +44,7 @@ class Kernel:
 
     Attributes:
         name: Of the op in its function, with its scopes; in a loop with those of the loop.
-        kind: ``MatMul``, say.
+        kind: ``MatMul``, say, whether the kernel is TensorFlow's own or oneDNN's.
         calls: How often it ran; not a whole number where steps differ.
         seconds: What that took, with what the runtime did until the next one. Where several ran at
             once, each counts in part, so that all kernels together take as long as their graph.
@@ -160,7 +162,7 @@ def _spans(plane: Any, line: Any) -> Iterator[_Span]:
 def _known(name: str) -> tuple[bool, _Op | None]:
     """Whether an event counts, and its op where its name tells."""
     found = _OP.fullmatch(name)
-    op = (_CALLED.sub("", found[1]), found[2]) if found else None
+    op = (_CALLED.sub("", found[1]), _kind(found[2])) if found else None
     return found is not None or name in (_RUNTIME, _ASYNCHRONOUS), op
 
 
@@ -169,7 +171,12 @@ def _asynchronous(plane: Any, event: Any) -> _Op | None:
     if "name" not in stats or "kernel_type" not in stats:
         return None
     name, kind = (_text(plane, stats[key]) for key in ("name", "kernel_type"))
-    return _CALLED.sub("", name), kind
+    return _CALLED.sub("", name), _kind(kind)
+
+
+def _kind(told: str) -> str:
+    """TensorFlow's word: ``_MklNativeFusedConv2D`` does the work of ``_FusedConv2D``."""
+    return _ONEDNN.sub(lambda found: "_" if found[1] else "", told)
 
 
 def _text(plane: Any, stat: Any) -> str:

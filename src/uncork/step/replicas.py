@@ -46,6 +46,8 @@ def _longer(part: Any, times: int) -> Any:
         return part  # a variable, on however many devices
     if isinstance(part, tf.distribute.DistributedValues):
         return type(part)([_longer(each, times) for each in part.values])
+    if isinstance(part, tf.SparseTensor):
+        return tf.sparse.concat(0, [part] * times)
     if isinstance(part, np.ndarray):
         part = tf.convert_to_tensor(part)
     if not isinstance(part, tf.Tensor | tf.RaggedTensor) or part.shape.rank == 0:
