@@ -167,6 +167,7 @@ def test_custom_loop(eager, model, dataset):
     assert (first.eager_at and first.eager_at.endswith(f"recorder.py{begins}")) == (eager or None)
     assert first.tape_calls_per_step >= 1
     assert (second.eager_step, second.steps_seen) == (eager, 1)
+    assert all(0.0 < each.first_step_s < 600.0 for each in (first, second))
 
 
 @pytest.mark.parametrize("wrap", [enumerate, lambda d: d.take(3), lambda d: d.as_numpy_iterator()])

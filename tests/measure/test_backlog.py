@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -46,3 +47,9 @@ def test_no_more_than_the_time_that_is_left_allows(
     backlog = Backlog()
     backlog.allow(20, 20, 0.2, left_s)
     assert [backlog.grows(20 + n) for n in range(steps + 1)] == [True] * steps + [False]
+
+
+def test_before_anything_is_timed_one_step_is_started(waited: list[int]) -> None:
+    backlog = Backlog()
+    backlog.allow(20, 0, 0.2, math.inf)
+    assert [backlog.grows(20 + n) for n in range(2)] == [True, False]

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.facts import StartLine
+from uncork.core.facts import StartLine, Unrolled
 from uncork.rules import slow_start
 
 STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs
 
 
-def found(*seconds, step_s=0.01, **workload):
+def found(*seconds, step_s=0.01, unrolled=None, **workload):
     lines = tuple(StartLine(at=f"train.py:{n}", seconds=s) for n, s in enumerate(seconds, 5))
-    diagnosis = observed(step_s=step_s, start=lines, workload=workload)
+    diagnosis = observed(step_s=step_s, start=lines, unrolled=unrolled, workload=workload)
     return list(slow_start.find(diagnosis, MACHINE))
 
 
@@ -30,3 +30,23 @@ def test_a_short_start_of_a_long_training_is_not_named():
 
 def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
     assert found(1000.0, steps_per_epoch=None) == []
+
+
+def unrolled(seconds, share=0.8):
+    ops = {"ops": 5000, "rounds": 125}
+    return Unrolled(at="train.py:30", share=share, first_s=seconds / share, **ops)
+
+
+def test_a_loop_that_is_written_out_belongs_to_the_start():
+    (finding,) = found(unrolled=unrolled(STEPS * 0.01))
+    assert finding.at == "train.py:30"
+    assert finding.upper_bound == pytest.approx(2.0)
+    assert "5,000 ops" in finding.evidence
+    assert "unroll" in finding.remedy
+
+
+def test_what_takes_longest_of_both_is_blamed():
+    (finding,) = found(0.6 * STEPS * 0.01, unrolled=unrolled(0.4 * STEPS * 0.01))
+    assert finding.at == "train.py:5"
+    assert finding.upper_bound == pytest.approx(2.0)
+    assert found(0.01 * STEPS * 0.01, unrolled=unrolled(0.01 * STEPS * 0.01)) == []

@@ -54,12 +54,14 @@ class LoopEvidence:
         tape_calls_per_step: Calls of ``GradientTape.gradient`` during the last step. While a
             function is traced this counts calls in the trace (TensorFlow traces a function that
             creates variables twice); 0 when an optimizer's counter gave the loop away.
+        first_step_s: Seconds from its first element to the request for the second.
     """
 
     eager_step: bool
     steps_seen: int
     tape_calls_per_step: int
     eager_codes: tuple[CodeType, ...] = ()
+    first_step_s: float = 0.0
 
     @property
     def eager_at(self) -> str | None:

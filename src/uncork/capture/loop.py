@@ -11,6 +11,7 @@ dataset. Steps that take their elements inside one (the iterator as its argument
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 from weakref import WeakSet
@@ -129,6 +130,8 @@ class Watch:
         self._open = True
         self._taken = 0
         self._before: Counts | None = None
+        self._given_at = 0.0
+        self._first_step_s = 0.0
 
     @property
     def idle(self) -> bool:
@@ -141,6 +144,7 @@ class Watch:
             self._look()
         element = self._stops.guarded(self._feed.__next__)
         self._taken += 1
+        self._given_at = time.perf_counter()
         return element
 
     @property
@@ -154,6 +158,8 @@ class Watch:
         self._loops.settled(self)
 
     def _look(self) -> None:
+        if self._taken == 1:
+            self._first_step_s = time.perf_counter() - self._given_at
         if not self._eager():
             self.settle()
             return
@@ -173,6 +179,7 @@ class Watch:
             steps_seen=self._taken,
             tape_calls_per_step=new.gradients,
             eager_codes=self._loops.evidence.eager_codes if new.eager_gradients else (),
+            first_step_s=self._first_step_s,
         )
         self._feed = self._stops.guarded(lambda: self._loops.recognised(self, evidence))
 

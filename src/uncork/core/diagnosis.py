@@ -19,6 +19,7 @@ from uncork.core.facts import (
     SlowLayer,
     StartLine,
     Transfer,
+    Unrolled,
     Validation,
     Waiting,
 )
@@ -116,6 +117,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         slow_layers: Layers of the script that pay for one of their arguments.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
+        unrolled: Where the first step takes seconds.
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
         larger: Of a ``fit`` on several replicas.
         remade: Of a loop of the user's own.
@@ -150,6 +152,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     slow_layers: tuple[SlowLayer, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
+    unrolled: Unrolled | None = None
     new_shapes: NewShapes | None = None
     larger: Larger | None = None
     remade: Remade | None = None

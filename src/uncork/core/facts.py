@@ -127,6 +127,29 @@ class Larger(Record, frozen=True, kw_only=True):
     faster: Comparison
 
 
+class Unrolled(Record, frozen=True, kw_only=True):
+    """A loop of Python's, or of a layer, that is written out round for round in the traced step.
+
+    Attributes:
+        at: The ``for`` statement, or where the layer is made.
+        ops: In the graph of the forward pass, as many as the loop became.
+        share: Part of all ops there, 0 to 1.
+        rounds: As often as it reads a variable; 0 where it reads none.
+        first_s: Seconds that the first step takes for being traced, or for being the first.
+    """
+
+    at: str
+    ops: int
+    share: float
+    rounds: int
+    first_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the first step, what the loop takes if all ops take the same."""
+        return self.share * self.first_s
+
+
 class Remade(Record, frozen=True, kw_only=True):
     """A compiled function that a script makes anew for each epoch.
 

@@ -181,6 +181,7 @@ class EpochSubject(Subject):
         ]
         self.layers = call.layers
         self.start = started(call, epochs)
+        self.counted = epochs is not None
         self._call = call
         dataset = dataset_of(call)
         pipeline = readable(dataset, scratch)

@@ -159,6 +159,8 @@ class LoopSubject(Subject):
             epochs = None  # the data begins anew within the loop
         self.notes = list(assumed(epochs))
         self.start = started(call, epochs)
+        self.counted = epochs is not None
+        self.first_step_s = call.evidence.first_step_s
         self.original = Version(self._pipeline)
         self._batches = held(self._pipeline.dataset)
         if not self._batches:

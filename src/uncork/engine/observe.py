@@ -137,6 +137,7 @@ def observe(
         in_bfloat16=in_bfloat16,
         in_float32=in_float32,
         start=subject.start,
+        unrolled=known.unrolled if known else subject.unrolled(shares.traced_s),
         **once,
     )
     return judge(found, machine)

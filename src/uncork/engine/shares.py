@@ -13,6 +13,7 @@ from typing import Final
 from uncork.core.measurement import Measurement, Spread, spread
 from uncork.engine.subject import Subject, Version
 from uncork.measure import Block, in_turn, summarize
+from uncork.measure.tracing import tracing_s
 
 # Of a step, what is worth a second look, and how many times longer that is than the first.
 _LARGE: Final = 0.09
@@ -30,6 +31,7 @@ class Shares:
         breakdown: Shares of one step that add up to 1.
         intervals: Of the shares of input and Python, from round to round.
         tracing: Part of the step as it runs in which functions were traced anew.
+        traced_s: Seconds in which its functions were traced before.
     """
 
     measured: Measurement
@@ -38,6 +40,7 @@ class Shares:
     breakdown: dict[str, float]
     intervals: dict[str, Spread]
     tracing: float = 0.0
+    traced_s: float = 0.0
 
 
 def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: int) -> Shares:
@@ -52,8 +55,10 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         rounds: Blocks of each.
     """
     runners = [subject.runner(version), subject.resident(version)]
+    traced_s = -tracing_s()
     for runner in runners:
         runner.prime()
+    traced_s += tracing_s()
     first = runners[1].block(block_s / 2)
     grouped = subject.grouped(version, first.wall_s / first.steps)
     runners += [grouped] if grouped else []
@@ -73,6 +78,7 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
         breakdown=breakdown(waiting, python),
         intervals={"input": waiting, "host": python},
         tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
+        traced_s=traced_s,
     )
 
 

@@ -108,6 +108,7 @@ class StepLoopSubject(Subject):
         ]
         self.layers = call.layers
         self.start = started(call, epochs)
+        self.counted = epochs is not None
         self._behind = runs_behind()
         self.original = Version(None)
         brief = brief_of_steps(call, epochs)

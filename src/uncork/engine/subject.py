@@ -19,6 +19,7 @@ from uncork.core.facts import (
     SlowLayer,
     StartLine,
     Transfer,
+    Unrolled,
     Validation,
     Waiting,
 )
@@ -29,6 +30,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.unrolled import unrolled
 from uncork.measure.interleave import Block
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import Pipeline, apply, supply
@@ -105,12 +107,16 @@ class Subject(ABC):
             another state. In a notebook it goes on to live.
         layers: What was seen of the script's layers; None where no script trains.
         start: Lines of it that took long before the training began.
+        counted: It is known how often the training goes through its data.
+        first_step_s: Of the script's own first step, where that is past.
     """
 
     between_calls: bool = False
     ends_here: bool = False
     layers: Layers | None = None
     start: tuple[StartLine, ...] = ()
+    counted: bool = True
+    first_step_s: float = 0.0
     workload: Workload
     original: Version
     notes: list[str]
@@ -250,6 +256,15 @@ class Subject(ABC):
         """What the lines of a loop of the user's own take; nothing where Keras drives."""
         del seconds
         return ()
+
+    def unrolled(self, traced_s: float) -> Unrolled | None:
+        """A loop that is written out in the step, where its first run takes long.
+
+        Args:
+            traced_s: Seconds in which the step was traced by this subject's own runs.
+        """
+        first_s = max(traced_s, self.first_step_s)
+        return unrolled(self.layers, first_s) if self.counted else None
 
     def slow_layers(self, parts: tuple[KernelPart, ...]) -> tuple[SlowLayer, ...]:
         """Layers that pay for one of their arguments, of those whose kernels take longest."""

@@ -61,5 +61,5 @@ class Backlog:
             passed_s: Seconds.
             left_s: Seconds; infinite where another end is set to it.
         """
-        fit = left_s * timed / passed_s if passed_s > 0 else math.inf
+        fit = left_s * timed / passed_s if timed > 0 and passed_s > 0 else math.inf
         self._until = steps + max(1, int(min(fit, timed)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import StartLine, Unrolled
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound
 
@@ -12,22 +13,40 @@ from uncork.rules.evidence import WORTH, bound
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where it is known how long the training will take."""
     del machine
-    work, lines = diagnosis.workload, diagnosis.start
-    if not work.steps_per_epoch or not lines:
+    work, lines, loop = diagnosis.workload, diagnosis.start, diagnosis.unrolled
+    if not work.steps_per_epoch:
         return
-    start_s = sum(line.seconds for line in lines)
+    before_s = sum(line.seconds for line in lines)
+    unrolled_s = loop.seconds if loop else 0.0
     training_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
-    upper = bound(start_s + training_s, training_s)
+    upper = bound(before_s + unrolled_s + training_s, training_s)
     if upper < WORTH:
         return
+    is_loop = loop is not None and (not lines or unrolled_s > lines[0].seconds)
+    at, evidence, remedy = _of_loop(loop) if loop and is_loop else _of_lines(lines, before_s)
     yield Finding(
         cause="slow_start",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=lines[0].at,
-        evidence=(
-            f"{start_s:.1f} s pass in the script before its training begins, imports left out, "
-            f"{lines[0].seconds:.1f} s of them in one line; the training takes {training_s:.1f} s"
-        ),
-        remedy="one call for a whole array instead of Python for each row; or keep what it makes",
+        at=at,
+        evidence=f"{evidence}; the training takes {training_s:.1f} s",
+        remedy=remedy,
+    )
+
+
+def _of_lines(lines: Sequence[StartLine], before_s: float) -> tuple[str, str, str]:
+    return (
+        lines[0].at,
+        f"{before_s:.1f} s pass in the script before its training begins, imports left out, "
+        f"{lines[0].seconds:.1f} s of them in one line",
+        "one call for a whole array instead of Python for each row; or keep what it makes",
+    )
+
+
+def _of_loop(loop: Unrolled) -> tuple[str, str, str]:
+    return (
+        loop.at,
+        f"{loop.first_s:.1f} s pass until the first step is traced and done: this loop is written "
+        f"out in it, {loop.ops:,} ops, {loop.share:.0%} of the forward pass",
+        "a keras.layers.RNN without unroll=True, tf.scan or tf.while_loop, traced but once",
     )

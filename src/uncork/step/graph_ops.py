@@ -29,11 +29,8 @@ class GraphOps:
     """
 
     def __init__(self) -> None:
-        # Their type is asked, not they: proxies of all kinds are among these objects.
-        graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]
         # Where two graphs have an op of one name, that of the one that was traced last.
-        graphs.sort(key=_traced)
-        self._ops = {op.name: op for graph in graphs for op in graph.get_operations()}
+        self._ops = {op.name: op for graph in living_graphs() for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
 
     def of(self, name: str) -> Any:
@@ -60,6 +57,13 @@ class GraphOps:
         if id(graph) not in self._of_batch:
             self._of_batch[id(graph)] = frozenset(_of_batch(graph))
         return op.name in self._of_batch[id(graph)]
+
+
+def living_graphs() -> list[Any]:
+    """Of traced functions, in the order of tracing."""
+    # Their type is asked, not they: proxies of all kinds are among these objects.
+    graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]
+    return sorted(graphs, key=_traced)
 
 
 def _traced(graph: Any) -> int:

@@ -1,0 +1,107 @@
+"""Which loop of Python's, or of a layer, stands round for round in a graph that was traced?"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import keras
+
+from uncork.core.layers import Layers
+from uncork.core.stack import is_users, place
+from uncork.step.graph_ops import living_graphs
+
+# Ops of a graph that takes seconds to trace.
+_LARGE: Final = 1000
+# Of a loop that it would be worth to write otherwise.
+_MANY_ROUNDS: Final = 16
+_GRADIENT: Final = "gradient_tape/"
+# From here on a stack is that of a function that is traced.
+_TRACER: Final = "/polymorphic_function/tracing_compilation.py"
+_READS: Final = "ReadVariableOp"
+
+LoopAt = Callable[[str, int], int | None]
+
+
+@dataclass
+class Body:
+    """What a loop has become.
+
+    Attributes:
+        at: Its ``for`` statement, or where its layer is made.
+        ops: Of the forward pass.
+        share: Of all ops there.
+        reads: How often each variable is read.
+    """
+
+    at: str
+    ops: int = 0
+    share: float = 0.0
+    reads: Counter[str] = field(default_factory=Counter)
+
+    def add(self, op: Any) -> None:
+        """One more."""
+        self.ops += 1
+        if op.type == _READS:
+            self.reads[op.inputs[0].name] += 1
+
+    @property
+    def rounds(self) -> int:
+        """As often as it reads a variable, most likely; 0 where it reads none."""
+        return statistics.median_low(self.reads.values()) if self.reads else 0
+
+    @property
+    def is_repeated(self) -> bool:
+        """One body many times over; a loop over layers reads each variable once."""
+        return self.rounds >= _MANY_ROUNDS or not self.reads
+
+
+def largest_body(layers: Layers | None, loop_at: LoopAt) -> Body | None:
+    """The loop that most ops of the largest graph come from; None where that graph is not large.
+
+    Args:
+        layers: Of the script.
+        loop_at: The line of the innermost ``for`` around a line of a file; None where none is.
+    """
+    graph = max(living_graphs(), key=lambda g: len(g.get_operations()), default=None)
+    if graph is None:
+        return None
+    forward = [op for op in graph.get_operations() if not op.name.startswith(_GRADIENT)]
+    if len(forward) < _LARGE:
+        return None
+    bodies: dict[Hashable, Body] = {}
+    for op in forward:
+        for key, at in set(_loops(op, layers, loop_at)):
+            bodies.setdefault(key, Body(at)).add(op)
+    large = [body for body in bodies.values() if body.is_repeated and body.ops >= _LARGE]
+    found = max(large, key=lambda body: (body.ops, body.rounds), default=None)
+    if found is not None:
+        found.share = found.ops / len(forward)
+    return found
+
+
+def _loops(op: Any, layers: Layers | None, loop_at: LoopAt) -> Iterator[tuple[Hashable, str]]:
+    """Loops that an op stands in."""
+    if layers:
+        for layer in _layers(op.name, layers):
+            if isinstance(layer, keras.layers.RNN) and layer.unroll:
+                yield id(layer), layers.at(layer) or ""
+    frames = list(op.traceback)
+    traced = [number for number, frame in enumerate(frames) if _TRACER in frame.filename]
+    for frame in frames[traced[-1] :] if traced else frames:
+        if is_users(frame.filename):
+            line = loop_at(frame.filename, frame.lineno)
+            if line is not None:
+                yield (frame.filename, line), place(frame.filename, line)
+
+
+def _layers(name: str, layers: Layers) -> Iterator[Any]:
+    """Those whose scopes a name stands in, the innermost first."""
+    while "/" in name:
+        layer = layers.of(name)
+        if layer is not None:
+            yield layer
+        name = name.rpartition("/")[0]

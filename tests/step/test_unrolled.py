@@ -1,0 +1,106 @@
+"""Which loop is written out in a graph?"""
+
+from __future__ import annotations
+
+import gc
+import linecache
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.core.layers import Layers
+from uncork.engine.unrolled import unrolled
+
+ROUNDS = 64
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Layers as the hooks see them, of a few calls of the test's own."""
+    keras.backend.clear_session()
+    gc.collect()
+    layers = Layers()
+    called = keras.layers.Layer.__call__
+
+    def watched(self, *args, **kwargs):
+        layers.made(self, f"{self.name}.py:1")
+        with tf.name_scope(self.name) as scope:
+            layers.entered(self, scope.rstrip("/"))
+            return called(self, *args, **kwargs)
+
+    monkeypatch.setattr(keras.layers.Layer, "__call__", watched)
+    return layers
+
+
+def line_of(function, text):
+    code = function.python_function.__code__
+    lines = linecache.getlines(code.co_filename)
+    return next(n for n, line in enumerate(lines, 1) if n > code.co_firstlineno and text in line)
+
+
+def test_a_loop_around_one_cell_is_told_by_its_for_statement(seen):
+    cell = keras.layers.GRUCell(4)
+
+    @tf.function
+    def step(x):
+        state = tf.zeros((2, 4))
+        for t in range(ROUNDS):
+            before = state
+            state, _ = cell(x[:, t], [state])
+            state = state + before
+        return tf.reduce_sum(state)
+
+    step(tf.ones((2, ROUNDS, 3)))
+    found = unrolled(seen, 5.0)
+    assert found.at.endswith(f"test_unrolled.py:{line_of(step, 'for t in')}")
+    assert found.rounds == ROUNDS
+    assert found.ops > 1000
+    assert found.share > 0.9
+    assert found.seconds == pytest.approx(5.0 * found.share)
+
+
+def test_a_loop_over_layers_cannot_be_written_otherwise(seen):
+    layers = [keras.layers.LayerNormalization() for _ in range(60)]
+
+    @tf.function
+    def step(x):
+        for layer in layers:
+            x = tf.nn.relu(layer(x))
+        return tf.reduce_sum(x)
+
+    step(tf.ones((2, 3)))
+    graph = step.get_concrete_function(tf.ones((2, 3))).graph
+    assert len(graph.get_operations()) > 1000
+    assert unrolled(seen, 5.0) is None
+
+
+def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
+    recurrent = keras.layers.GRU(4, unroll=True, reset_after=False)
+
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(recurrent(x))
+
+    step(tf.ones((2, ROUNDS, 3)))
+    found = unrolled(seen, 5.0)
+    assert found.at == f"{recurrent.name}.py:1"
+    assert found.rounds == ROUNDS
+
+
+def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
+    cell = keras.layers.GRUCell(4)
+
+    @tf.function
+    def many(x):
+        state = tf.zeros((2, 4))
+        state, _ = cell(x, [state])
+        return state, [tf.square(x) for _ in range(1500)]
+
+    for _ in range(2):
+        many(tf.ones((2, 3)))
+    assert unrolled(seen, 5.0) is None
+
+
+def test_a_quick_first_step_is_not_looked_at(seen):
+    assert unrolled(seen, 0.5) is None
