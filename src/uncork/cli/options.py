@@ -91,7 +91,7 @@ def _tune(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--budget",
         type=_seconds(20.0),
-        default=260.0,
+        default=270.0,
         metavar="SECONDS",
         help="time for the tuning (default: %(default)g)",
     )

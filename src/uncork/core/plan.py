@@ -109,7 +109,7 @@ class Policy(Record, frozen=True, kw_only=True):
 
     loosest: Guarantee = "precision"
     memory_share: float = 0.5
-    budget_s: float = 260.0
+    budget_s: float = 270.0
 
 
 class Plan(Record, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from uncork.engine.processes import Follow, Script, run_child
 PAIRS: Final = 3
 # Seconds that a confirming process works once it has reached the training call, and the most of a
 # budget that all of them together may be reckoned at: a short one is for trials, too.
-_WORK_S: Final = 12.0
-_MOST: Final = 0.36
+_WORK_S: Final = 14.0
+_MOST: Final = 0.38
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
@@ -53,8 +53,8 @@ def confirming_s(reaching_s: float, budget_s: float) -> float:
         budget_s: Of the whole tuning.
 
     Example:
-        >>> confirming_s(3.0, budget_s=260.0)
-        90.0
+        >>> confirming_s(3.0, budget_s=270.0)
+        102.0
     """
     return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 

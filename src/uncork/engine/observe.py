@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -36,29 +37,32 @@ class _Seconds:
     Attributes:
         block: Long enough for dozens of steps of a small model and a few of a large one.
         rounds: Blocks of each kind.
+        more: Times longer, for what is not clear by then.
         supply: The input alone.
         stages: All stages together.
     """
 
     block: float
     rounds: int
+    more: int
     supply: float
     stages: float
 
     def scaled(self, share: float) -> _Seconds:
         """Shorter by this share, but not so short that a block holds nothing."""
         share = min(1.0, max(_SHORTEST, share))
-        return _Seconds(self.block * share, self.rounds, self.supply * share, self.stages * share)
+        block, supply, stages = self.block * share, self.supply * share, self.stages * share
+        return replace_fields(self, block=block, supply=supply, stages=stages)
 
 
-_CAREFUL: Final = _Seconds(block=0.8, rounds=4, supply=1.5, stages=6.0)
+_CAREFUL: Final = _Seconds(block=0.8, rounds=4, more=2, supply=1.5, stages=6.0)
 # What all of that takes, compilation aside; and the least of it that still measures something.
 BUDGET_S: Final = 20.0
 _SHORTEST: Final = 0.1
 # Of the time.
 _TRIFLE: Final = 0.05
 # Between two trials: only to see where the bottleneck is now.
-_BRIEF: Final = _Seconds(block=0.5, rounds=3, supply=0.8, stages=2.5)
+_BRIEF: Final = _Seconds(block=0.5, rounds=3, more=1, supply=0.8, stages=2.5)
 
 
 def observe(
@@ -86,7 +90,8 @@ def observe(
     version = version or subject.original
     seconds = _BRIEF if measured else _CAREFUL.scaled(budget_s / BUDGET_S)
     journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
-    shares = take_apart(subject, version, block_s=seconds.block, rounds=seconds.rounds)
+    looks = {"rounds": seconds.rounds, "more": seconds.more}
+    shares = take_apart(subject, version, block_s=seconds.block, **looks)
     if measured is None:
         measured = shares.measured
         journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)

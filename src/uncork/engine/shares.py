@@ -15,9 +15,8 @@ from uncork.engine.subject import Subject, Version
 from uncork.measure import Block, in_turn, summarize
 from uncork.measure.tracing import tracing_s
 
-# Of a step, what is worth a second look, and how many times longer that is than the first.
+# Of a step, what is worth a second look.
 _LARGE: Final = 0.09
-_MORE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,19 @@ class Shares:
     traced_s: float = 0.0
 
 
-def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: int) -> Shares:
+def take_apart(
+    subject: Subject, version: Version, *, block_s: float, rounds: int, more: int = 2
+) -> Shares:
     """Run a version as it is, on a resident batch, and with its steps grouped, in turn.
 
-    Where a part looks large and could still be noise, it is looked at once more, for longer.
+    Where a part looks large and could still be noise, it is looked at once more.
 
     Args:
         subject: What is trained.
         version: Which version of it.
         block_s: Seconds of one block.
         rounds: Blocks of each.
+        more: How many times longer a second look is than the first.
     """
     runners = [subject.runner(version), subject.resident(version)]
     traced_s = -tracing_s()
@@ -65,7 +67,7 @@ def take_apart(subject: Subject, version: Version, *, block_s: float, rounds: in
     found = in_turn(runners, block_s=block_s, rounds=rounds)
     waiting, python = _parts(subject, version, found)
     if _unclear(waiting) or _unclear(python):
-        more = in_turn(runners, block_s=block_s, rounds=_MORE * rounds)
+        more = in_turn(runners, block_s=block_s, rounds=more * rounds)
         found = [[*few, *others] for few, others in zip(found, more, strict=True)]
         waiting, python = _parts(subject, version, found)
     consumer = 1 / max(1e-9, 1 - waiting.median)

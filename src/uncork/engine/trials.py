@@ -247,6 +247,7 @@ class Tuning(Trial):
     def work(self, subject: Subject, machine: Machine) -> Result:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
         age_s = time.time() - psutil.Process().create_time()
+        started = time.monotonic() - age_s
         look_s = LOOKING_SHARE * self.job.policy.budget_s
         before = observe(subject, machine, self.journal, budget_s=look_s)
         self._walk = walk = Walk(
@@ -255,7 +256,7 @@ class Tuning(Trial):
             machine,
             self.job.policy,
             self.journal,
-            started=time.monotonic() - age_s,
+            started=started,
             reserved_s=confirming_s(age_s, self.job.policy.budget_s),
             after_step=self._save,
         )
