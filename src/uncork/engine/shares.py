@@ -67,8 +67,8 @@ def take_apart(
     found = in_turn(runners, block_s=block_s, rounds=rounds)
     waiting, python = _parts(subject, version, found)
     if _unclear(waiting) or _unclear(python):
-        more = in_turn(runners, block_s=block_s, rounds=more * rounds)
-        found = [[*few, *others] for few, others in zip(found, more, strict=True)]
+        again = in_turn(runners, block_s=block_s, rounds=more * rounds)
+        found = [[*few, *others] for few, others in zip(found, again, strict=True)]
         waiting, python = _parts(subject, version, found)
     consumer = 1 / max(1e-9, 1 - waiting.median)
     if subject.between_calls:
