@@ -527,3 +527,14 @@ def test_user_errors_come_through(model, dataset):
 
     with pytest.raises(ZeroDivisionError), listening(Recorder()):
         script()
+
+
+def test_arguments_of_functions_may_have_any_name(dataset):
+    @tf.function
+    def applied(function, x, step=1, model=0):
+        return function(x) + step + model
+
+    with listening(Recorder()):
+        for x, _ in dataset.take(1):
+            found = applied(function=tf.zeros_like, x=x, step=2, model=3)
+    assert found.numpy() == pytest.approx(5.0)

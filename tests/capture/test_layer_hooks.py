@@ -58,3 +58,13 @@ def test_layers_on_ragged_and_sparse_tensors_are_called_as_ever():
         dense = keras.layers.Lambda(tf.sparse.to_dense)
         assert tf.function(lambda: dense(sparse))().numpy().sum() == pytest.approx(2.0)
     assert {layer for layer, _ in layers.outermost()} == {total, dense}
+
+
+def test_arguments_may_have_any_name():
+    class Scaled(keras.layers.Layer):
+        def call(self, x, layer=1, cls=1):
+            return x * layer * cls
+
+    with watched_layers():
+        found = keras.layers.Lambda(lambda x: x)(Scaled()(tf.ones((2,)), layer=3, cls=2))
+    assert found.numpy() == pytest.approx(6.0)

@@ -72,3 +72,22 @@ def test_callback_of_keras(model, tmp_path):
         model.fit(x, x[:, :1], epochs=2, callbacks=[best], verbose=0)
     assert list(tmp_path.iterdir()) == []
     assert saves.held == {"Model.save": 2}
+
+
+def test_what_an_interrupted_training_is_to_go_on_from_stays(model, tmp_path):
+    x, y = tf.ones((8, 4)), tf.ones((8, 1))
+
+    class Interrupted(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise KeyboardInterrupt
+
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", delete_checkpoint=True)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, y, epochs=2, verbose=0, callbacks=[backup, Interrupted()])
+    kept = {file: file.read_bytes() for file in (tmp_path / "backup").iterdir()}
+    assert kept
+    again = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with hold_saves() as saves:
+        model.fit(x, y, epochs=5, verbose=0, callbacks=[again])
+    assert {file: file.read_bytes() for file in (tmp_path / "backup").iterdir()} == kept
+    assert set(saves.held) == {"BackupAndRestore"}

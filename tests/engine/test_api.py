@@ -215,3 +215,15 @@ def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1] == "True"
+
+
+def test_a_model_whose_fit_hands_everything_on_is_given_what_keras_takes(tmp_path: Path) -> None:
+    class Handing(keras.Model):
+        def fit(self, *args: object, **kwargs: object) -> object:
+            return super().fit(*args, **kwargs)
+
+    words = keras.Input((16,))
+    model = Handing(words, keras.layers.Dense(2)(words))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    found = uncork.diagnose(model, (X, Y), budget=2.0, batch_size=16, quiet=True)
+    assert found.record.workloads[0].workload.steps_per_epoch == 16

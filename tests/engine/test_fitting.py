@@ -100,3 +100,25 @@ def test_callbacks_on_every_batch_matter_to_grouped_steps_only() -> None:
     assert "callbacks on every batch" in line
     assert "Watcher" in line
     assert differences(with_edits(BFLOAT16), watched) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"validation_steps": 10}, "validation_steps: the plan was made for a multiple of 8"),
+        ({"steps_per_epoch": 12, "steps_given": True}, "steps_per_epoch"),
+        ({"steps_per_epoch": None}, "length of the data"),
+        ({"distributed": True}, "tf.distribute strategy"),
+    ],
+    ids=str,
+)
+def test_what_would_make_a_group_of_steps_another_training(
+    changes: dict[str, Any], named: str
+) -> None:
+    (line,) = differences(with_edits(GROUPED), found(**changes))
+    assert line.startswith(named)
+    assert differences(with_edits(PIPELINE), found(**changes)) == ()
+
+
+def test_a_validation_of_whole_executions_fits() -> None:
+    assert differences(with_edits(GROUPED), found(validation_steps=16)) == ()

@@ -212,3 +212,30 @@ def test_the_script_reads_the_terminal_s_input(write: Write, uncork: Run, tmp_pa
     (tmp_path / "answers").write_text("yes\n")
     with (tmp_path / "answers").open() as answers:
         assert uncork("run", "train.py", stdin=answers).stdout == "YES\n"
+
+
+def test_a_fit_after_a_loop_is_the_same_fit_as_in_the_tuning(trained: Path) -> None:
+    """Loops and fits are numbered together."""
+    warm = (
+        "for batch in training.take(3):\n"
+        "    with tf.GradientTape() as tape:\n"
+        "        loss = tf.reduce_mean(model(batch[0]))\n"
+        "    weights = model.trainable_variables\n"
+        "    model.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))\n"
+    )
+    text = (trained / "train.py").read_text().replace("history = ", warm + "history = ", 1)
+    (trained / "warm.py").write_text(text)
+    made = subprocess.run(
+        [sys.executable, HERE / "plan_maker.py", "warm.json", "warm.py", "x"],
+        cwd=trained,
+        env={**environment(trained), "PYTHONPATH": str(HERE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert json.loads((trained / "warm.json").read_text())["before"]["workload"]["index"] == 1
+    done = train(trained, "--strict", "--plan", "warm.json", "warm.py", "warm")
+    assert done.returncode == 0, done.stderr
+    assert "was not reached" not in done.stderr

@@ -38,6 +38,15 @@ ARRAYS = """
             loss = train_step(x, sums[chosen])
     print("trained to the end")
     """
+BY_HAND = """
+    def train_step(x, y):
+        x = x.astype("float32").clip(-3, 3)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+    """
 ZIPPED = """
     parts = [tf.data.Dataset.from_tensor_slices(part).batch(40) for part in (rows, sums)]
     for epoch in range(10_000):
@@ -49,6 +58,17 @@ ZIPPED = """
 
 def a_call(*args, **kwargs):
     return StepCall(0, "train.py:9", args, kwargs, lambda *_, **__: None)
+
+
+@pytest.mark.slow
+def test_a_step_in_python_gets_arrays_as_it_does_from_its_loop(write: Write, uncork: Run, tmp_path):
+    """A tensor has no astype."""
+    done = uncork(
+        "diagnose", "--budget", "3", "--json", "d.json", write(TRAINING + BY_HAND + ARRAYS)
+    )
+    assert done.returncode == 0, done.stderr
+    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    assert found.workload.eager_step
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, StepsPerExecution
 from uncork.proof.precision import MOST_ORDERS, prove_precision
-from uncork.step import Replay, StepSettings
+from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 
-from .training import BUDGET_S, Lying, disturbed, faster_learning, mlp, prover
+from .training import BUDGET_S, Lying, disturbed, faster_learning, feed, mlp, prover
 
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
 
@@ -197,3 +197,34 @@ def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, m
     monkeypatch.setattr(made, "_run", run)
     made.prove(StepSettings(model), "precision", BUDGET_S)
     assert len(orders) == 2 * MOST_ORDERS
+
+
+class OwnLoss(keras.Model):
+    """Tells the loss of each batch, where Keras would tell the mean so far."""
+
+    def train_step(self, batch):
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.compute_loss(x, y, self(x, training=True)))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_losses_are_those_of_the_batches_whoever_tells_them(own):
+    keras.utils.set_random_seed(1)
+    words, kind = keras.Input((16,)), OwnLoss if own else keras.Model
+    made = kind(words, keras.layers.Dense(5)(words))
+    made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    made.optimizer.build(made.trainable_variables)
+    snapshot, batches = Snapshot(made), Recording.of(feed(), made, most=8, max_bytes=1 << 20)
+    found = replay(StepSettings(made), snapshot, batches.feed(range(8)), windows=4).losses
+    snapshot.restore()
+    each = []
+    for x, y, *_ in batches.batches:
+        made.reset_metrics()
+        each.append(float(made.train_on_batch(x, y, return_dict=True)["loss"]))
+    assert found == pytest.approx(
+        [(a + b) / 2 for a, b in zip(each[::2], each[1::2], strict=True)], rel=1e-5
+    )

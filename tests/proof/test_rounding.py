@@ -6,6 +6,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from uncork.core.edit import JitCompile, StepsPerExecution
 from uncork.proof.rounding import nudge, prove_exact, prove_rounding
@@ -241,3 +242,18 @@ def test_a_nudge_moves_every_weight_and_hardly():
     model.set_weights(before)
     nudge(2)(model)
     assert any((a != b).any() for a, b in zip(model.get_weights(), first, strict=True))
+
+
+def test_what_does_not_repeat_itself_is_close_to_anything_and_proves_nothing():
+    """The band would be that of its random numbers, which a step left out is inside of, too."""
+
+    @keras.saving.register_keras_serializable("uncork-tests")
+    class Noise(keras.layers.Layer):
+        def call(self, x):
+            return x + tf.random.normal(tf.shape(x))
+
+    noisy = Trained(Noise())
+    for kind in ("exact", "rounding"):
+        proof = noisy.proof(step_left_out(noisy.model), kind)
+        assert not proof.passed
+        assert "two runs" in proof.detail

@@ -23,7 +23,7 @@ def decoding(*stages, **changes):
 
 def test_a_deterministic_map_is_cached_whole():
     found = proposal(CACHE, decoding())
-    assert found.edits == (Cache(stage=1, expects="51ab"),)
+    assert found.edits == (Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),)
     assert found.at == "train.py:21"
     assert found.predicted > 5
     assert "1 GB" in found.why
@@ -31,7 +31,8 @@ def test_a_deterministic_map_is_cached_whole():
 
 def test_a_drawing_map_is_split_first():
     found = proposal(CACHE, SITUATIONS["waiting for input"])
-    assert found.edits == (SplitMap(stage=2, expects="51ab"), Cache(stage=2, expects=""))
+    cache = Cache(stage=2, expects="", bytes=POINT.memory_bytes)
+    assert found.edits == (SplitMap(stage=2, expects="51ab"), cache)
     assert "the deterministic part of load" in found.why
 
 
@@ -41,7 +42,7 @@ SHORT = {"steps_per_epoch": 20, "epochs": 10}
 def test_where_epochs_become_short_the_autotuner_goes_too():
     found = proposal(CACHE, decoding(workload=SHORT))
     assert found.edits == (
-        Cache(stage=1, expects="51ab"),
+        Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),
         Prefetch(expects=""),
         AutotuneOff(expects=""),
     )

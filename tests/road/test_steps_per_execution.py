@@ -53,6 +53,19 @@ def test_a_given_length_that_cannot_be_cut_is_left_alone():
     assert steps(training(steps_per_epoch=127)) == 64
 
 
+@pytest.mark.parametrize(("validated", "expected"), [(10, 10), (64, 64), (96, 48), (7, 7)])
+def test_a_validation_of_given_length_is_cut_into_equal_parts(validated, expected):
+    """It runs in executions of as many steps: 10 of them in groups of 64 would become 64."""
+    assert steps(training(validation_steps=validated)) == expected
+
+
+def test_both_lengths_count():
+    given = {"steps_per_epoch": 100, "steps_given": True}
+    assert steps(training(validation_steps=30, **given)) == 10
+    words = "validation_steps=7 and steps_per_epoch=100 cannot be cut"
+    assert words in reason(CHAIN, training(validation_steps=7, **given))
+
+
 @pytest.mark.parametrize("data", ["tf.data", "numpy"])
 def test_arrays_and_pipelines_alike(data):
     assert steps(training(data=data)) == 64

@@ -4,6 +4,7 @@ import keras
 import pytest
 
 from uncork.step import batch_hooks
+from uncork.step.callbacks import acting_on_batches
 
 callbacks = keras.callbacks
 
@@ -44,6 +45,7 @@ class OnTests(callbacks.Callback):
         Late,
         Old,
         Inheriting,
+        OnTests,
         callbacks.TerminateOnNaN,
         lambda: callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
         lambda: callbacks.ModelCheckpoint("x.keras", save_freq=10),
@@ -62,7 +64,6 @@ def test_what_sees_every_batch_is_named(make):
     "make",
     [
         Epochs,
-        OnTests,
         callbacks.Callback,
         callbacks.History,
         callbacks.ProgbarLogger,
@@ -85,3 +86,7 @@ def test_any_way_of_giving_them():
     assert batch_hooks(Late()) == ("Late",)
     assert batch_hooks((Early(), Epochs(), Late())) == ("Early", "Late")
     assert batch_hooks(callbacks.CallbackList([Late()], add_history=True)) == ("Late",)
+
+
+def test_what_sees_batches_of_the_validation_alone_takes_no_time_of_a_step():
+    assert acting_on_batches([OnTests(), Late()])[0].__class__ is Late

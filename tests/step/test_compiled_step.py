@@ -244,3 +244,23 @@ def test_a_strict_plan_is_not_put_out_of_force_in_silence():
     step.mode = Mode.XLA
     with pytest.raises(RuntimeError, match="as it was: XLA leaves out"):
         careful(tf.constant(1.0))
+
+
+def test_another_method_of_the_same_class_is_another_step():
+    """Both reach all code of the class; only one of them was proved."""
+
+    class Trainer:
+        @tf.function
+        def train_step(self, x):
+            return self.scaled(x)
+
+        @tf.function
+        def test_step(self, x):
+            return self.scaled(x)
+
+        def scaled(self, x):
+            return halved(x)
+
+    trainer = Trainer()
+    assert code_of(trainer.train_step) == code_of(Trainer().train_step)
+    assert code_of(trainer.train_step) != code_of(trainer.test_step)

@@ -74,6 +74,23 @@ def test_specs_leave_out_the_batch(spec, text):
     assert spec_text(spec) == text
 
 
+class Table:
+    """As a DataFrame describes itself: columns have types, the whole has none."""
+
+    shape = (32, 4)
+
+
+class Column:
+    """Of a type that TensorFlow does not know."""
+
+    shape = (32,)
+    dtype = "Int64"
+
+
+def test_tables_and_their_columns_have_specs_too():
+    assert spec_text((Table(), Column())) == "('Table[batch, 4]', 'Int64[batch]')"
+
+
 @pytest.mark.parametrize(
     ("batch", "samples"),
     [

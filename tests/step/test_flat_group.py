@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from uncork.core.edit import FlatUpdates, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
-from uncork.step import StepSettings, apply, around, as_written, check, flat_group_of, small_weights
+from uncork.step import PlannedStep, StepSettings, around, check, flat_group_of, small_weights
 from uncork.step.snapshot import weights
 
 K = keras.optimizers
@@ -148,16 +148,10 @@ class Looking(keras.callbacks.Callback):
 def run(edits: Any, looking: Looking) -> Any:
     """As ``uncork run`` trains."""
     made = model("adam")
-    with as_written(made) as saving:
-        apply(made, edits)
-        group = flat_group_of(made, edits)
-        callbacks = around(group, looking) if group else [looking]
-        with saving:
-            if group is None:
-                fit(made, callbacks)
-            else:
-                with group.in_force():
-                    fit(made, callbacks)
+    planned = PlannedStep(made, edits)
+    callbacks = around(planned.group, looking) if planned.group else [looking]
+    with planned.in_force():
+        fit(made, callbacks)
     return made
 
 
@@ -171,6 +165,30 @@ def test_callbacks_find_the_state_where_keras_has_it_and_may_change_it() -> None
     assert len(ours.seen) == len(theirs.seen) == 8
     assert all(equal(a, b) for a, b in zip(ours.seen, theirs.seen, strict=True))
     assert equal(weights(first), weights(second))
+
+
+def test_another_training_afterwards_knows_nothing_of_the_group() -> None:
+    """Keras keeps what it has traced: a plan's step must not stay on the model."""
+    made, plain = run(AT_ONCE, Looking()), run((), Looking())
+    for each in (made, plain):
+        fit(each, [])
+    assert equal(weights(made), weights(plain))
+
+
+def test_in_one_call_after_the_other_it_is_traced_once() -> None:
+    made, plain, traced = model("adam"), model("adam"), []
+    planned = PlannedStep(made, AT_ONCE)
+    for _ in range(2):
+        assert planned.serves(made)
+        with planned.in_force():
+            fit(made, around(planned.group, []))
+            traced.append(made.train_function)
+        assert made.train_function is None
+        fit(plain, [])
+    assert traced[0] is traced[1]
+    assert equal(weights(made), weights(plain))
+    made.compile(optimizer=made.optimizer, loss="mse")
+    assert not planned.serves(made)
 
 
 def test_an_error_leaves_the_state_as_of_the_last_step() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import keras
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
-from uncork.step import StepSettings, apply, as_written, check
+from uncork.step import PlannedStep, StepSettings, apply, check
 from uncork.step.settings import dtype_policies
 from uncork.step.snapshot import weights
 
@@ -177,13 +178,12 @@ def test_a_policy_of_the_users_own_is_kept(policy):
 def test_a_model_is_given_back_as_written(edits):
     model = mlp()
     before = state(model)
-    with as_written(model) as saving:
-        apply(model, edits)
-        with saving:
-            model.fit(X, Y, batch_size=4, verbose=0)
-            assert "save" in vars(model)
+    configure = keras.layers.Layer.get_config
+    with PlannedStep(model, edits).in_force():
+        model.fit(X, Y, batch_size=4, verbose=0)
+        assert keras.layers.Layer.get_config is not configure
     assert state(model) == before
-    assert "save" not in vars(model)
+    assert keras.layers.Layer.get_config is configure
     model.fit(X, Y, batch_size=4, verbose=0)
     model.predict(X, verbose=0)
 
@@ -203,12 +203,10 @@ class SaveEachEpoch(keras.callbacks.Callback):
 def test_what_is_saved_meanwhile_has_the_users_settings(tmp_path, callback):
     path = tmp_path / "model.keras"
     model = mlp()
-    with as_written(model) as saving:
-        apply(model, ALL)
-        with saving:
-            model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[callback(path)])
-            assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
-            assert (model.steps_per_execution, model.jit_compile) == (3, True)
+    with PlannedStep(model, ALL).in_force():
+        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[callback(path)])
+        assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
+        assert (model.steps_per_execution, model.jit_compile) == (3, True)
     loaded = keras.saving.load_model(path)
     assert dtype_policies(loaded) == ("float32",)
     assert (loaded.steps_per_execution, loaded.jit_compile) == (1, False)
@@ -218,23 +216,99 @@ def test_what_is_saved_meanwhile_has_the_users_settings(tmp_path, callback):
 
 def test_saving_does_not_compile_anew(tmp_path):
     model = mlp()
-    with as_written(model) as saving:
-        apply(model, (CHAIN,))
-        with saving:
+    with PlannedStep(model, (CHAIN,)).in_force():
+        model.fit(X, Y, batch_size=4, verbose=0)
+        function = model.train_function
+        model.save(tmp_path / "model.keras")
+        model.export(tmp_path / "exported", verbose=False)
+        assert model.train_function is function
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        lambda model, path: model.save(path),
+        keras.saving.save_model,
+        lambda model, path: keras.models.clone_model(model).save(path),
+        lambda model, path: copy.deepcopy(model).save(path),
+    ],
+    ids=["save", "save_model", "clone_model", "deepcopy"],
+)
+def test_what_callbacks_save_of_a_part_is_as_written_too(tmp_path, saved):
+    encoder = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="inner")])
+    model = mlp(encoder)
+    path = tmp_path / "encoder.keras"
+    with PlannedStep(model, ALL).in_force():
+        model.fit(X, Y, batch_size=4, verbose=0)
+        assert encoder.layers[0].dtype_policy.name == "mixed_bfloat16"
+        saved(encoder, path)
+    assert dtype_policies(keras.saving.load_model(path)) == ("float32",)
+
+
+@keras.saving.register_keras_serializable("uncork-tests")
+class Plain(keras.layers.Layer):
+    """Without a get_config: Keras writes down what it was made with."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = keras.layers.Dense(units)
+
+    def call(self, x):
+        return self.inner(x)
+
+
+@keras.saving.register_keras_serializable("uncork-tests")
+class Telling(Plain):
+    """Writes its policy down itself, without asking Keras."""
+
+    def get_config(self):
+        return {"units": self.inner.units, "policy": self.dtype_policy.name}
+
+    @classmethod
+    def from_config(cls, config):
+        assert config.pop("policy") == "float32"
+        return cls(**config)
+
+
+@pytest.mark.parametrize("layer", [Plain, Telling])
+def test_layers_of_the_user_s_own_are_saved_as_ever(tmp_path, layer):
+    model = mlp(layer(5))
+    with PlannedStep(model, ALL).in_force():
+        model.fit(X, Y, batch_size=4, verbose=0)
+        model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.layers[1].inner.units == 5
+    assert dtype_policies(loaded) == ("float32",)
+
+
+def test_what_the_user_has_traced_anew_is_traced_anew():
+    model = mlp()
+    planned, traced = PlannedStep(model, (CHAIN,)), []
+    for again in range(2):
+        with planned.in_force():
             model.fit(X, Y, batch_size=4, verbose=0)
-            function = model.train_function
-            model.save(tmp_path / "model.keras")
-            assert model.train_function is function
+            traced.append(model.train_function)
+        if not again:
+            model.make_train_function(force=True)
+    assert traced[0] is not traced[1]
+
+
+def test_an_exported_graph_computes_as_written(tmp_path):
+    model = mlp()
+    with PlannedStep(model, (BFLOAT16,)).in_force():
+        model.fit(X, Y, batch_size=4, verbose=0)
+        model.export(tmp_path / "exported", verbose=False)
+        assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    np.testing.assert_allclose(loaded.serve(tf.constant(X)), model(X), rtol=1e-5)
 
 
 def test_saving_that_fails_leaves_the_training_as_it_was(tmp_path):
     model = mlp()
-    with as_written(model) as saving:
-        apply(model, ALL)
-        with saving:
-            with pytest.raises(ValueError, match="filepath"):
-                model.save(tmp_path / "model.unknown")
-            assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
+    with PlannedStep(model, ALL).in_force():
+        with pytest.raises(ValueError, match="filepath"):
+            model.save(tmp_path / "model.unknown")
+        assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
     assert dtype_policies(model) == ("float32",)
 
 
@@ -243,15 +317,12 @@ def test_an_error_in_training_gives_the_model_back():
     before = state(model)
 
     def broken() -> None:
-        with as_written(model) as saving:
-            apply(model, ALL)
-            with saving:
-                raise KeyboardInterrupt
+        with PlannedStep(model, ALL).in_force():
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         broken()
     assert state(model) == before
-    assert "save" not in vars(model)
 
 
 def test_a_step_can_go_without_its_metrics():

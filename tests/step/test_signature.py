@@ -108,3 +108,22 @@ def test_an_unbuilt_model_has_no_weights_yet():
     model = Subclassed()
     model.compile("adam", "mse")
     assert (signature(model).parameters, signature(model).variables) == (0, "")
+
+
+def test_a_schedule_that_cannot_be_written_down_is_no_obstacle():
+    """As in the tutorial on transformers, and in many scripts since."""
+
+    class Warmup(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.1 / (1.0 + keras.ops.cast(step, "float32"))
+
+    def signed(beta):
+        model = mlp()
+        model.compile(keras.optimizers.Adam(Warmup(), beta_1=beta), "mse")
+        found = signature(model).optimizer
+        model.optimizer.build(model.trainable_variables)
+        assert signature(model).optimizer == found
+        return found
+
+    assert signed(0.9) == signed(0.9)
+    assert signed(0.9) != signed(0.8)

@@ -9,28 +9,19 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.core.layers import Layers
+from seen import watched_layers
 from uncork.engine.unrolled import unrolled
 
 ROUNDS = 64
 
 
 @pytest.fixture
-def seen(monkeypatch):
-    """Layers as the hooks see them, of a few calls of the test's own."""
+def seen():
+    """Layers as the hooks see them; graphs of other tests are gone."""
     keras.backend.clear_session()
     gc.collect()
-    layers = Layers()
-    called = keras.layers.Layer.__call__
-
-    def watched(self, *args, **kwargs):
-        layers.made(self, f"{self.name}.py:1")
-        with tf.name_scope(self.name) as scope:
-            layers.entered(self, scope.rstrip("/"))
-            return called(self, *args, **kwargs)
-
-    monkeypatch.setattr(keras.layers.Layer, "__call__", watched)
-    return layers
+    with watched_layers() as layers:
+        yield layers
 
 
 def line_of(function, text):
@@ -84,7 +75,8 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
 
     step(tf.ones((2, ROUNDS, 3)))
     found = unrolled(seen, 5.0)
-    assert found.at == f"{recurrent.name}.py:1"
+    assert found.at == seen.at(recurrent)
+    assert "test_unrolled.py" in found.at
     assert found.rounds == ROUNDS
 
 

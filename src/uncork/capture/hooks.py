@@ -129,7 +129,7 @@ class _Hooks:
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
-            def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
                 wanted = listener.wants_steps or datasets_in(args, kwargs)
                 if wanted and eager() and self._is_ours():
                     args, kwargs = self._before(function, args, kwargs, sys._getframe(1))
@@ -175,7 +175,7 @@ class _Hooks:
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
-            def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            def apply(optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
                 self._evidence.optimizers.add(optimizer)
                 self._evidence.traced_updates += not eager()
@@ -195,7 +195,7 @@ class _Hooks:
     def _on_compile(self, module: Any) -> None:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
-            def compile(model: Any, *args: Any, **kwargs: Any) -> Any:
+            def compile(model: Any, /, *args: Any, **kwargs: Any) -> Any:
                 self._compiled_at[model] = user_line(sys._getframe(1))
                 return original(model, *args, **kwargs)
 
@@ -228,7 +228,7 @@ class _Hooks:
         signature = inspect.signature(original)
 
         @functools.wraps(original)
-        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        def fit(model: Any, /, *args: Any, **kwargs: Any) -> Any:
             try:
                 bound = signature.bind(model, *args, **kwargs)
             except TypeError:

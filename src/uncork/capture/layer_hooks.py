@@ -27,7 +27,7 @@ def watch_layers(patches: Patches, layers: Layers) -> None:
 def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        def new(cls: type, /, *args: Any, **kwargs: Any) -> Any:
             layer = original(cls, *args, **kwargs)
             at = user_line(sys._getframe(1))
             with suppress(TypeError):  # a class without weak references
@@ -55,7 +55,7 @@ def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not eager() and hasattr(type(layer), "add_weight"):
                 with suppress(Exception):  # called on what has no spec, ragged or sparse tensors
                     layers.entered(layer, scope(), specs(args))

@@ -126,6 +126,11 @@ _SAVERS: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
     "keras.src.legacy.saving.legacy_h5_format": {
         "save_model_to_hdf5": ("keras.saving.save_model", _nothing),
     },
+    # It would delete at the end what an interrupted training is to go on from.
+    "keras.src.callbacks.backup_and_restore": {
+        "BackupAndRestore._save_model": ("BackupAndRestore", _nothing),
+        "BackupAndRestore.on_train_end": ("BackupAndRestore", _nothing),
+    },
     "tensorflow.python.saved_model.save": {
         "save_and_return_nodes": ("tf.saved_model.save", _nothing),
     },

@@ -38,10 +38,15 @@ class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):
 
 
 class Cache(Record, tag="cache", frozen=True, kw_only=True):
-    """Keep the elements after ``stage`` in memory; placed below any shuffle or repeat above it."""
+    """Keep the elements after ``stage`` in memory; placed below any shuffle or repeat above it.
+
+    Attributes:
+        bytes: That it will take; 0 where that is not known.
+    """
 
     stage: int
     expects: str
+    bytes: int = 0
 
 
 class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):

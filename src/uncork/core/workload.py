@@ -50,6 +50,7 @@ class Workload(Record, frozen=True, kw_only=True):
         batch_size: Samples a step; None when it cannot be known.
         steps_per_epoch: None when the length is unknown or infinite.
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
+        validation_steps: As given to ``fit``; None where it was not, or nothing is validated.
         epochs: As the user asked.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
         loader: Digest of the code of a ``PyDataset`` and of the settings that it reads.
@@ -93,6 +94,7 @@ class Workload(Record, frozen=True, kw_only=True):
     replicas: int = 1
     default_rewrites: bool = True
     steps_given: bool = False
+    validation_steps: int | None = None
     step_at: str | None = None
     policy_at: str | None = None
     called_at: str | None = None

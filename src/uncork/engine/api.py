@@ -294,12 +294,19 @@ def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     if not parts or parts[0] is None:
         raise WrongUse("there is no data to train on", "a dataset, or a tuple of arrays")
     named = {**dict(zip(names, parts, strict=False)), **arguments}
+    own, keras_s = inspect.signature(type(model).fit), inspect.signature(keras.Model.fit)
+    extra: dict[str, Any] = {}
+    if any(p.kind is p.VAR_KEYWORD for p in own.parameters.values()):
+        # What a class of the user's hands on is Keras's; beside it, it may take more.
+        names_of_its_own = own.parameters.keys() - keras_s.parameters.keys()
+        extra = {name: named.pop(name) for name in names_of_its_own & named.keys()}
+        own = keras_s
     try:
-        bound = inspect.signature(type(model).fit).bind(model, **named)
+        bound = own.bind(model, **named)
     except TypeError as error:
         raise WrongUse(f"fit cannot take these arguments: {error}", "Keras's own") from error
     bound.apply_defaults()
-    return {k: v for k, v in bound.arguments.items() if k != "self"}
+    return {**{k: v for k, v in bound.arguments.items() if k != "self"}, **extra}
 
 
 def _journal(quiet: bool) -> Journal:

@@ -48,6 +48,7 @@ from uncork.step import (
     small_weights,
     stop_workers,
     traceable,
+    validation_steps,
     workers_of,
 )
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
@@ -275,6 +276,7 @@ class FitSubject(FitLooks):
             batch_size=batch_samples(self._batch),
             steps_per_epoch=self.feed.epochs(model).num_batches or self.feed.steps_per_epoch,
             steps_given=self.feed.steps_per_epoch is not None,
+            validation_steps=validation_steps(arguments),
             epochs=max(epochs, 2) if repeats(pipeline) else epochs,
             pipeline=pipeline.digest if pipeline else "",
             loader=loader_digest(self.feed.x) if self.feed.kind == "pydataset" else "",

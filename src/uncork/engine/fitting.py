@@ -36,13 +36,23 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     if any(isinstance(edit, StepsPerExecution | FlatUpdates) for edit in plan.step_edits):
         pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
     steps = next((e.steps for e in plan.step_edits if isinstance(e, StepsPerExecution)), 1)
+    # Keras runs whole executions only: it would take more steps than were asked for.
     if found.steps_given and (found.steps_per_epoch or 0) % steps:
-        # Keras runs whole executions only: it would train more steps than were asked for.
         pairs.append(("steps_per_epoch", f"a multiple of {steps}", found.steps_per_epoch))
+    if (found.validation_steps or 0) % steps:
+        pairs.append(("validation_steps", f"a multiple of {steps}", found.validation_steps))
+    if steps > 1 and found.steps_per_epoch is None:
+        pairs.append(("length of the data", "a known one", "unknown"))
+    if plan.step_edits:
+        pairs.append(("tf.distribute strategy", _yes(expected), _yes(found)))
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
     if plan.step_edits and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)
     return tuple(changed)
+
+
+def _yes(workload: Workload) -> str:
+    return "in force" if workload.distributed else ""
 
 
 def _model_differences(expected: ModelSignature, found: ModelSignature) -> list[str]:

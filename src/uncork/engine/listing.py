@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from uncork.capture import FitCall, LoopCall, StepCall, with_datasets
+from uncork.capture import FitCall, LoopCall, StepCall, StopScript, with_datasets
 from uncork.core.job import Result
 from uncork.core.machine import Machine
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
@@ -13,6 +15,8 @@ from uncork.engine.subject import Subject
 from uncork.engine.trials import Trial
 from uncork.measure.devices import machine as this_machine
 
+# A loop whose steps are skipped has little else to do.
+_LONGEST_S: Final = 20.0
 _ONE_STEP: Final = {
     "epochs": 1,
     "initial_epoch": 0,
@@ -54,14 +58,21 @@ class Listing(Trial):
 
 
 class Skipped:
-    """Stands in for a step that is not to run: the loop gets the last result again and again."""
+    """Stands in for a step that is not to run: the loop gets the last result again and again.
+
+    One that waits for its loss to fall would do so for ever: after a while the script is stopped.
+    """
 
     def __init__(self) -> None:
         self._results: list[Any] = []  # one, which may well be None
+        self._until = math.inf
 
     def __call__(self, call: StepCall) -> Any:
         """The first call is made."""
+        if time.monotonic() > self._until:
+            raise StopScript
         if not self._results:
             args, kwargs = with_datasets(call.args, call.kwargs, lambda data: data.take(1))
             self._results.append(call.original(*args, **kwargs))
+            self._until = time.monotonic() + _LONGEST_S
         return self._results[0]

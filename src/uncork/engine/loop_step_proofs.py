@@ -9,7 +9,13 @@ import tensorflow as tf
 
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
-from uncork.proof.rounding import NUDGE_UNITS, NUDGED_RUNS, prove_exact, prove_rounding
+from uncork.proof.rounding import (
+    NUDGE_UNITS,
+    NUDGED_RUNS,
+    prove_exact,
+    prove_rounding,
+    unrepeatable,
+)
 from uncork.step import GraphState, Mode, Replay, TakenStep
 from uncork.watch import random_state, set_random_state
 
@@ -17,9 +23,6 @@ from uncork.watch import random_state, set_random_state
 _EXACT_STEPS: Final = 24
 _FIRST_STEPS: Final = 3
 _ROUNDING_STEPS: Final = 12
-# Relative distance of the weights. Kernels that add up in any order stay below it for so few steps;
-# beyond it, a step draws random numbers that nobody can set, and cannot be compared with anything.
-_REPEATABLE: Final = 1e-4
 
 
 def prove_step_of_loop(step: TakenStep, mode: Mode, kind: Guarantee) -> Proof:
@@ -61,8 +64,9 @@ def _compared(
         return Replay(tuple(loss for loss in losses if loss is not None), state.values())
 
     original, again = run(step.written), run(step.written)
-    if original.distance(again) > _REPEATABLE:
-        return Proof(kind=kind, passed=False, detail="two runs of the step itself differ")
+    refused = unrepeatable(original, again, kind)
+    if refused is not None:
+        return refused
     candidate = run(otherwise)
     exact = prove_exact(original, again, candidate, steps)
     if exact is not None and (exact.passed or kind == "exact"):

@@ -94,9 +94,9 @@ def enough_memory(plan: Plan) -> None:
     """
     kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
-    sizes = [s.cache_point.memory_bytes for s in stages if s.cache_point and Cache in kinds]
-    sizes += [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
-    needed = max(sizes, default=0)
+    kept = [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
+    caches = [edit.bytes for edit in plan.edits if isinstance(edit, Cache)]
+    needed = sum(caches) + max(kept, default=0)
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:
         raise EditRefused(

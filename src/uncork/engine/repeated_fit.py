@@ -47,13 +47,21 @@ class _CallRunner(VersionRunner):
     """Calls the user's ``fit`` over and over, on the data of one call."""
 
     def __init__(
-        self, call: FitCall, settings: StepSettings, snapshot: Snapshot, workload: Workload
+        self,
+        call: FitCall,
+        settings: StepSettings,
+        snapshot: Snapshot,
+        workload: Workload,
+        rows: Mapping[str, Any],
     ) -> None:
-        self._call, self.layers = call, call.layers
+        self._original, self._arguments = call.original, {**call.arguments, **_BARE, **rows}
+        self.layers = call.layers
         self._settings = settings
         self._snapshot = snapshot
         self._samples = float(workload.batch_size or 1)
-        self._steps = (workload.steps_per_epoch or 1) * workload.epochs
+        begun = int(call.arguments.get("initial_epoch") or 0)
+        epochs = int(call.arguments.get("epochs") or 1) - begun
+        self._steps = (workload.steps_per_epoch or 1) * max(1, epochs)
 
     def prime(self) -> float:
         begin = time.perf_counter()
@@ -71,7 +79,7 @@ class _CallRunner(VersionRunner):
 
     def _calls(self) -> Iterator[int]:
         while True:
-            self._call.original(**{**self._call.arguments, **_BARE})
+            self._original(**self._arguments)
             yield self._steps
 
 
@@ -104,7 +112,11 @@ class RepeatedFitSubject(FitSubject):
 
     def runner(self, version: Version) -> VersionRunner:
         """Calls of ``fit``, one after the other."""
-        return _CallRunner(self._call, self._with(version.step), self.snapshot, self.workload)
+        rows: dict[str, Any] = {}
+        if self._call.arguments.get("validation_split"):  # what is set aside is not trained on
+            rows = {name: getattr(self.feed, name) for name in ("x", "y", "sample_weight")}
+        step = self._with(version.step)
+        return _CallRunner(self._call, step, self.snapshot, self.workload, rows)
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """There is nothing to group: the time is lost between calls, not between steps."""

@@ -25,23 +25,25 @@ from uncork.engine.loop_steps import (
 )
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.subject import Version
-from uncork.pipeline import continued, read
+from uncork.engine.this_machine import check_bfloat16, other_machine
+from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
     CompiledStep,
     Feed,
-    apply,
+    PlannedStep,
     around,
-    as_written,
     batch_hooks,
     check,
     check_loader,
     code_of,
-    flat_group_of,
     graph_training,
     loader_edited,
     signature,
+    validation_steps,
 )
 
+# Datasets of a script that are alike and of use again: those of folds or domains, taken in turn.
+_DATASETS: Final = 8
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
@@ -64,7 +66,9 @@ class Running(PassThrough):
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
-        self._versions: dict[int, tuple[Any, Any]] = {}
+        self._told_machine = False
+        self._step: PlannedStep | None = None
+        self._versions: dict[int, tuple[Any, Any]] = {}  # by the id of a dataset
 
     @property
     def met(self) -> bool:
@@ -77,22 +81,30 @@ class Running(PassThrough):
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
             return call.original(**call.arguments)
         self._data_met = self._step_met = True
+        self._tell_machine()
         arguments = dict(call.arguments)
         try:
             arguments["x"] = self._edited(call)
-            group = flat_group_of(call.model, self.plan.step_edits)
-            if group is not None:
-                arguments["callbacks"] = around(group, arguments.get("callbacks"))
+            planned = self._planned(call.model)
+            if planned and planned.group:
+                arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
             return call.original(**call.arguments)
         with (
             loader_edited(arguments["x"], self.plan.loader_edits),
-            as_written(call.model) as saving,
+            planned.in_force() if planned else nullcontext(),
+            self._guarded(call),
         ):
-            apply(call.model, self.plan.step_edits)
-            with saving, self._guarded(call), group.in_force() if group else nullcontext():
-                return call.original(**arguments)
+            return call.original(**arguments)
+
+    def _planned(self, model: Any) -> PlannedStep | None:
+        """A model's step as planned; the same as before where ``fit`` is called again and again."""
+        if not self.plan.step_edits:
+            return None
+        if self._step is None or not self._step.serves(model):
+            self._step = PlannedStep(model, self.plan.step_edits)
+        return self._step
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):
@@ -143,8 +155,9 @@ class Running(PassThrough):
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
         if not (self.wants_loops and self.plan.pipeline_edits):
             return dataset
-        known = self._versions.get(id(dataset))
+        known = self._versions.pop(id(dataset), None)
         if known is not None:
+            self._versions[id(dataset)] = known  # the last that was of use
             return known[1]
         pipeline = read(dataset)
         if pipeline.digest != self.plan.before.workload.pipeline:
@@ -157,15 +170,18 @@ class Running(PassThrough):
             edited = continued(edited).dataset if edited is not None else dataset
         except EditRefused as refusal:
             self._refuse(refusal, at)
-        # The original is kept alive: another dataset must not get its id.
+        # The original is kept alive: another dataset must not get its id. But not for ever, with
+        # all that is cached of it: a script may make its dataset anew for each epoch.
         self._versions[id(dataset)] = (dataset, edited)
+        if len(self._versions) > _DATASETS:
+            del self._versions[next(iter(self._versions))]
         return edited
 
     def _edited(self, call: FitCall) -> Any:
         """The data to train on; everything is checked before anything is changed."""
         feed = Feed.of(call.arguments)
         pipeline = None if feed.dataset is None else read(feed.dataset)
-        changed = differences(self.plan, _found(call, feed, pipeline.digest if pipeline else ""))
+        changed = differences(self.plan, self._found(call, feed, pipeline))
         if changed:
             raise PlanRefused(
                 "the plan does not fit this training:" + "".join(f"\n    {c}" for c in changed),
@@ -173,6 +189,7 @@ class Running(PassThrough):
                 "run 'uncork tune' again to make a plan for this one",
             )
         check(call.model, self.plan.step_edits)
+        check_bfloat16(self.plan)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
             _check_whole_epochs(feed)
@@ -185,13 +202,48 @@ class Running(PassThrough):
         assert edited is not None
         return continued(edited).dataset
 
+    def _found(self, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> Workload:
+        """What was reached, as far as a plan depends on it."""
+        given = feed.steps_per_epoch
+        length = self.plan.before.workload.steps_per_epoch
+        if pipeline is not None:
+            length = pipeline.cardinality if pipeline.cardinality >= 0 else None
+        return Workload(
+            index=call.index,
+            at=call.at,
+            kind="fit",
+            data=feed.kind,
+            model=signature(call.model),
+            element_spec=feed.spec,
+            batch_size=None,
+            steps_per_epoch=length if given is None else given,
+            steps_given=given is not None,
+            validation_steps=validation_steps(call.arguments),
+            epochs=1,
+            pipeline=pipeline.digest if pipeline else "",
+            batch_hooks=batch_hooks(call.arguments.get("callbacks")),
+            distributed=call.model._distribute_strategy is not None,
+        )
+
     def _has_step(self, call: LoopCall | StepCall) -> bool:
         """This is the loop whose step the plan edits, reached for the first time."""
         meant = self.plan.before.workload
-        if self._reached or not self.plan.step_edits or call.index != meant.index:
+        is_meant = meant.kind == "custom_loop" and call.index == meant.index
+        if self._reached or not self.plan.step_edits or not is_meant:
             return False
         self._reached = True
+        self._tell_machine()
         return True
+
+    def _tell_machine(self) -> None:
+        """Once: what was proved on another machine need not be the same here to the last bit."""
+        changed = () if self._told_machine else other_machine(self.plan.machine)
+        self._told_machine = True
+        if changed:
+            sys.stderr.write(
+                f"uncork: the plan was proved on another machine ({'; '.join(changed)}): "
+                "'uncork tune' here makes one for this\n"
+            )
 
     def _take(self, at: str, code: CodeType | None) -> None:
         """Let a step that runs op by op be a graph."""
@@ -225,20 +277,3 @@ def _check_whole_epochs(feed: Feed) -> None:
             "epochs that begin where the data does",
             "leave it out, or tune with it",
         )
-
-
-def _found(call: FitCall, feed: Feed, pipeline: str) -> Workload:
-    return Workload(
-        index=call.index,
-        at=call.at,
-        kind="fit",
-        data=feed.kind,
-        model=signature(call.model),
-        element_spec=feed.spec,
-        batch_size=None,
-        steps_per_epoch=call.arguments.get("steps_per_epoch"),
-        steps_given=call.arguments.get("steps_per_epoch") is not None,
-        epochs=1,
-        pipeline=pipeline,
-        batch_hooks=batch_hooks(call.arguments.get("callbacks")),
-    )

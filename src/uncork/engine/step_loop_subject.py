@@ -121,7 +121,7 @@ class StepLoopSubject(Subject):
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._call = call
-        self._resident_call = _in_memory(call)
+        self._resident_call = _in_memory(call, as_arrays=step is not None or call.eager)
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None
@@ -160,7 +160,7 @@ class StepLoopSubject(Subject):
         return LoopRunner(self.board, _as_it_is, None, *self._step.ways(version))
 
     def resident(self, version: Version) -> VersionRunner:
-        """The step on one batch over and over, its arrays tensors already.
+        """The step on one batch over and over, its arrays in memory already.
 
         A step that stands in the loop itself cannot be called: the loop as it is.
         """
@@ -348,11 +348,18 @@ def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.thread_time()
 
 
-def _in_memory(call: StepCall) -> StepCall:
-    """The same call without arrays to convert, which a loader may also fill anew."""
+def _in_memory(call: StepCall, *, as_arrays: bool) -> StepCall:
+    """The same call without arrays that a loader may fill anew, or that are to be converted.
+
+    Args:
+        call: The user's.
+        as_arrays: Its step is Python, which may do with arrays what no tensor does.
+    """
 
     def resident(leaf: Any) -> Any:
-        return tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        return leaf.copy() if as_arrays else tf.convert_to_tensor(leaf)
 
     with suppress(TypeError, ValueError):  # what TensorFlow cannot take apart stays as it is
         args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))

@@ -15,7 +15,13 @@ from uncork.proof.precision import (
     orders_needed,
     prove_precision,
 )
-from uncork.proof.rounding import NUDGED_RUNS, nudge, prove_exact, prove_rounding
+from uncork.proof.rounding import (
+    NUDGED_RUNS,
+    nudge,
+    prove_exact,
+    prove_rounding,
+    unrepeatable,
+)
 from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 
 # Steps compared: enough for several executions of a grouped step, few enough that rounding noise
@@ -56,6 +62,12 @@ class StepProver:
         # Whole executions, and one cut short by the end of the data.
         order = self._order(steps + group + group // 2, seed=0)
         original, again = (self._run(self._original, order) for _ in range(2))
+        if not original.equals(again):
+            few = order[:_ROUNDING_STEPS]  # rounding has not grown by then
+            one, other = (self._run(self._original, few) for _ in range(2))
+            refused = unrepeatable(one, other, kind)
+            if refused is not None:
+                return refused
         candidate = self._run(settings, order)
         exact = prove_exact(original, again, candidate, len(order))
         if exact is not None and (exact.passed or kind == "exact"):

@@ -58,8 +58,8 @@ def _unhooked(script: Script) -> None:
 
 def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     require_tensorflow()
-    loops = plan.before.workload.kind == "custom_loop"
-    running = Deferred(lambda: _running(plan, strict=strict), source_lines=False, loops=loops)
+    # Loops are watched whatever the plan is for: they are numbered with the fits, as in a tuning.
+    running = Deferred(lambda: _running(plan, strict=strict), source_lines=False, loops=True)
     try:
         run_script(Path(script.path), script.args, running)
     except SystemExit as ending:

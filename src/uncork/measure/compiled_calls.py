@@ -65,7 +65,7 @@ def compiled_calls() -> Iterator[CompiledCalls]:
     found, call = CompiledCalls(), Function.__call__
 
     @functools.wraps(call)
-    def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is threading.main_thread() and not tf.inside_function():
             found.add(function, args, kwargs, sys._getframe(1))
         return call(function, *args, **kwargs)

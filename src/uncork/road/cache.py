@@ -101,13 +101,13 @@ def _proposal(
     diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float, *, quiet: bool
 ) -> Proposal:
     digest = diagnosis.workload.pipeline
-    edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest),)
+    edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest, bytes=_bytes(stage)),)
     if stage.prefix is not None:
         # The split puts its prefix where the map stood. The tree it leaves is not known before it
         # is built, so the cache that follows takes it as it comes.
         edits = (
             SplitMap(stage=stage.index, expects=digest),
-            Cache(stage=stage.index, expects=""),
+            Cache(stage=stage.index, expects="", bytes=_bytes(stage)),
         )
     if quiet:
         edits += without_autotuner(diagnosis, expects="")

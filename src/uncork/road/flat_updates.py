@@ -73,5 +73,7 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
         names = ", ".join(workload.batch_hooks)
         return Skipped(reason=f"callbacks act on every batch and may look at its state: {names}")
     if workload.called_in_loop:
-        return Skipped(reason="fit is called for a few steps at a time, and would set it up anew")
+        return Skipped(
+            reason="fit is called for a few steps at a time, and its state laid together anew"
+        )
     return None

@@ -8,17 +8,20 @@ batch would be called once in N, so their presence forbids it. On a dataset of u
 counts one more optimizer iteration at the end of an epoch when it runs step by step (the step
 function still runs when the iterator ends), and none in a loop; so the length must be known. Keras
 runs whole executions: where ``steps_per_epoch`` was given and the data goes on, 10 steps in groups
-of 3 would become 12. There N must divide the steps of an epoch.
+of 3 would become 12. There N must divide the steps of an epoch, and ``validation_steps`` likewise:
+a validation runs in executions of N, too.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import StepsPerExecution
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.workload import Workload
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -57,12 +60,13 @@ class ChainSteps(Optimization):
         )
         if steps < 2:
             return Skipped(reason="a single step already takes so long that nothing is won")
-        if workload.steps_given:
-            steps = _largest_divisor(workload.steps_per_epoch or 1, steps)
+        given = _given(workload)
+        if given:
+            steps = _largest_divisor(math.gcd(*given.values()), steps)
         if steps < 2:
+            told = " and ".join(f"{name}={number}" for name, number in given.items())
             return Skipped(
-                reason=f"steps_per_epoch={workload.steps_per_epoch} cannot be cut into equal "
-                "executions, and Keras would train beyond it"
+                reason=f"{told} cannot be cut into equal executions, and Keras would go beyond it"
             )
         predicted = _predicted(diagnosis, steps)
         if predicted < WORTH_TRYING:
@@ -74,6 +78,14 @@ class ChainSteps(Optimization):
             why=f"Python is entered once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
+
+
+def _given(workload: Workload) -> dict[str, int]:
+    """Numbers of steps of which Keras would take more, rather than cut an execution short."""
+    found = {"validation_steps": workload.validation_steps}
+    if workload.steps_given:
+        found["steps_per_epoch"] = workload.steps_per_epoch
+    return {name: number for name, number in found.items() if number}
 
 
 def _largest_divisor(number: int, most: int) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import StartLine, Unrolled
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound
+
+# Steps of a loop that the graph itself runs are longer than of one that is written out.
+_LOOPING: Final = 2.0
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -17,13 +21,18 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if not work.steps_per_epoch:
         return
     before_s = sum(line.seconds for line in lines)
-    unrolled_s = loop.seconds if loop else 0.0
     training_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
-    upper = bound(before_s + unrolled_s + training_s, training_s)
+    if loop and (not lines or loop.seconds > lines[0].seconds):
+        left_s = loop.first_s - loop.seconds + _LOOPING * training_s
+        upper = bound(loop.first_s + training_s, left_s)
+        at, evidence, remedy = _of_loop(loop)
+    elif lines:
+        upper = bound(before_s + training_s, training_s)
+        at, evidence, remedy = _of_lines(lines, before_s)
+    else:
+        return
     if upper < WORTH:
         return
-    is_loop = loop is not None and (not lines or unrolled_s > lines[0].seconds)
-    at, evidence, remedy = _of_loop(loop) if loop and is_loop else _of_lines(lines, before_s)
     yield Finding(
         cause="slow_start",
         share=1 - 1 / upper,

@@ -27,6 +27,7 @@ from uncork.step.loaders import loader_stages
 from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
+from uncork.step.planned import PlannedStep
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.runner import FitRunner
@@ -34,7 +35,6 @@ from uncork.step.settings import (
     MIXED,
     StepSettings,
     apply,
-    as_written,
     check,
     flat_group_of,
 )
@@ -45,7 +45,7 @@ from uncork.step.taken_over import function_of
 from uncork.step.taken_step import Mode, TakenStep
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.transfer import transfer_of
-from uncork.step.validation import Validating
+from uncork.step.validation import Validating, validation_steps
 
 __all__ = [
     "MIXED",
@@ -56,6 +56,7 @@ __all__ = [
     "GraphState",
     "Mode",
     "Padding",
+    "PlannedStep",
     "Recording",
     "Replay",
     "Snapshot",
@@ -64,7 +65,6 @@ __all__ = [
     "Validating",
     "apply",
     "around",
-    "as_written",
     "batch_hooks",
     "batch_samples",
     "build",
@@ -101,5 +101,6 @@ __all__ = [
     "stop_workers",
     "traceable",
     "transfer_of",
+    "validation_steps",
     "workers_of",
 ]

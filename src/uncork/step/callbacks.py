@@ -8,10 +8,11 @@ from typing import Any
 import keras
 
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_OF_VALIDATION = ("on_test_batch_begin", "on_test_batch_end")
 
 
 def batch_hooks(callbacks: Any) -> tuple[str, ...]:
-    """Names of the callbacks that act on every batch.
+    """Names of the callbacks that act on every batch, be it of the validation.
 
     Keras's own that are set to act once an epoch do not count, though they define the hooks.
 
@@ -19,12 +20,13 @@ def batch_hooks(callbacks: Any) -> tuple[str, ...]:
         >>> batch_hooks([keras.callbacks.EarlyStopping(), keras.callbacks.TerminateOnNaN()])
         ('TerminateOnNaN',)
     """
-    return tuple(type(c).__name__ for c in acting_on_batches(callbacks))
+    hooks = (*_HOOKS, *_OF_VALIDATION)
+    return tuple(type(c).__name__ for c in _each(callbacks) if _acts_on_batches(c, hooks))
 
 
 def acting_on_batches(callbacks: Any) -> list[Any]:
-    """The same, themselves."""
-    return [c for c in _each(callbacks) if _acts_on_batches(c)]
+    """Those that act on every batch of the training, themselves."""
+    return [c for c in _each(callbacks) if _acts_on_batches(c, _HOOKS)]
 
 
 def _each(callbacks: Any) -> Iterable[Any]:
@@ -35,14 +37,14 @@ def _each(callbacks: Any) -> Iterable[Any]:
     return callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
 
 
-def _acts_on_batches(callback: Any) -> bool:
+def _acts_on_batches(callback: Any, hooks: Iterable[str]) -> bool:
     if isinstance(callback, keras.callbacks.History | keras.callbacks.ProgbarLogger):
         return False
     if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
         return bool(callback.save_freq != "epoch")
     if isinstance(callback, keras.callbacks.TensorBoard):
         return bool(callback.update_freq != "epoch" or callback._should_trace)
-    return any(_overridden(callback, hook) for hook in _HOOKS)
+    return any(_overridden(callback, hook) for hook in hooks)
 
 
 def _overridden(callback: Any, hook: str) -> bool:

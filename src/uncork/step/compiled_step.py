@@ -9,6 +9,7 @@ from typing import Any, final
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
+from uncork.core.record import digest
 from uncork.step.taken_step import OPTIONS, Mode, TakenStep
 from uncork.watch import named_code_digest
 
@@ -16,7 +17,7 @@ from uncork.watch import named_code_digest
 def code_of(function: Any) -> str:
     """Digest of the code of a ``tf.function`` and of what it calls, equal in the next process.
 
-    ``""`` for anything else.
+    Its name is part of it: two methods of one class reach the same code. ``""`` for anything else.
 
     Example:
         >>> code_of(tf.function(lambda x: 2 * x)) != "", code_of("a text")
@@ -26,7 +27,8 @@ def code_of(function: Any) -> str:
         return ""
     python = function.python_function
     target = getattr(inspect.unwrap(python), "__self__", None)  # TensorFlow's, of a method
-    return named_code_digest(python, *filter(None, [getattr(target, "target_class", None)]))
+    code = named_code_digest(python, *filter(None, [getattr(target, "target_class", None)]))
+    return digest(code, getattr(python, "__qualname__", "")) if code else ""
 
 
 @final

@@ -175,4 +175,15 @@ def _spec(leaf: Any) -> str:
     if shape is None or shape.rank is None:
         return type(leaf).__name__
     inner = "".join(f", {d}" for d in shape.as_list()[1:])
-    return f"{tf.as_dtype(leaf.dtype).name}[batch{inner}]"
+    return f"{_dtype(leaf)}[batch{inner}]"
+
+
+def _dtype(leaf: Any) -> str:
+    """TensorFlow's name where it has one; columns of a table may have one each, or their own."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:
+        return type(leaf).__name__
+    try:
+        return str(tf.as_dtype(dtype).name)
+    except TypeError:
+        return str(dtype)

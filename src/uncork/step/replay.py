@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ import tensorflow as tf
 from uncork.step.feed import Feed
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot, weights
+
+# Relative: a compiled division and another one need not agree to the last bit.
+_CLOSE = 1e-5
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -114,13 +118,14 @@ def replay(
         disturb(model)
     with settings.active(), feed.reading(model) as epochs:
         model.reset_metrics()
-        cumulative: list[tuple[int, float]] = []
+        told: list[tuple[int, float]] = []
         with epochs.catch_stop_iteration():
             for _, end, iterator in epochs:
                 logs = model.train_function(iterator)
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
-                cumulative.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
-    return Replay(_window_means(cumulative, windows), weights(model))
+                told.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
+        means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
+        return Replay(means(told, windows), weights(model))
 
 
 # NumPy files bfloat16 and other young types under "V".
@@ -133,6 +138,24 @@ def _floats(run: Replay) -> Arrays:
 
 def _counts(run: Replay) -> list[bytes]:
     return [w.tobytes() for w in run.weights if w.dtype.kind not in _FLOATS]
+
+
+def _is_running_mean(model: Any, loss: float) -> bool:
+    """A metric tells this loss; otherwise a ``train_step`` of its own tells that of its batch."""
+    for metric in model.metrics:
+        with suppress(Exception):  # one that was never updated, or tells several numbers
+            if math.isclose(float(metric.result()), loss, rel_tol=_CLOSE):
+                return True
+    return False
+
+
+def _means_of_parts(losses: list[tuple[int, float]], windows: int) -> tuple[float, ...]:
+    """Means over equal windows from single losses, each with the steps so far."""
+    total = losses[-1][0]
+    parts: list[list[float]] = [[] for _ in range(windows)]
+    for steps, loss in losses:
+        parts[min(windows - 1, (steps - 1) * windows // total)].append(loss)
+    return tuple(math.fsum(part) / len(part) for part in parts if part)
 
 
 def _window_means(cumulative: list[tuple[int, float]], windows: int) -> tuple[float, ...]:

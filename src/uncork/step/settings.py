@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -25,7 +25,6 @@ from uncork.watch import UnguardedError
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
 _SWITCHABLE = ("float32", *MIXED)
-_FLAGS = ("jit_compile", "steps_per_execution")
 
 
 class StepSettings:
@@ -82,7 +81,7 @@ class StepSettings:
                 yield
         finally:
             for layer, policy in policies:
-                _set_policy(layer, policy)
+                set_policy(layer, policy)
             if not self._metrics:
                 held["_compile_metrics"] = metrics
             model.run_eagerly = eagerly
@@ -129,65 +128,7 @@ def computing_in_float32(model: Any) -> Iterator[None]:
         yield
     finally:
         for layer, own in written:
-            _set_policy(layer, own)
-
-
-@contextmanager
-def as_written(model: Any) -> Iterator[AbstractContextManager[None]]:
-    """Keep the user's settings: given back at the end, and in everything saved meanwhile.
-
-    Yields a context manager to enter once the model has been changed. Inside it ``model.save``,
-    which checkpoint callbacks call, writes the model with the settings that its author chose.
-
-    Args:
-        model: Still as the user set it up.
-    """
-    written = _Written(model)
-    try:
-        yield written.while_saving()
-    finally:
-        written.give_back()
-
-
-class _Written:
-    """The user's settings of a model, to be put in and out of force."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._policies = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
-        self._flags = {k: getattr(model, k) for k in _FLAGS}
-
-    def give_back(self) -> None:
-        changed = any(getattr(self._model, k) != v for k, v in self._flags.items())
-        for layer, policy in self._policies:
-            if layer.dtype_policy.name != policy.name:
-                _set_policy(layer, policy)
-                changed = True
-        for name, value in self._flags.items():
-            setattr(self._model, name, value)
-        if changed:
-            for function in ("train_function", "test_function", "predict_function"):
-                setattr(self._model, function, None)
-
-    @contextmanager
-    def while_saving(self) -> Iterator[None]:
-        model = self._model
-
-        def save(*args: Any, **kwargs: Any) -> Any:
-            edited = _Written(model)
-            functions = (model.train_function, model.test_function, model.predict_function)
-            self.give_back()
-            try:
-                return type(model).save(model, *args, **kwargs)
-            finally:
-                edited.give_back()
-                model.train_function, model.test_function, model.predict_function = functions
-
-        object.__setattr__(model, "save", save)
-        try:
-            yield
-        finally:
-            object.__delattr__(model, "save")
+            set_policy(layer, own)
 
 
 def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
@@ -281,10 +222,16 @@ def _switch_policy(model: Any, edit: DtypePolicy) -> None:
         if layer.name in edit.keep or quantized or layer.dtype_policy.name not in _SWITCHABLE:
             continue
         if not isinstance(layer, keras.layers.InputLayer):
-            _set_policy(layer, edit.policy)
+            set_policy(layer, edit.policy)
 
 
-def _set_policy(layer: Any, policy: Any) -> None:
+def set_policy(layer: Any, policy: Any) -> None:
+    """Let a layer compute in another dtype from now on.
+
+    Args:
+        layer: Built or not.
+        policy: Or its name.
+    """
     layer.dtype_policy = policy
     if isinstance(layer, keras.layers.Normalization) and layer.built:
         layer.finalize_state()  # its cached mean and variance were cast to the old compute dtype

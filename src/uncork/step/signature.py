@@ -38,9 +38,21 @@ def signature(model: Any) -> ModelSignature:
 def _optimizer(optimizer: Any) -> str:
     if optimizer is None:
         return ""
-    config = {k: v for k, v in optimizer.get_config().items() if k not in ("learning_rate", "name")}
+    config = {k: v for k, v in _config(optimizer).items() if k not in ("learning_rate", "name")}
     text = json.dumps(config, sort_keys=True, default=repr)
     return f"{type(optimizer).__name__} {_without_addresses(text)}"
+
+
+def _config(of: Any) -> dict[str, Any]:
+    """As Keras would write it down; its plain settings where a part of it, a schedule, say, cannot.
+
+    Many schedules of users' own have no ``get_config``, and train as well without.
+    """
+    try:
+        return dict(of.get_config())
+    except Exception:
+        public = {k: v for k, v in vars(of).items() if not k.startswith("_") and k != "built"}
+        return {k: v for k, v in public.items() if isinstance(v, bool | int | float | str)}
 
 
 def _loss(model: Any) -> str:
@@ -55,7 +67,7 @@ def _names(loss: Any) -> str:
     if isinstance(loss, list | tuple):
         return json.dumps([_names(v) for v in loss])
     if isinstance(loss, keras.losses.Loss):
-        text = json.dumps(loss.get_config(), sort_keys=True, default=str)
+        text = json.dumps(_config(loss), sort_keys=True, default=str)
         return f"{type(loss).__name__} {_without_addresses(text)}"
     return _without_addresses(str(getattr(loss, "__name__", loss)))
 

@@ -80,3 +80,17 @@ class Validating:
                 if time.perf_counter() - begin > limit_s:
                     break
         return max(1, done)
+
+
+def validation_steps(arguments: Mapping[str, Any]) -> int | None:
+    """As given to ``fit``; None where it was not, or nothing is validated.
+
+    Example:
+        >>> validation_steps({"validation_data": object(), "validation_steps": 10})
+        10
+        >>> validation_steps({"validation_steps": 10}) is None
+        True
+    """
+    steps = arguments.get("validation_steps")
+    validated = arguments.get("validation_data") is not None or arguments.get("validation_split")
+    return int(steps) if steps and validated else None

@@ -1,0 +1,52 @@
+"""Is this the machine that a plan was made on, and can it do what the plan asks?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uncork.core.edit import DtypePolicy
+from uncork.core.errors import EditRefused
+from uncork.core.machine import Machine
+from uncork.core.plan import Plan
+from uncork.measure.devices import accelerators, native_bfloat16
+from uncork.measure.machine import probe
+
+_WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
+
+
+def other_machine(made_on: Machine) -> tuple[str, ...]:
+    """What differs here from the machine of a plan: what it proved may not hold to the last bit.
+
+    Args:
+        made_on: Where the plan was proved.
+
+    Example:
+        >>> here = probe(accelerators())
+        >>> other_machine(here)
+        ()
+    """
+    here = probe(accelerators())
+    found = {word: (getattr(made_on, name), getattr(here, name)) for name, word in _WORDS.items()}
+    if made_on.cpu_model:
+        was, now = (", ".join(m.devices) or "none" for m in (made_on, here))
+        found["accelerators"] = (was, now)
+    return tuple(
+        f"{word}: {was}, here {now or 'unknown'}"
+        for word, (was, now) in found.items()
+        if was and was != now
+    )
+
+
+def check_bfloat16(plan: Plan) -> None:
+    """Refuse a precision that this machine can only imitate, many times slower.
+
+    Raises:
+        EditRefused: The plan wants bfloat16, and there is none.
+    """
+    wanted = any(isinstance(e, DtypePolicy) and "bfloat16" in e.policy for e in plan.step_edits)
+    if wanted and native_bfloat16() is False:
+        raise EditRefused(
+            "the plan computes in bfloat16, which this machine can only imitate",
+            f"native bfloat16, as of {plan.machine.cpu_model or 'the machine it was made on'}",
+            "run 'uncork tune' again on this machine",
+        )

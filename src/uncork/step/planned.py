@@ -1,0 +1,146 @@
+"""A model under a plan: trained as the plan says, saved and given back as its user wrote it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final
+
+import keras
+
+from uncork.core.edit import StepEdit
+from uncork.step.settings import apply, flat_group_of, set_policy
+
+_FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
+# In this order: what was traced belongs to the settings before it.
+_SETTINGS: Final = ("jit_compile", "steps_per_execution", *_FUNCTIONS)
+
+
+class PlannedStep:
+    """A model's step under a plan, in one call of ``fit`` after the other.
+
+    What was traced under the plan is kept from call to call, as Keras keeps it, and never left on
+    the model: its next training may be one that no plan is for.
+
+    Args:
+        model: Built and compiled, as the user set it up.
+        edits: Checked already.
+
+    Attributes:
+        group: What updates small weights as one, where the plan says so.
+    """
+
+    def __init__(self, model: Any, edits: tuple[StepEdit, ...]) -> None:
+        self.group = flat_group_of(model, edits)
+        self._model = model
+        self._edits = edits
+        self._compiled = _compiled(model)
+        self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
+        self._left: dict[str, Any] = {}
+
+    def serves(self, model: Any) -> bool:
+        """What was traced holds for this model still: the same, not compiled anew."""
+        now = _compiled(model)
+        same = len(now) == len(self._compiled)
+        return same and all(a is b for a, b in zip(now, self._compiled, strict=True))
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Train as the edits say inside the block; what is saved there is as the user wrote it."""
+        model, written = self._model, _Written(self._model)
+        if self._left and self._left != written.functions:  # traced anew, as the user wanted it
+            self._functions = dict.fromkeys(_FUNCTIONS)
+        group = self.group.in_force() if self.group else nullcontext()
+        try:
+            apply(model, self._edits)
+            _set(model, self._functions)
+            with written.while_saving(), group:
+                yield
+        finally:
+            self._functions = {name: getattr(model, name) for name in _FUNCTIONS}
+            written.give_back()
+            if not self.serves(model):  # compiled anew by a callback, or built by the fit
+                _set(model, dict.fromkeys(_FUNCTIONS))
+            self._left = {name: getattr(model, name) for name in _FUNCTIONS}
+
+
+def _compiled(model: Any) -> list[Any]:
+    """What a traced step holds on to, objects that ``compile`` makes anew among them."""
+    made = [vars(model).get(n) for n in ("_compile_loss", "_compile_metrics", "_compile_config")]
+    return [model, model.optimizer, *made, *model.trainable_variables]
+
+
+class _Written:
+    """The user's settings of a model, with what was traced under them, to be put in force again."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._policies = {id(layer): (layer, layer.dtype_policy) for layer in _layers(model)}
+        self._settings = {k: getattr(model, k) for k in _SETTINGS}
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        return {name: self._settings[name] for name in _FUNCTIONS}
+
+    def give_back(self) -> None:
+        for layer, policy in self._policies.values():
+            if layer.dtype_policy.name != policy.name:
+                set_policy(layer, policy)
+        _set(self._model, self._settings)
+
+    @contextmanager
+    def while_saving(self) -> Iterator[None]:
+        """Files, copies and exported graphs of the model, and of parts of it, are as written.
+
+        A callback may save or clone the whole model or an encoder inside it, by whichever of
+        Keras's functions: they ask the layers for their configuration. A layer of the user's may
+        look up its own policy for that, so where a model is asked itself, all is as written.
+        """
+        configure = keras.layers.Layer.get_config
+        save, export = keras.Model.save, keras.Model.export
+
+        @functools.wraps(configure)  # Keras looks for its own mark on it
+        def get_config(layer: Any) -> Any:
+            found = configure(layer)
+            _, policy = self._policies.get(id(layer), (None, None))
+            if policy is not None and "dtype" in found:
+                found["dtype"] = keras.dtype_policies.serialize(policy)
+            return found
+
+        _put(get_config, self._around(save), self._around(export))
+        try:
+            yield
+        finally:
+            _put(configure, save, export)
+
+    def _around(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of models that finds what belongs to this one as its user wrote it."""
+
+        @functools.wraps(method)
+        def asked(model: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not any(id(layer) in self._policies for layer in _layers(model)):
+                return method(model, *args, **kwargs)
+            edited = _Written(self._model)
+            self.give_back()
+            try:
+                return method(model, *args, **kwargs)
+            finally:
+                edited.give_back()
+
+        return asked
+
+
+def _put(get_config: Any, save: Any, export: Any) -> None:
+    keras.layers.Layer.get_config = get_config
+    keras.Model.save = save
+    keras.Model.export = export
+
+
+def _set(model: Any, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        setattr(model, name, value)
+
+
+def _layers(model: Any) -> list[Any]:
+    return list(model._flatten_layers())

@@ -1,0 +1,85 @@
+"""A plan in this process: does it fit the machine, and what is kept of it while a script runs?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from uncork.core.edit import Cache, DtypePolicy
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Plan
+from uncork.core.record import replace
+from uncork.engine import this_machine
+from uncork.engine.pipelines import enough_memory
+from uncork.engine.running import Running
+from uncork.engine.this_machine import check_bfloat16, other_machine
+from uncork.measure import probe
+from uncork.measure.devices import accelerators
+from uncork.pipeline import read
+
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+
+
+def with_edits(*edits: Any, **workload: Any) -> Plan:
+    before = workload_diagnosis(workload=replace(WORKLOAD, **workload))
+    return plan(before=before, steps=(replace(KEPT, edits=edits),))
+
+
+def numbers() -> tf.data.Dataset:
+    return tf.data.Dataset.range(6).map(lambda x: x * 2).batch(2)
+
+
+def test_of_datasets_that_a_script_makes_anew_the_last_ones_are_kept() -> None:
+    """Each has a cache of its own, and is never read again."""
+    digest = read(numbers()).digest
+    cached = with_edits(Cache(stage=1, expects=digest), kind="custom_loop", pipeline=digest)
+    running, first = Running(cached, strict=True), numbers()
+    edited = running.dataset(first, "train.py:3")
+    assert edited is not first
+    assert running.dataset(first, "train.py:3") is edited
+    for _ in range(20):
+        other = numbers()
+        assert running.dataset(other, "train.py:3") is not other
+        assert running.dataset(first, "train.py:3") is edited, "it is read in between"
+    assert len(running._versions) == 8
+    assert [x.tolist() for x in edited.as_numpy_iterator()] == [[0, 2], [4, 6], [8, 10]]
+
+
+@pytest.mark.parametrize(("sizes", "fits"), [((1_000,), True), ((10**15,), False)])
+def test_the_memory_of_the_cache_that_was_chosen_counts(sizes: Any, fits: bool) -> None:
+    """Not that of others that would have been legal: they were too large for this very machine."""
+    edits = tuple(Cache(stage=1, expects="", bytes=size) for size in sizes)
+    made = with_edits(*edits)
+    if fits:
+        enough_memory(made)
+    else:
+        with pytest.raises(EditRefused, match="GB of memory"):
+            enough_memory(made)
+
+
+def test_a_machine_is_itself_and_no_other() -> None:
+    here = probe(accelerators())
+    assert other_machine(here) == ()
+    elsewhere = replace(here, cpu_model="another", devices=("GPU:0 NVIDIA H200",))
+    processor, devices = other_machine(elsewhere)
+    assert processor == f"processor: another, here {here.cpu_model}"
+    assert devices == "accelerators: GPU:0 NVIDIA H200, here none"
+    assert other_machine(replace(here, cpu_model="", tensorflow="")) == ()
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float32"])
+def test_bfloat16_is_refused_where_it_would_be_imitated(
+    monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    made = with_edits(DtypePolicy(policy=policy))
+    monkeypatch.setattr(this_machine, "native_bfloat16", lambda: True)
+    check_bfloat16(made)
+    monkeypatch.setattr(this_machine, "native_bfloat16", lambda: False)
+    if policy == "float32":
+        check_bfloat16(made)
+    else:
+        with pytest.raises(EditRefused, match="only imitate"):
+            check_bfloat16(made)
