@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.core.edit import Cache, DtypePolicy
+from uncork.core.edit import Cache, DtypePolicy, Prefetch
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.core.record import replace
@@ -32,20 +32,57 @@ def numbers() -> tf.data.Dataset:
     return tf.data.Dataset.range(6).map(lambda x: x * 2).batch(2)
 
 
-def test_of_datasets_that_a_script_makes_anew_the_last_ones_are_kept() -> None:
-    """Each has a cache of its own, and is never read again."""
+def running(*edits: Any) -> Running:
     digest = read(numbers()).digest
-    cached = with_edits(Cache(stage=1, expects=digest), kind="custom_loop", pipeline=digest)
-    running, first = Running(cached, strict=True), numbers()
-    edited = running.dataset(first, "train.py:3")
-    assert edited is not first
-    assert running.dataset(first, "train.py:3") is edited
+    expecting = tuple(replace(edit, expects=digest) for edit in edits)
+    return Running(with_edits(*expecting, kind="custom_loop", pipeline=digest), strict=True)
+
+
+CACHE, PREFETCH = Cache(stage=1, expects=""), Prefetch(expects="")
+
+
+def test_a_dataset_is_edited_once() -> None:
+    planned, ours = running(CACHE), numbers()
+    edited = planned.dataset(ours, "train.py:3")
+    assert edited is not ours
+    assert planned.dataset(ours, "train.py:3") is edited
+    assert [x.tolist() for x in edited.as_numpy_iterator()] == [[0, 2], [4, 6], [8, 10]]
+    other = tf.data.Dataset.range(3)
+    assert planned.dataset(other, "train.py:9") is other
+    assert planned.met
+
+
+def test_of_many_datasets_the_last_that_were_of_use_are_kept() -> None:
+    """A cache of each would fill the memory."""
+    planned, ours = running(CACHE), numbers()
+    edited = planned.dataset(ours, "train.py:3")
     for _ in range(20):
         other = numbers()
-        assert running.dataset(other, "train.py:3") is not other
-        assert running.dataset(first, "train.py:3") is edited, "it is read in between"
-    assert len(running._versions) == 8
-    assert [x.tolist() for x in edited.as_numpy_iterator()] == [[0, 2], [4, 6], [8, 10]]
+        assert planned.dataset(other, "train.py:3") is not other
+        assert planned.dataset(ours, "train.py:3") is edited, "it is read in between"
+    assert len(planned._data._edited) == 8
+
+
+def test_datasets_that_are_made_anew_for_each_pass_are_not_cached_for_ever(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    planned = running(CACHE)
+    made = [numbers() for _ in range(20)]
+    found = [planned.dataset(each, "train.py:3") for each in made]
+    assert [one is other for one, other in zip(made, found, strict=True)] == [False] * 8 + [
+        True
+    ] * 12
+    told = capsys.readouterr().err
+    assert told.count("makes its dataset anew") == 1
+    assert len(planned._data._edited) == 0
+
+
+def test_what_keeps_nothing_is_of_use_for_any_dataset(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = running(PREFETCH)
+    for _ in range(20):
+        other = numbers()
+        assert planned.dataset(other, "train.py:3") is not other
+    assert "anew" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("sizes", "fits"), [((1_000,), True), ((10**15,), False)])

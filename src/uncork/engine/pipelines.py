@@ -86,6 +86,11 @@ def fill_caches(pipeline: Pipeline) -> None:
                     break
 
 
+def keeps(plan: Plan) -> bool:
+    """Something is made once and kept, for the next pass over the data."""
+    return any(isinstance(edit, (Cache, *_KEEPING)) for edit in plan.edits)
+
+
 def enough_memory(plan: Plan) -> None:
     """Refuse a cache that this machine has no room for now.
 

@@ -24,6 +24,7 @@ from uncork.engine.loop_steps import (
     step_of_loop,
 )
 from uncork.engine.pipelines import enough_memory
+from uncork.engine.planned_data import PlannedData
 from uncork.engine.subject import Version
 from uncork.engine.this_machine import check_bfloat16, other_machine
 from uncork.pipeline import Pipeline, continued, read
@@ -42,8 +43,6 @@ from uncork.step import (
     validation_steps,
 )
 
-# Datasets of a script that are alike and of use again: those of folds or domains, taken in turn.
-_DATASETS: Final = 8
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
@@ -68,7 +67,7 @@ class Running(PassThrough):
         self._functions: WeakSet[Any] = WeakSet()
         self._told_machine = False
         self._step: PlannedStep | None = None
-        self._versions: dict[int, tuple[Any, Any]] = {}  # by the id of a dataset
+        self._data = PlannedData(plan, self._refuse)
 
     @property
     def met(self) -> bool:
@@ -155,27 +154,9 @@ class Running(PassThrough):
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
         if not (self.wants_loops and self.plan.pipeline_edits):
             return dataset
-        known = self._versions.pop(id(dataset), None)
-        if known is not None:
-            self._versions[id(dataset)] = known  # the last that was of use
-            return known[1]
-        pipeline = read(dataset)
-        if pipeline.digest != self.plan.before.workload.pipeline:
-            return dataset
-        self._data_met = True
-        edited = dataset
-        try:
-            enough_memory(self.plan)
-            edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
-            edited = continued(edited).dataset if edited is not None else dataset
-        except EditRefused as refusal:
-            self._refuse(refusal, at)
-        # The original is kept alive: another dataset must not get its id. But not for ever, with
-        # all that is cached of it: a script may make its dataset anew for each epoch.
-        self._versions[id(dataset)] = (dataset, edited)
-        if len(self._versions) > _DATASETS:
-            del self._versions[next(iter(self._versions))]
-        return edited
+        found = self._data.of(dataset, at)
+        self._data_met = self._data_met or self._data.met
+        return found
 
     def _edited(self, call: FitCall) -> Any:
         """The data to train on; everything is checked before anything is changed."""

@@ -1,0 +1,78 @@
+"""The datasets of a custom loop under a plan: each is edited once, and read again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Plan
+from uncork.engine.pipelines import enough_memory, keeps
+from uncork.engine.subject import Version
+from uncork.pipeline import continued, read
+
+# Alike and of use again: those of folds or domains, taken in turn.
+_MOST: Final = 8
+
+
+class PlannedData:
+    """Edits what the plan knows, and hands on all else.
+
+    A script may make its dataset anew for each pass. What a plan keeps of one would then never be
+    read again, and would fill the memory: after a few of them the loop goes on as written.
+
+    Args:
+        plan: With pipeline edits.
+        refuse: Told why a dataset is read as written, and where.
+
+    Attributes:
+        met: A dataset that the plan knows was reached.
+    """
+
+    def __init__(self, plan: Plan, refuse: Callable[[EditRefused, str], None]) -> None:
+        self.met = False
+        self._plan = plan
+        self._refuse = refuse
+        # By the id of the original, which is held as well: another one must not get its id.
+        self._edited: dict[int, tuple[Any, Any]] = {}
+        self._read_again = self._given_up = False
+
+    def of(self, dataset: Any, at: str) -> Any:
+        """What to iterate over instead."""
+        known = self._edited.pop(id(dataset), None)
+        if known is not None:
+            self._read_again = True
+            self._edited[id(dataset)] = known  # the last that was of use
+            return known[1]
+        pipeline = read(dataset)
+        if self._given_up or pipeline.digest != self._plan.before.workload.pipeline:
+            return dataset
+        self.met = True
+        if len(self._edited) == _MOST and self._is_of_no_use(at):
+            return dataset
+        edited = dataset
+        try:
+            enough_memory(self._plan)
+            version = Version(pipeline).with_pipeline_edits(self._plan.pipeline_edits)
+            assert version.pipeline is not None
+            edited = continued(version.pipeline).dataset
+        except EditRefused as refusal:
+            self._refuse(refusal, at)
+        if len(self._edited) == _MOST:
+            del self._edited[next(iter(self._edited))]
+        self._edited[id(dataset)] = (dataset, edited)
+        return edited
+
+    def _is_of_no_use(self, at: str) -> bool:
+        """Many datasets were alike, something is kept of each, and none was read again."""
+        if self._read_again or not keeps(self._plan):
+            return False
+        self._given_up = True
+        self._edited.clear()
+        sys.stderr.write(
+            f"uncork: {at} goes on as written: the script makes its dataset anew for each pass, so "
+            "what the plan keeps of one is never read again; make it once, before the loop over "
+            "epochs\n"
+        )
+        return True
