@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from uncork.engine.repetition import loops_around, passes
+from uncork.engine.repetition import loops_around, made_anew, passes
 
 ONCE = {
     "one loop": """
@@ -208,3 +208,119 @@ def test_a_source_that_cannot_be_parsed_has_no_loops(tmp_path: Path) -> None:
 
 def test_no_frame_is_no_loop() -> None:
     assert passes(None) == 1
+
+
+MADE_ANEW = {
+    "in the statement itself": (
+        True,
+        """
+        data = [1, 2]
+        for epoch in range(2):
+            for x in sorted(data):
+                look()
+    """,
+    ),
+    "by a function": (
+        True,
+        """
+        def made():
+            return [1, 2]
+        for epoch in range(2):
+            for n, x in enumerate(made()):
+                look()
+    """,
+    ),
+    "in the loop around it": (
+        True,
+        """
+        for epoch in range(2):
+            data = [1, 2]
+            for x in data:
+                look()
+    """,
+    ),
+    "in a function for each epoch": (
+        True,
+        """
+        def train_epoch():
+            data = [1, 2]
+            for x in iter(data):
+                look()
+        for epoch in range(2):
+            train_epoch()
+    """,
+    ),
+    "once for each fold": (
+        False,
+        """
+        for fold in range(2):
+            data = [1, 2]
+            for epoch in range(2):
+                for x in data:
+                    look()
+    """,
+    ),
+    "before": (
+        False,
+        """
+        data = [1, 2]
+        for epoch in range(2):
+            for n, x in enumerate(data):
+                look()
+    """,
+    ),
+    "before, in the same function": (
+        False,
+        """
+        def main():
+            data = [1, 2]
+            for epoch in range(2):
+                for x in data:
+                    look()
+        main()
+    """,
+    ),
+    "by who calls": (
+        False,
+        """
+        def train_epoch(data):
+            for x in data:
+                look()
+        for epoch in range(2):
+            train_epoch([1, 2])
+    """,
+    ),
+    "for a whole class": (
+        False,
+        """
+        class Trainer:
+            data = [1, 2]
+            def epoch(self):
+                for x in self.data:
+                    look()
+        for epoch in range(2):
+            Trainer().epoch()
+    """,
+    ),
+    "for a loop that asks by hand": (
+        False,
+        """
+        for epoch in range(2):
+            data = iter([1, 2])
+            while next(data, None):
+                look()
+    """,
+    ),
+}
+
+
+@pytest.mark.parametrize(("anew", "source"), MADE_ANEW.values(), ids=MADE_ANEW)
+def test_data_that_is_another_object_in_each_pass(anew: bool, source: str, tmp_path: Path) -> None:
+    script, seen = tmp_path / "train.py", set()
+    script.write_text(dedent(source))
+    runpy.run_path(str(script), {"look": lambda: seen.add(made_anew(sys._getframe(1)))})
+    assert seen == {anew}
+
+
+def test_no_frame_reads_nothing() -> None:
+    assert not made_anew(None)

@@ -131,3 +131,7 @@ def test_a_loop_that_leaves_its_data_early_never_fills_a_cache():
     for changes in ({"steps_per_epoch": POINT.elements + 1}, {"steps_per_epoch": None}):
         longer = replace(left, workload=replace(left.workload, **changes))
         assert proposal(CACHE, longer)
+
+
+def test_what_is_made_anew_for_each_pass_is_not_read_again():
+    assert "anew for each pass" in reason(CACHE, decoding(workload={"data_made_anew": True}))

@@ -144,12 +144,15 @@ class LoopSubject(Subject):
     Args:
         call: The loop, recognised by the capture layer.
         epochs: How often the loop runs; None where more than once, and nobody knows how often.
+        anew: Its dataset is another object each time.
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
     ends_here = True
 
-    def __init__(self, call: LoopCall, *, epochs: int | None, scratch: str) -> None:
+    def __init__(
+        self, call: LoopCall, *, epochs: int | None, scratch: str, anew: bool = False
+    ) -> None:
         self.layers = call.layers
         self._behind = runs_behind()
         self._repeated = epochs != 1
@@ -183,6 +186,7 @@ class LoopSubject(Subject):
             epochs=epochs or SOME_EPOCHS,
             pipeline=self._pipeline.digest,
             eager_step=call.evidence.eager_step,
+            data_made_anew=anew,
             default_rewrites=default_rewrites(self._pipeline),
         )
         samples = float(self.workload.batch_size or 1)

@@ -8,9 +8,13 @@ import linecache
 import math
 from collections.abc import Iterator, Sequence
 from types import FrameType
+from typing import Final
 
 from uncork.core.stack import outwards, owner
 from uncork.engine.loop_counts import times
+
+# Iterate over their first argument, or are bars that do.
+_HANDING_ON: Final = frozenset({"enumerate", "iter", "tqdm", "track", "progressbar", "Progbar"})
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -41,6 +45,49 @@ def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
             yield None if isinstance(loop, ast.While) else times(loop, each)
         # A generator that hands batches on shares its loop with the one that asks for them.
         innermost = innermost and bool(each.f_code.co_flags & inspect.CO_GENERATOR)
+
+
+def made_anew(frame: FrameType | None) -> bool:
+    """Whether what a loop reads is another object in each pass, as far as its source tells.
+
+    Made in the statement itself, in the loop around it, or in a function that has no such loop.
+
+    Args:
+        frame: Of the training loop or below it.
+    """
+    user = next((each for each in outwards(frame) if owner(each) == "user"), None)
+    loops = [] if user is None else loops_around(user.f_code.co_filename, user.f_lineno)
+    if user is None or not loops or isinstance(loops[-1], ast.While):
+        return False
+    data = _data(loops[-1].iter)
+    if isinstance(data, ast.Call):
+        return True
+    if not isinstance(data, ast.Name):
+        return False
+    if len(loops) > 1:
+        return data.id in _assigned(loops[-2])
+    arguments = inspect.getargs(user.f_code)
+    own = set(user.f_code.co_varnames) - {*arguments.args, arguments.varargs, arguments.varkw}
+    return user.f_code.co_name != "<module>" and data.id in own
+
+
+def _data(read: ast.expr) -> ast.expr:
+    """Without what counts, shows or converts on the way."""
+    while isinstance(read, ast.Call):
+        name = getattr(read.func, "attr", getattr(read.func, "id", ""))
+        if name == "as_numpy_iterator" and isinstance(read.func, ast.Attribute):
+            read = read.func.value
+        elif name in _HANDING_ON and read.args:
+            read = read.args[0]
+        else:
+            break
+    return read
+
+
+def _assigned(loop: Loop) -> set[str]:
+    """Names that a loop gives away anew in each round."""
+    names = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def loops_around(filename: str, line: int) -> Sequence[Loop]:

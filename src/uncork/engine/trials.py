@@ -33,7 +33,7 @@ from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
-from uncork.engine.repetition import passes
+from uncork.engine.repetition import made_anew, passes
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
@@ -132,7 +132,8 @@ class Trial(PassThrough):
             return self._loop.board
         if not meant:
             return first
-        subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch)
+        anew = made_anew(sys._getframe())
+        subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch, anew=anew)
         return run_beside(lambda: self._work(subject), subject.board, StopScript())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:

@@ -28,6 +28,7 @@ from uncork.road.proposal import (
     Skipped,
     no_pipeline,
     not_worth,
+    read_once,
 )
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
@@ -57,8 +58,9 @@ class CacheDeterministic(Optimization):
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        if diagnosis.workload.epochs < 2:
-            return Skipped(reason="one epoch only: nothing is read twice")
+        once = read_once(diagnosis)
+        if once:
+            return once
         legal = [s for s in diagnosis.stages if s.cache_point]
         lasting = [s for s in legal if filled(diagnosis, s)]
         if not lasting:

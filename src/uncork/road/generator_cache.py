@@ -24,6 +24,7 @@ from uncork.road.proposal import (
     Skipped,
     no_pipeline,
     not_worth,
+    read_once,
 )
 
 _SOURCE: Final = "tf.data.Dataset.from_generator(...).cache()  # before shuffle and augmentation"
@@ -44,8 +45,9 @@ class KeepElements(Optimization):
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        if diagnosis.workload.epochs < 2:
-            return Skipped(reason="one epoch only: nothing is read twice")
+        once = read_once(diagnosis)
+        if once:
+            return once
         kept = [s for s in diagnosis.stages if s.kind == "from_generator" and s.keepable]
         if not kept:
             return Skipped(reason="no generator that was seen to yield the same in every epoch")

@@ -76,6 +76,18 @@ def no_pipeline(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     return None
 
 
+def read_once(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    """Set when what is kept of the data would not be read again."""
+    if diagnosis.workload.epochs < 2:
+        return Skipped(reason="one epoch only: nothing is read twice")
+    if diagnosis.workload.data_made_anew:
+        return Skipped(
+            reason="the script makes its dataset anew for each pass, and what is kept is not "
+            "read again: make it once, before the loop over epochs, and tune again"
+        )
+    return None
+
+
 def no_step_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     """Set when the training step is not Keras's to change."""
     if diagnosis.workload.kind == "custom_loop":

@@ -26,6 +26,7 @@ from uncork.road.proposal import (
     Skipped,
     no_pipeline,
     not_worth,
+    read_once,
 )
 
 _SOURCE: Final = """\
@@ -87,11 +88,9 @@ class KeepAnswers(Optimization):
 
 
 def _skipped(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    if diagnosis.workload.epochs < 2:
-        return Skipped(reason="one epoch only: nothing is read twice")
     if diagnosis.workload.steps_given:
         return Skipped(reason="with steps_per_epoch an epoch need not begin where the data does")
-    return None
+    return read_once(diagnosis)
 
 
 def _bytes(stage: Stage) -> int:
