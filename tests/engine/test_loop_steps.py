@@ -14,6 +14,7 @@ from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.core.stack import place
 from uncork.engine.loop_steps import step_of_loop
+from uncork.measure import probe
 
 from .conftest import Run, Write
 
@@ -67,6 +68,7 @@ def planned(folder: Path, workload, *others: StepEdit) -> Path:
     made = plan(
         before=workload_diagnosis(workload=workload, stages=()),
         after=None,
+        machine=probe(),
         steps=(replace(kept, name="tf_function", edits=edits, guarantee="rounding"),),
     )
     (folder / "plan.json").write_bytes(dump(made))
