@@ -14,6 +14,16 @@ def found(new, **workload):
     return list(recompiling.find(observed(new_shapes=new, step_s=0.1, workload=workload), MACHINE))
 
 
+def test_what_was_compiled_while_it_was_measured_is_no_part_of_a_step():
+    workload, slow = {"steps_per_epoch": 20, "epochs": 5}, observed(step_s=0.1)
+    ceilings = {
+        n: slow.measurement.samples_per_s * by for n, by in (("consumer", 5), ("supply", 4))
+    }
+    seen = observed(new_shapes=MANY, step_s=0.1, workload=workload, ceilings=ceilings)
+    (finding,) = recompiling.find(seen, MACHINE)
+    assert finding.upper_bound == pytest.approx((2.5 + 12) / 2.5)
+
+
 def test_shapes_that_were_not_seen_yet_are_reckoned_with():
     """Chao's estimate: six seen once and two seen twice tell of five that were not seen."""
     assert MANY.expected == 8 + 6 * 5 / (2 * 3)

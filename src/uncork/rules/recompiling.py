@@ -28,7 +28,7 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
     steps = (work.steps_per_epoch or 0) * work.epochs
     if not steps:
         return
-    trained_s = steps * diagnosis.step_s
+    trained_s = steps * _compiled_s(diagnosis)
     # One shape is compiled in any case.
     low, upper, high = (
         bound(trained_s + (min(shapes, steps) - 1) * new.compile_s, trained_s)
@@ -48,6 +48,14 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
         ),
         remedy="pad batches to a few lengths, or compile without jit_compile=True",
     )
+
+
+def _compiled_s(diagnosis: WorkloadDiagnosis) -> float:
+    """Of a compiled step: while it was measured as it runs, new shapes were compiled on the way."""
+    found = (diagnosis.ceilings.get(name, 0.0) for name in ("consumer", "supply"))
+    most = min((ceiling for ceiling in found if ceiling > 0), default=0.0)
+    measured = diagnosis.measurement.samples_per_s
+    return diagnosis.step_s * (measured / most if most > measured else 1.0)
 
 
 def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding]:
