@@ -60,16 +60,10 @@ TRAIN = """
     """
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the script, a plan of exact edits for it, and what plain Python makes of it."""
-    cwd = tmp_path_factory.mktemp("trained")
-    lines = TRAIN.splitlines()
-    (cwd / "train.py").write_text("\n".join(line[4:] for line in lines))
-    plain = run_python("train.py", "plain", cwd=cwd)
-    assert plain.returncode == 0, plain.stderr
+def make_plan(cwd: Path, plan: str, script: str) -> None:
+    """Of exact edits, for a script that takes the name of its results."""
     made = subprocess.run(
-        [sys.executable, HERE / "plan_maker.py", "exact.json", "train.py", "x"],
+        [sys.executable, HERE / "plan_maker.py", plan, script, "x"],
         cwd=cwd,
         env={**environment(cwd), "PYTHONPATH": str(HERE.parent)},
         capture_output=True,
@@ -78,6 +72,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert made.returncode == 0, made.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script, a plan of exact edits for it, and what plain Python makes of it."""
+    cwd = tmp_path_factory.mktemp("trained")
+    lines = TRAIN.splitlines()
+    (cwd / "train.py").write_text("\n".join(line[4:] for line in lines))
+    plain = run_python("train.py", "plain", cwd=cwd)
+    assert plain.returncode == 0, plain.stderr
+    make_plan(cwd, "exact.json", "train.py")
     (cwd / "empty.json").write_bytes(dump(empty_plan()))
     return cwd
 
@@ -225,16 +230,7 @@ def test_a_fit_after_a_loop_is_the_same_fit_as_in_the_tuning(trained: Path) -> N
     )
     text = (trained / "train.py").read_text().replace("history = ", warm + "history = ", 1)
     (trained / "warm.py").write_text(text)
-    made = subprocess.run(
-        [sys.executable, HERE / "plan_maker.py", "warm.json", "warm.py", "x"],
-        cwd=trained,
-        env={**environment(trained), "PYTHONPATH": str(HERE.parent)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
+    make_plan(trained, "warm.json", "warm.py")
     assert json.loads((trained / "warm.json").read_text())["before"]["workload"]["index"] == 1
     done = train(trained, "--strict", "--plan", "warm.json", "warm.py", "warm")
     assert done.returncode == 0, done.stderr
