@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 from tensorflow.python.eager import context
@@ -12,14 +11,11 @@ from uncork.measure.backlog import Backlog, runs_behind
 
 
 @pytest.fixture
-def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def waited(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ops run behind Python; one entry for each time that they are waited for."""
     times: list[int] = []
-    before = context.context().execution_mode
-    context.context().execution_mode = context.ASYNC
     monkeypatch.setattr(context, "async_wait", lambda: times.append(1))
-    yield times
-    context.context().execution_mode = before
+    return times
 
 
 def test_ops_that_run_at_once_leave_no_backlog() -> None:

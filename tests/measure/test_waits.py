@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
@@ -15,15 +16,6 @@ from tensorflow.python.framework import ops
 from uncork.measure.waits import waits
 
 SLOW_S: Final = 0.05
-
-
-@pytest.fixture
-def asynchronous() -> Iterator[None]:
-    """As on an accelerator: Python goes on while ops run."""
-    before = context.context().execution_mode
-    context.context().execution_mode = context.ASYNC
-    yield
-    context.context().execution_mode = before
 
 
 @pytest.fixture
@@ -42,6 +34,8 @@ def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[tf.Ten
     monkeypatch.setattr(ops._EagerTensorBase, "_numpy", reading)
     yield value
     values.close(cancel_pending_enqueues=True)  # where nobody has read it, nothing waits for ever
+    with suppress(tf.errors.OpError):
+        context.async_wait()  # the queue is there until it is closed
 
 
 def test_what_is_there_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
