@@ -17,6 +17,12 @@ CAUSES: Final[tuple[str, ...]] = tuple(get_args(Cause))
 MARK: Final = "# brake"
 _FIXED: Final = "_fixed"
 
+# These spoil a training; being faster is not what their fix is for.
+CORRECTNESS: Final = ("random_under_cache", "keras_defect", "wasted_work")
+# Names of those whose epochs differ: what is compiled once, or grows, weighs otherwise in a short
+# training.
+UNEVEN: Final = ("machine/slow_start/", "host/recompiling/fit", "host/growing_state/")
+
 # Causes that the road has an answer to, and in which style that is tried unless all are to be
 # tuned. A workload of another cause is diagnosed, not tuned.
 CURES: Final[dict[str, str]] = {
@@ -36,6 +42,8 @@ CURES: Final[dict[str, str]] = {
     "low_precision_unused": "fit",
     "low_precision_harmful": "fit",
 }
+# Of these the ones that are tuned unless more are asked for: each is cured by another optimization.
+FEW: Final = ("cache_missing", "serial_map", "no_prefetch", "small_steps", "eager_step")
 
 
 class Workload(Record, frozen=True, kw_only=True):

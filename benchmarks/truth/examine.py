@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -89,6 +88,8 @@ class Examined(Record, frozen=True, kw_only=True):
         fixed_s: The same of the expert's version.
         slow_epoch_s: Seconds of later epochs.
         fixed_epoch_s: The same of the expert's version.
+        slow_whole_s: Seconds of the training as long as the script makes it, where epochs differ.
+        fixed_whole_s: The same of the expert's version.
         plain: What the script does in plain Python.
         captured: What ``uncork run`` with an empty plan changed of that; ``""`` when nothing, None
             when plain Python does not repeat itself, ``PENDING`` until :func:`capture`.
@@ -107,6 +108,8 @@ class Examined(Record, frozen=True, kw_only=True):
     fixed_s: tuple[float, ...] = ()
     slow_epoch_s: tuple[float, ...] = ()
     fixed_epoch_s: tuple[float, ...] = ()
+    slow_whole_s: tuple[float, ...] = ()
+    fixed_whole_s: tuple[float, ...] = ()
     plain: Effect | None = None
     captured: str | None = PENDING
     findings: tuple[Named, ...] = ()
@@ -119,22 +122,27 @@ class Examined(Record, frozen=True, kw_only=True):
         """How many times faster the expert's version trains: all epochs that the script would.
 
         Start and compilation count once, and later epochs as often as there are. A short training
-        alone would judge a script of 50 epochs by its first.
+        alone would judge a script of 50 epochs by its first. Where epochs differ, all are run.
         """
-        return ratio(
+        return ratio(self.slow_whole_s, self.fixed_whole_s) or ratio(
             self._whole_s(self.slow_s, self.slow_epoch_s),
             self._whole_s(self.fixed_s, self.fixed_epoch_s),
         )
 
     @property
     def fix_steady(self) -> float | None:
-        """The same from epoch to epoch, the first one left out; None where not known."""
+        """The same from epoch to epoch, the first one left out; None where not known.
+
+        Where epochs differ, all of them count.
+        """
+        if self.slow_whole_s and self.fixed_whole_s:
+            return self.fix
         return ratio(self.slow_epoch_s, self.fixed_epoch_s)
 
     def _whole_s(self, runs: tuple[float, ...], later: tuple[float, ...]) -> tuple[float, ...]:
         if not (self.slow_epoch_s and self.fixed_epoch_s):
             return runs
-        further = (self.epochs - SHOWN_EPOCHS) * statistics.fmean(later)
+        further = (self.epochs - SHOWN_EPOCHS) * min(later)
         return tuple(run + further for run in runs)
 
 
@@ -171,6 +179,8 @@ def examine(
         fixed_s=plain.fixed_s,
         slow_epoch_s=plain.slow_epoch_s,
         fixed_epoch_s=plain.fixed_epoch_s,
+        slow_whole_s=plain.slow_whole_s,
+        fixed_whole_s=plain.fixed_whole_s,
         plain=plain.effect,
         findings=tuple(_named(result.before)) if result and result.before else (),
         tuned=_what_tuning_made(plan) if plan else None,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from benchmarks.truth.catalog import CURES
+from benchmarks.truth.catalog import CORRECTNESS, CURES
 from benchmarks.truth.examine import Examined, Named, Tried
 from uncork.core.record import Record
 
@@ -16,8 +16,6 @@ LEAST_FIX: Final = 1.2
 _SCRIPTS: Final = ("plain", "fixed")
 # True of most scripts that imitate an accelerator, and not what they are there for.
 STAND_IN: Final = "cpu_quota"
-# These spoil a training; being faster is not what their fix is for.
-CORRECTNESS: Final = ("random_under_cache", "keras_defect", "wasted_work")
 
 
 class Share(Record, frozen=True):

@@ -1,4 +1,4 @@
-"""Workloads on machines with and without bfloat16."""
+"""Workloads on machines where bfloat16 pays and where it does not."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_native_machine_runs_all_as_they_are(root: Path, tmp_path: Path):
+def test_where_bfloat16_pays_all_run_as_they_are(root: Path, tmp_path: Path):
     for workload in find(root=root):
-        assert fitted(workload, tmp_path / "copies", native=True) is workload
+        assert fitted(workload, tmp_path / "copies", fast=True) is workload
     assert not (tmp_path / "copies").exists()
 
 
 def test_elsewhere_bfloat16_by_the_way_becomes_float32(root: Path, tmp_path: Path):
     (workload,) = find(["device/compute_bound"], root)
-    copy = fitted(workload, tmp_path / "copies", native=False)
+    copy = fitted(workload, tmp_path / "copies", fast=False)
     assert copy is not None
     assert copy.fixed is not None
     assert copy.script.read_text() == copy.fixed.read_text()
@@ -41,5 +41,5 @@ def test_elsewhere_bfloat16_by_the_way_becomes_float32(root: Path, tmp_path: Pat
 
 def test_elsewhere_precision_is_left_alone_where_it_is_the_brake(root: Path, tmp_path: Path):
     harmful, unused = find(["device/low_precision_*"], root)
-    assert fitted(unused, tmp_path / "copies", native=False) is None
-    assert fitted(harmful, tmp_path / "copies", native=False) is harmful
+    assert fitted(unused, tmp_path / "copies", fast=False) is None
+    assert fitted(harmful, tmp_path / "copies", fast=False) is harmful

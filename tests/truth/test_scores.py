@@ -54,6 +54,14 @@ RIGHT = ("serial_map", 36, 2.5)
 WRONG = ("small_steps", 50, 1.5)
 
 
+def test_where_epochs_differ_the_whole_training_is_what_a_promise_is_held_against():
+    found = examined(
+        "recompiling", ("recompiling", 36, 1.5), slow_whole_s=(3.0,), fixed_whole_s=(2.0,)
+    )
+    assert (found.fix, found.fix_steady) == (1.5, 1.5)
+    assert score([found]).bound_error.median == 0.0
+
+
 def test_the_cores_that_a_stand_in_leaves_idle_are_not_what_it_is_there_for():
     idle = ("cpu_quota", None, 1.0)
     for name, first in (("input/serial_map/standin_fit", 1), ("input/serial_map/fit", 0)):
