@@ -51,6 +51,17 @@ def test_what_was_not_rebuilt_is_the_users_own_object():
     assert continued(read(data)).dataset is data
 
 
+def test_one_order_without_a_seed_is_shared_with_what_else_reads_it():
+    """Validation is taken from it, and the training skips that."""
+    data = tf.data.Dataset.range(100).map(lambda x: x + 1)
+    data = data.shuffle(100, reshuffle_each_iteration=False)
+    validation, training = data.take(50), data.skip(50)
+    pipeline = read(training)
+    changed = continued(apply(pipeline, Cache(stage=1, expects=pipeline.digest)))
+    seen = [int(x) for x in (*validation, *changed.dataset)]
+    assert sorted(seen) == list(range(1, 101))
+
+
 def test_unseeded_shuffles_need_no_state():
     changed = continued(cached(pipeline_after_a_look(seed=None)))
     assert sorted(itertools.chain(*values(changed.dataset))) == list(range(1, 21))

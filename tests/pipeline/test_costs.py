@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.pipeline import measure, read, supply
-from uncork.pipeline.probes import count, serial_twin, serially
+from uncork.pipeline.costs import _most_s
+from uncork.pipeline.probes import count, inputs_for_one, serial_twin, serially
 
 from .helpers import behind_unknown, epochs
 from .test_edits import noisy, words
@@ -298,6 +301,60 @@ def test_a_shuffle_that_need_not_wait_for_anything_else_is_left_alone(data):
 def test_elements_are_counted(elements):
     data = RANGE(elements).map(lambda x: {"a": x, "b": (x, x)})
     assert count(data, budget_s=60) == elements
+
+
+def test_counting_looks_at_the_clock_after_each_slow_element():
+    made = []
+
+    def slow():
+        for number in range(100):
+            time.sleep(0.1)
+            made.append(number)
+            yield number
+
+    data = tf.data.Dataset.from_generator(slow, output_signature=tf.TensorSpec([], tf.int64))
+    assert count(data, budget_s=0.3) is None
+    assert len(made) < 10
+
+
+def test_where_the_first_inputs_are_dropped_more_are_tried():
+    below = tf.data.Dataset.range(2_000)
+    kept = read(below.filter(lambda x: x >= 1_000)).root
+    assert inputs_for_one(kept, below) == 2.0
+
+
+@pytest.mark.parametrize(("length", "expected"), [(10_000, 64), (300, 300 / 7)])
+def test_windows_that_are_not_full_at_the_end_do_not_count(length, expected):
+    """300 elements fill seven windows of 64 each a little, or whatever there is."""
+    below = tf.data.Dataset.range(length)
+    bucketed = read(
+        below.group_by_window(lambda x: x % 7, lambda _, window: window.batch(64), window_size=64)
+    ).root
+    assert inputs_for_one(bucketed, below) == pytest.approx(expected, rel=0.1)
+
+
+def test_passing_elements_on_costs_no_more_than_that_can():
+    batch = read(RANGE(64).batch(32)).root
+    most = _most_s(SimpleNamespace(node=batch, bytes=1_000_000))
+    assert most == pytest.approx(32e-5 + 2e-3)
+    mapped = read(RANGE(64).map(words)).root
+    assert _most_s(SimpleNamespace(node=mapped, bytes=8)) == math.inf
+
+
+def test_inputs_of_unknown_number_are_counted():
+    below = tf.data.Dataset.range(60).filter(lambda x: x >= 0)
+    kept = read(below.filter(lambda x: x % 2 == 0)).root
+    assert inputs_for_one(kept, below) == 2.0
+
+
+def test_a_cache_that_was_not_filled_costs_what_stands_below_it():
+    def slow(x):
+        return tf.numpy_function(lambda y: (time.sleep(0.01), y)[1], [x], tf.int64)
+
+    data = tf.data.Dataset.range(1_000).map(slow).cache()
+    *_, mapped, cache = measure(read(data), batch_size=None, budget_s=0.5)
+    assert mapped.cpu_s_per_step == 0
+    assert cache.wall_s_per_element < 0.005
 
 
 def test_counting_ends_with_its_time_or_an_error():

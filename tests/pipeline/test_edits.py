@@ -378,11 +378,20 @@ def words_of(x):
     return words(x) + 1
 
 
+STRENGTH = tf.Variable(1, dtype=tf.int64)
+
+
+def by_strength(x):
+    """A callback may raise it between two batches."""
+    return x * STRENGTH
+
+
 @pytest.mark.parametrize(
     ("data", "stage"),
     [
         (RANGE(9).map(noisy).shuffle(9), 2),
         (RANGE(9).map(python).shuffle(9), 2),
+        (RANGE(9).map(by_strength).shuffle(9), 2),
         (RANGE(9).map(words, num_parallel_calls=2, deterministic=False).shuffle(9), 2),
         (RANGE(9).map(words).cache().shuffle(9), 3),
         (RANGE(9).shuffle(9), 1),
@@ -414,6 +423,20 @@ def test_a_filter_goes_as_far_down_as_nothing_works_for_it():
     data = RANGE(20).map(words).map(lambda x: (x, words(x))).map(lambda x, y: (y, x * 2))
     after = proved(data.filter(lambda y, x: x > 2).batch(2), filter_first_at(4))
     assert kinds(after) == ["range", "map", "filter", "map", "map", "batch"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        RANGE(9).map(by_strength).filter(lambda x: x > 2),
+        RANGE(9).map(lambda x: (x, words(x))).filter(lambda x, y: x < STRENGTH),
+    ],
+    ids=["mapped", "asked"],
+)
+def test_a_filter_stays_where_a_variable_decides(data):
+    pipeline = read(data)
+    with pytest.raises(EditRefused, match="must stay"):
+        apply(pipeline, FilterFirst(stage=2, expects=pipeline.digest))
 
 
 def test_a_filter_may_look_at_everything_or_nothing():

@@ -26,11 +26,11 @@ def test_a_cache_is_written_elsewhere(tmp_path, trials):
     other = redirected(read(data), trials)
     assert epochs(other.dataset)[0].complete
     assert list(tmp_path.iterdir()) == [trials]
-    assert list(trials.rglob("mine.index"))
+    assert list(trials.rglob("cache.index"))
     assert other.digest == read(data).digest
 
 
-def test_a_complete_cache_is_read_from_a_copy(tmp_path, trials):
+def test_a_complete_cache_is_only_read(tmp_path, trials):
     calls = []
 
     def note(x):
@@ -40,10 +40,20 @@ def test_a_complete_cache_is_read_from_a_copy(tmp_path, trials):
     data = RANGE(3).map(lambda x: tf.py_function(note, [x], tf.int64)).cache(str(tmp_path / "mine"))
     list(data)
     files = {p: p.read_bytes() for p in tmp_path.glob("mine*")}
-    list(redirected(read(data), trials).dataset)
+    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
     assert len(calls) == 3
     assert files
-    assert all(path.read_bytes() == content for path, content in files.items())
+    assert {p: p.read_bytes() for p in tmp_path.glob("mine*")} == files
+    assert not any(path.is_file() for path in trials.rglob("*")), "it may be as large as the disk"
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"[1] mine"])
+def test_a_cache_may_have_any_name(name, tmp_path, trials):
+    path = bytes(tmp_path) + b"/" + name
+    data = RANGE(3).cache(path)
+    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
+    list(data)
+    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
 
 
 def test_two_trials_do_not_meet(tmp_path, trials):

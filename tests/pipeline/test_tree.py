@@ -8,7 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import WrongUse
+from uncork.core.errors import EditRefused, WrongUse
 from uncork.pipeline import read
 
 from .helpers import behind_unknown
@@ -162,3 +162,16 @@ def test_the_digest_is_the_same_in_a_fresh_process():
         for noise in (0, 3)
     ]  # fmt: skip
     assert found[0] == found[1]
+
+
+def test_more_datasets_than_can_be_followed_are_refused():
+    numbers = tf.data.Dataset.range(2)
+    for _ in range(200):
+        numbers = numbers.concatenate(tf.data.Dataset.range(2))
+    pipeline = read(numbers)
+    assert len(pipeline.places) == 401
+    assert pipeline.digest
+    for _ in range(100):
+        numbers = numbers.concatenate(tf.data.Dataset.range(2))
+    with pytest.raises(EditRefused, match="stand one on the other"):
+        read(numbers)

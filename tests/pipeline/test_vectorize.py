@@ -103,6 +103,13 @@ def test_records_are_parsed_a_batch_at_a_time(records):
     assert changed == original
 
 
+def test_what_reads_a_variable_is_not_moved():
+    strength = tf.Variable(2, dtype=tf.int64)
+    twin = read(tf.data.Dataset.range(9).map(lambda x: x * strength).shuffle(9).batch(3))
+    with pytest.raises(EditRefused, match="reads a variable"):
+        apply(twin, VectorizeMap(stage=1, expects=twin.digest))
+
+
 def test_maps_are_moved_one_after_the_other(records):
     dataset = tf.data.TFRecordDataset(records).map(parsed).shuffle(9).map(image).batch(6)
     original = epochs(seeded(read(dataset), 5).dataset)

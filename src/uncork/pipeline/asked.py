@@ -214,7 +214,11 @@ def _in_threads(watched: Sequence[Calls]) -> float | None:
 
     rounds = threads * _LOOKS[0]
     with suppress(Exception), ThreadPoolExecutor(threads) as pool:  # not made for threads
+        begin = time.perf_counter()
         list(pool.map(call, range(threads)))
+        took = time.perf_counter() - begin
+        if took > _LONG_S * threads:
+            return took / threads
         begin = time.perf_counter()
         list(pool.map(call, range(rounds)))
         return (time.perf_counter() - begin) / rounds

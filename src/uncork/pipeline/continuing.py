@@ -3,6 +3,10 @@
 A seeded shuffle with a new order every epoch counts its epochs in a generator that belongs to the
 dataset object. A script that looks at one batch before training has used up the first order. The
 rewritten shuffle would start at the first again; sharing the user's generator prevents that.
+
+Another generator that belongs to the object is that of a shuffle without a seed which keeps one
+order. A script may take its validation from it and train on what it skips: a copy with an order of
+its own would train on both.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.core.errors import EditRefused
 from uncork.pipeline.graphs import op_of
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.rebuild import ORIGINAL, make, rebuild
@@ -31,6 +36,9 @@ def continued(pipeline: Pipeline) -> Pipeline:
 
     Args:
         pipeline: As left by the last edit; the user's datasets must not have been read since.
+
+    Raises:
+        EditRefused: An order that the user's datasets may share cannot be kept.
     """
     return read(remade(pipeline.root, _continue))
 
@@ -40,16 +48,28 @@ def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     if not inputs or kind_of(dataset).op is None:
         return dataset
     original = dataset.__dict__.get(ORIGINAL)
-    if node.kind == "shuffle" and original is not None and _counts_epochs(original):
-        handle = _seed_generator(original)
-        if handle is not None:
-            return make(dataset, inputs, kind_of(dataset), seed_generator=handle)
+    if node.kind != "shuffle" or original is None or _is_seeded(original) is _keeps_order(original):
+        return rebuild(dataset, inputs)
+    handle = _seed_generator(original)
+    if handle is not None:
+        return make(dataset, inputs, kind_of(dataset), seed_generator=handle)
+    if _keeps_order(original):
+        raise EditRefused(
+            "a shuffle without a seed keeps one order, which other datasets of the script may "
+            "share, and holds too much to be read",
+            "a shuffle with a seed, or of file names instead of what is in them",
+            "give it one: shuffle(..., seed=1, reshuffle_each_iteration=False)",
+        )
     return rebuild(dataset, inputs)
 
 
-def _counts_epochs(shuffle: Dataset) -> bool:
-    seeded = bool(int(shuffle._seed) or int(shuffle._seed2))
-    return seeded and shuffle._reshuffle_each_iteration is not False
+def _is_seeded(shuffle: Dataset) -> bool:
+    return bool(int(shuffle._seed) or int(shuffle._seed2))
+
+
+def _keeps_order(shuffle: Dataset) -> bool:
+    """Drawn once, for all that read it."""
+    return shuffle._reshuffle_each_iteration is False
 
 
 def _seed_generator(shuffle: Dataset) -> Any | None:
@@ -57,7 +77,10 @@ def _seed_generator(shuffle: Dataset) -> Any | None:
     if _array_bytes(read(shuffle).root) > _SERIALIZED_LIMIT_BYTES:
         return None
     policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    text = shuffle._as_serialized_graph(external_state_policy=policy).numpy()
+    try:
+        text = shuffle._as_serialized_graph(external_state_policy=policy).numpy()
+    except (tf.errors.OpError, ValueError, TypeError):
+        return None  # larger than it looked, or not to be written
     nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(text).node}
     own = [node for node in nodes.values() if node.op == "ShuffleDatasetV3"]
     return _as_tensor(nodes[op_of(own[-1].input[4])]) if own else None

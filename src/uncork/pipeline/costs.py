@@ -56,9 +56,12 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
-# A shuffle hands on what it holds. What it seems to take beyond that, on a slow machine and in a
-# short time, is the filling of its buffer: work of the stages below.
+# A shuffle hands on what it holds, and a batch is copied together. What they seem to take beyond
+# that, on a slow machine and in a short time, is work of the stages below: the filling of a buffer,
+# or a moment in which they were slower than alone.
 _MOST_TO_PASS_ON_S: Final = 1e-5
+# A byte, ten times what copying one takes.
+_COPIED_S: Final = 2e-9
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -208,7 +211,7 @@ def _fill_caches(stages: Sequence[Measured], budget_s: float) -> None:
     """See a user's in-memory cache through once, so that what is measured are later epochs."""
     for stage in stages:
         if stage.node.in_memory and stage.spares:
-            count(serially(stage.dataset), budget_s=budget_s)
+            stage.filled = count(serially(stage.dataset), budget_s=budget_s) is not None
 
 
 def _difference(stages: Sequence[Measured]) -> None:
@@ -220,7 +223,7 @@ def _difference(stages: Sequence[Measured]) -> None:
         whole, under = stage.probe.medians(), _under(stage)
         if whole is None or under is None:
             continue
-        most = _MOST_TO_PASS_ON_S if stage.node.kind == "shuffle" else math.inf
+        most = _most_s(stage)
         stage.cpu_s, stage.wall_s = (
             min(most, max(0.0, a - b)) for a, b in zip(whole, under, strict=True)
         )
@@ -228,6 +231,15 @@ def _difference(stages: Sequence[Measured]) -> None:
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
+
+
+def _most_s(stage: Measured) -> float:
+    """What passing on its elements can cost a stage; infinite where it does other work."""
+    if stage.node.kind == "shuffle":
+        return _MOST_TO_PASS_ON_S
+    if stage.node.kind == "batch" and stage.bytes is not None:
+        return _MOST_TO_PASS_ON_S * (static_ratio(stage.node) or 1.0) + _COPIED_S * stage.bytes
+    return math.inf
 
 
 def _own(probe: Probe | None, most: float, under: float) -> float | None:

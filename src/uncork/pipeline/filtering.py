@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
 from uncork.pipeline.legality import keeps_order, ordered_by_default
 from uncork.pipeline.nodes import MapFunction, derived
@@ -39,7 +39,7 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
         (1,)
     """
     node, ordered = pipeline.stages[stage], ordered_by_default(pipeline)
-    if node.kind != "filter" or not is_order_free(node.functions[0]):
+    if node.kind != "filter" or not _is_movable(node.functions[0]):
         return (), None
     found: list[int] = []
     predicate = None
@@ -57,9 +57,14 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
     return tuple(found), predicate
 
 
+def _is_movable(function: ConcreteFunction) -> bool:
+    """What it reads of a variable may be another value earlier, while other elements are made."""
+    return is_order_free(function) and not reads_variables(function)
+
+
 def _composed(mapped: ConcreteFunction, predicate: ConcreteFunction) -> ConcreteFunction | None:
     """The predicate on what the map is given; None where the map works for it."""
-    if not is_order_free(mapped):
+    if not _is_movable(mapped):
         return None
     first, second = graph_of(mapped), graph_of(predicate)
     if first.effects or second.effects:

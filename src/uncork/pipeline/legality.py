@@ -14,7 +14,12 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.effects import is_deterministic, is_order_free, is_stateless
+from uncork.pipeline.effects import (
+    is_deterministic,
+    is_order_free,
+    is_stateless,
+    reads_variables,
+)
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 
@@ -216,12 +221,18 @@ def _check_alone(node: Node, *, ordered: bool) -> None:
             "tensors that can be stacked",
             _BEFORE_BATCH,
         )
-    if not is_order_free(node.functions[0]) or not keeps_order(node, ordered=ordered):
+    if not _is_of_its_element(node) or not keeps_order(node, ordered=ordered):
         raise EditRefused(
-            f"{node} draws random numbers, keeps state or runs Python",
+            f"{node} draws random numbers, keeps state, reads a variable or runs Python",
             "a function of its element alone",
             "split it first",
         )
+
+
+def _is_of_its_element(node: Node) -> bool:
+    """Alone: what it reads of a variable may have changed while the element was in a buffer."""
+    function = node.functions[0]
+    return is_order_free(function) and not reads_variables(function)
 
 
 def _plain(spec: Any) -> bool:
@@ -251,7 +262,7 @@ def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
     found: list[int] = []
     for index in reversed(range(1, stage)):
         node = pipeline.stages[index]
-        if node.kind != "map" or not is_order_free(node.functions[0]):
+        if node.kind != "map" or not _is_of_its_element(node):
             break
         if not keeps_order(node, ordered=ordered):
             break

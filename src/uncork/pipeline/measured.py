@@ -75,6 +75,8 @@ class Measured:
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
+    # A cache in memory was read to its end.
+    filled: bool = False
     inputs: tuple[float | None, ...] = ()
     per_step: float | None = None
     bytes: int | None = None
@@ -105,7 +107,7 @@ class Measured:
     @property
     def full(self) -> bool:
         """A cache that was filled, so that nothing below it runs when it is read."""
-        return self.spares and (self.node.in_memory or self.node.in_complete_files)
+        return self.spares and (self.filled or self.node.in_complete_files)
 
     @property
     def cpu_s_per_step(self) -> float:

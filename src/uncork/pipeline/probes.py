@@ -30,6 +30,9 @@ GROUP_LIMIT: Final = 1024
 # Counting looks at the clock after so many.
 COUNT_GROUP: Final = 32
 ERRORS_LIMIT: Final = 5
+# Inputs that a stage is given to see how many outputs it makes of them, and where it makes none.
+_FIRST_INPUTS: Final = 128
+_MOST_INPUTS: Final = 2_048
 SAMPLED_ELEMENTS: Final = 16
 # However short a budget is, on a busy machine each probe shall have its turn.
 LAST_CALL_S: Final = 2.0
@@ -223,25 +226,65 @@ def _tensor_bytes(tensor: Any) -> int:
 def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> float | None:
     """How many input elements a filter, flat_map, interleave or unbatch takes for one output.
 
-    Counted on the first inputs; None when there was no time to see them through.
+    Counted on the first inputs, on more of them where these give nothing; None when there was no
+    time to see them through.
     """
-    for inputs in (128, 1):
-        top = serially(rebuild(node.dataset, [below.take(inputs)]))
-        outputs = count(top, budget_s=budget_s)
+    if node.kind == "group_by_window":
+        return _inputs_of_window(node, below, budget_s)
+    inputs = _FIRST_INPUTS
+    while inputs:
+        fed = below.take(inputs)
+        outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
         if outputs:
-            fed = int(below.cardinality())
-            return min(inputs, fed if fed >= 0 else inputs) / outputs
+            taken = int(fed.cardinality())
+            return (taken if taken >= 0 else count(fed, budget_s=budget_s) or inputs) / outputs
+        # Where they took too long, one of them; where all were dropped, more.
+        more = 1 if outputs is None else 16 * inputs
+        inputs = 0 if inputs in (1, _MOST_INPUTS) else more
+    return None
+
+
+def _inputs_of_window(node: Node, below: Dataset, budget_s: float) -> float | None:
+    """The same where windows that are not full yet are given at the end of the data.
+
+    Of twice as many inputs they are as many; what comes in addition are full ones.
+    """
+
+    def passed(inputs: int) -> tuple[int, int] | None:
+        fed = below.take(inputs)
+        taken = count(fed, budget_s=budget_s)
+        if not taken:
+            return None
+        given = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
+        return (taken, given) if given else None
+
+    for inputs in (_MOST_INPUTS, _FIRST_INPUTS):
+        some = passed(inputs)
+        more = passed(2 * inputs) if some else None
+        if some is None or more is None:
+            continue
+        if more[0] < 2 * inputs:  # that is all the data there is
+            return more[0] / more[1]
+        if more[1] > some[1]:
+            return (more[0] - some[0]) / (more[1] - some[1])
     return None
 
 
 def count(dataset: Dataset, *, budget_s: float) -> int | None:
     """Elements of one pass; None when it takes longer than the budget or fails."""
-    deadline = time.monotonic() + budget_s
+    begin = time.monotonic()
     total = 0
     try:
-        for group in grouped(dataset, COUNT_GROUP, whole=False):
+        groups = iter(grouped(dataset, 1, whole=False))
+        if next(groups, None) is None:
+            return 0
+        if time.monotonic() - begin < budget_s / COUNT_GROUP:  # quick: many at once
+            groups = iter(grouped(dataset, COUNT_GROUP, whole=False))
+        else:
+            total = 1
+        for group in groups:
             total += int(gen_dataset_ops.dataset_cardinality(group[0]))
-            if time.monotonic() > deadline:
+            if time.monotonic() > begin + budget_s:
                 return None
     except tf.errors.OpError:
         return None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.core.errors import WrongUse
+from uncork.core.errors import EditRefused, WrongUse
 from uncork.pipeline.graphs import graph_of
 from uncork.pipeline.kinds import Dataset, inputs_of, kind_of, unwrapped
 from uncork.pipeline.node import Node
 from uncork.pipeline.structure import structure_digest
+
+# Datasets that stand one on the other: each takes some frames of Python's stack wherever a tree is
+# walked.
+_DEEPEST: Final = 240
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +105,7 @@ def read(dataset: Dataset) -> Pipeline:
 
     Raises:
         WrongUse: It is none, or belongs to a graph under construction.
+        EditRefused: It is made of more datasets, one on the other, than can be followed.
 
     Example:
         >>> numbers = tf.data.Dataset.range(10).shuffle(10).batch(2)
@@ -117,7 +122,22 @@ def read(dataset: Dataset) -> Pipeline:
         raise WrongUse(
             "the pipeline is made inside a graph", "eager execution", "make it outside tf.function"
         )
+    if _depth(dataset) > _DEEPEST:
+        raise EditRefused(
+            f"more than {_DEEPEST} datasets stand one on the other",
+            "a pipeline of some dozens of stages",
+            "join many files by interleave, or by one dataset of their names, not by concatenate",
+        )
     return Pipeline(_node(unwrapped(dataset)))
+
+
+def _depth(dataset: Dataset) -> int:
+    """Of the deepest branch, as far as it matters."""
+    level, deep = [dataset], 0
+    while level and deep <= _DEEPEST:
+        level = list({id(below): below for each in level for below in inputs_of(each)}.values())
+        deep += 1
+    return deep
 
 
 def _node(dataset: Dataset) -> Node:
