@@ -123,7 +123,15 @@ KERNELS = (
         at="train.py:31",
         rounds=32,
     ),
-    KernelPart(phase="optimizer", share=0.12, calls=160.0, kernel="Mul", at="train.py:33"),
+    KernelPart(
+        phase="optimizer",
+        share=0.12,
+        calls=160.0,
+        kernel="Mul",
+        at="train.py:33",
+        brief=0.12,
+        brief_calls=160.0,
+    ),
     KernelPart(phase="forward", share=0.05, calls=30.5, kernel="Cast"),
 )
 

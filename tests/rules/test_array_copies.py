@@ -22,6 +22,11 @@ def test_arrays_copied_at_each_step_are_named():
     assert "50 ms of 100 ms" in finding.evidence
 
 
+def test_what_remains_is_the_step_by_itself():
+    (finding,) = found(stage(0, "loop"), stage(1, "convert", 0.099, bytes_per_element=80_000_000))
+    assert finding.upper_bound == pytest.approx(0.1 / 0.04)
+
+
 WHOLE = Copied(at="data.py:46", share=0.9, made_bytes=100_000_000, used_bytes=1_000_000)
 
 

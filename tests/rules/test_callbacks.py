@@ -23,6 +23,12 @@ def test_a_long_one_is_named_where_its_hook_begins():
     assert "Watcher takes 100 ms a batch" in finding.evidence
 
 
+def test_acting_once_an_epoch_is_not_free():
+    (finding,) = found(cost(0.1, once_s=1.0))
+    left = 0.1 + 1.0 / observed().workload.steps_per_epoch
+    assert finding.upper_bound == pytest.approx(0.2 / left)
+
+
 def test_one_of_several_can_save_its_own_share_only():
     long, short = found(cost(0.2), cost(0.1, name="Other"))
     assert long.upper_bound == pytest.approx(2.0)

@@ -6,7 +6,7 @@ from records import MACHINE, observed
 from uncork.core.record import replace
 from uncork.rules import idle_devices, judge
 
-FOUR = replace(MACHINE, logical_devices=4)
+FOUR = replace(MACHINE, logical_devices=4, devices=("GPU:0 A100",) * 4)
 COMPUTING = {"input": 0.1, "step": 0.9}
 
 
@@ -36,6 +36,16 @@ def test_where_more_of_them_would_not_help_nothing_is_named(machine, shares, rep
     assert found(machine, shares, replicas=replicas) == []
 
 
-def test_it_comes_before_the_brakes():
+def test_devices_of_one_processor_share_its_cores():
+    one = observed(shares={"step": 1.0})
+    two_cores = replace(MACHINE, logical_devices=2, devices=(), cpus=2.0)
+    (finding,) = idle_devices.find(replace(one, together=0.75), two_cores)
+    assert finding.upper_bound == pytest.approx(1.5)
+    (finding,) = idle_devices.find(one, replace(two_cores, devices=("GPU", "GPU")))
+    assert finding.upper_bound == pytest.approx(2.0)
+
+
+def test_a_larger_brake_comes_before_it():
     slow = observed(shares={"host": 0.6, "step": 0.4})
-    assert judge(slow, FOUR).findings[0].cause == "idle_devices"
+    causes = [finding.cause for finding in judge(slow, FOUR).findings]
+    assert causes.index("small_steps") < causes.index("idle_devices")

@@ -23,6 +23,11 @@ TWICE = compare(AS_IS, [200, 202, 198, 200, 200, 202])
 ALIKE = compare(AS_IS, [100, 99, 101, 101, 100, 100])
 
 
+def update(share, **changes):
+    """Of small weights: all of it is brief."""
+    return part(share, "optimizer", calls=2000.0, brief=share, brief_calls=2000.0, **changes)
+
+
 def part(share, phase="forward", kernel="MatMul", calls=1.0, **changes):
     return KernelPart(share=share, phase=phase, kernel=kernel, calls=calls, **changes)
 
@@ -34,25 +39,32 @@ def found(rule, *parts, machine=MACHINE, **changes):
 
 class TestOptimizerKernels:
     def test_many_small_updates_are_named_where_the_model_was_compiled(self):
-        (finding,) = found(optimizer_kernels, part(0.5, "optimizer", calls=2000.0, at="train.py:9"))
+        (finding,) = found(optimizer_kernels, update(0.5, at="train.py:9"))
         assert (finding.cause, finding.at) == ("optimizer_kernels", WORKLOAD.step_at)
         assert finding.upper_bound == pytest.approx(1 / (1 - 0.8 * 0.5))
         assert "5 ms of a 10 ms step pass in 2000 kernels" in finding.evidence
 
     def test_in_a_loop_of_ones_own_where_they_are_applied(self):
-        update = part(0.5, "optimizer", calls=2000.0, at="train.py:9")
-        (finding,) = found(optimizer_kernels, update, workload={"step_at": None})
+        small = update(0.5, at="train.py:9")
+        (finding,) = found(optimizer_kernels, small, workload={"step_at": None})
         assert finding.at == "train.py:9"
 
     def test_few_large_updates_compute(self):
         assert found(optimizer_kernels, part(0.5, "optimizer", calls=20.0)) == []
 
+    def test_many_small_ones_beside_few_large_ones_are_not_charged_with_these(self):
+        mixed = part(0.5, "optimizer", calls=2000.0, brief=0.08, brief_calls=1900.0)
+        assert found(optimizer_kernels, mixed) == []
+        (finding,) = found(optimizer_kernels, replace(mixed, brief=0.3))
+        assert finding.upper_bound == pytest.approx(1 / (1 - 0.8 * 0.3))
+        assert "3 ms of a 10 ms step pass in 1900 kernels" in finding.evidence
+
     def test_what_takes_little_is_not_named(self):
-        assert found(optimizer_kernels, part(0.05, "optimizer", calls=2000.0)) == []
+        assert found(optimizer_kernels, update(0.05)) == []
         assert found(optimizer_kernels) == []
 
     def test_a_large_table_has_a_cause_of_its_own(self):
-        table = part(0.5, "optimizer", calls=2000.0, rows=9000, rows_used=10)
+        table = update(0.5, rows=9000, rows_used=10)
         assert found(optimizer_kernels, table) == []
 
 

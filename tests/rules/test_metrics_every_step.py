@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
+from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.rules import metrics_every_step
 
@@ -12,8 +13,14 @@ PERHAPS = compare([100] * 6, [104, 130, 103, 135, 125, 106])
 COMPUTING = {"step": 0.9, "input": 0.1}
 
 
-def found(without, shares=COMPUTING, **workload):
-    diagnosis = observed(shares=shares, workload=workload, without_metrics=without)
+def metrics(share):
+    part = KernelPart(phase="metrics", share=share, calls=9.0, kernel="Mul")
+    return (part, KernelPart(phase="forward", share=1 - share, calls=9.0, kernel="MatMul"))
+
+
+def found(without, shares=COMPUTING, kernels=(), **workload):
+    changes = {"without_metrics": without, "kernels": kernels}
+    diagnosis = observed(shares=shares, workload=workload, **changes)
     return list(metrics_every_step.find(diagnosis, MACHINE))
 
 
@@ -23,6 +30,14 @@ def test_a_step_that_ran_faster_without_them_is_named_where_it_is_compiled():
     assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
     assert finding.interval[0] < finding.upper_bound < finding.interval[1]
     assert "3.0" in finding.evidence
+
+
+def test_their_kernels_must_explain_the_gain_where_they_are_known():
+    (finding,) = found(FASTER, kernels=metrics(0.7))
+    assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
+    (finding,) = found(FASTER, kernels=metrics(0.1))
+    assert finding.upper_bound == pytest.approx(1 / (1 - 0.9 * 0.2))
+    assert found(FASTER, kernels=metrics(0.001)) == []
 
 
 @pytest.mark.parametrize("without", [None, ALIKE, PERHAPS])

@@ -66,6 +66,9 @@ def test_kernels_are_told_by_layer_line_and_phase():
     assert "MatMul" in wide["forward"].kernel
     updates = [part for part in parts if part.phase == "optimizer"]
     assert sum(part.calls for part in updates) > 40
+    # Of four weights one is large: the update of the others is brief.
+    assert 20 < sum(part.brief_calls for part in updates) < sum(part.calls for part in updates)
+    assert 0 < sum(part.brief for part in updates) < 0.9 * sum(part.share for part in updates)
     assert any(line_of("optimizer.apply_gradients(") in (part.at or "") for part in updates)
 
 

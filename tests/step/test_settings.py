@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
-from uncork.step import PlannedStep, StepSettings, apply, check
+from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later
 from uncork.step.settings import dtype_policies
 from uncork.step.snapshot import weights
 
@@ -47,6 +47,35 @@ def test_a_model_of_mixed_precision_computes_in_float32_and_back(policy):
     for ours, theirs in zip(weights(model), weights(native), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert state(model)[0] == before[0]
+
+
+class MakesLater(keras.layers.Layer):
+    def build(self, shape):
+        self.inner = keras.layers.Dense(shape[-1])
+        self.inner.build(shape)
+
+    def call(self, x):
+        return self.inner(x)
+
+
+class AddsWeight(keras.layers.Layer):
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(shape[-1],))
+
+    def call(self, x):
+        return x * self.scale
+
+
+@pytest.mark.parametrize(
+    ("layer", "makes"),
+    [(MakesLater, True), (AddsWeight, False), (lambda: keras.layers.Dense(4), False)],
+)
+def test_layers_that_make_others_when_they_are_built_are_told(layer, makes):
+    model = keras.Sequential([layer(), keras.layers.Dense(2)])
+    made = parts_made_later(model)
+    assert not made()
+    model(X)
+    assert made() is makes
 
 
 @pytest.mark.parametrize("policy", ["float32", "float64", "bfloat16", "float16"])

@@ -45,6 +45,7 @@ def conceal(record: R) -> R:
     layers = (*_all(record, KernelPart), *_all(record, SlowLayer))
     functions = [each.name for each in named if each.name]
     functions += [each.layer for each in layers if each.layer]
+    functions += [name for workload in _all(record, Workload) for name in workload.batch_hooks]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
 

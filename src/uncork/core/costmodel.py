@@ -124,7 +124,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """Seconds a step takes when a shuffle's buffer must be filled first, in every pass.
 
         Nothing is trained meanwhile; the work of the stages below overlaps with the training only
-        for the elements that come after.
+        for the elements that come after. Filling is no work of the consumer's: give what nobody
+        accounts for to :meth:`sparing` before.
         """
         shuffle = self._at(stage)
         if shuffle.buffer is None or not shuffle.elements_per_step:
@@ -247,6 +248,13 @@ def gain(before: StepCosts, after: StepCosts) -> float:
     return max(1.0, as_it_is / after.step_s()) if after.step_s() > 0 else 1.0
 
 
+def unexplained_s(diagnosis: WorkloadDiagnosis) -> float:
+    """CPU seconds of a step that neither its input nor the training by itself accounts for."""
+    own = diagnosis.consumer_cpu_s
+    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    return 0.0 if own is None else max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu - own)
+
+
 def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
     """CPU seconds of a step for what a stage prepares ahead and nobody takes.
 
@@ -263,8 +271,7 @@ def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
     left = min(stage.ahead, length - asked)
     below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
     most = left * sum(below) / stage.elements_per_step / steps
-    explained = known + sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
-    return max(0.0, min(most, diagnosis.measurement.cpu_s_per_step - explained))
+    return min(most, unexplained_s(diagnosis))
 
 
 def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:

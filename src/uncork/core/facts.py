@@ -46,12 +46,14 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     Attributes:
         name: Of its class.
         seconds: A batch.
+        once_s: Of acting once, where it acts every so many batches; 0 where that is not known.
         traced_s: Of them, while TensorFlow traced functions.
         at: Where its hook begins, or where it is made.
     """
 
     name: str
     seconds: float
+    once_s: float = 0.0
     traced_s: float = 0.0
     at: str | None = None
 

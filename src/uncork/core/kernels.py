@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from uncork.core.record import Record
 
 Phase = Literal["forward", "backward", "optimizer", "metrics"]
+# Seconds. A kernel that takes longer takes longer to compute than to be started.
+BRIEF_S: Final = 20e-6
 
 
 class KernelPart(Record, frozen=True, kw_only=True):
@@ -23,6 +25,8 @@ class KernelPart(Record, frozen=True, kw_only=True):
         of_batch: Share of those that depend on the batch alone, not on any weight.
         rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
         rows_used: Of these, what a batch looks up, at most.
+        brief: Share of those that take less than ``BRIEF_S`` each.
+        brief_calls: How many of these run in one step.
     """
 
     phase: Phase
@@ -35,3 +39,5 @@ class KernelPart(Record, frozen=True, kw_only=True):
     of_batch: float = 0.0
     rows: int = 0
     rows_used: int = 0
+    brief: float = 0.0
+    brief_calls: float = 0.0

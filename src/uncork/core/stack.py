@@ -62,15 +62,22 @@ def is_users(path: str) -> bool:
 def place(path: str, line: int) -> str:
     """``file.py:line``, relative to the working directory when below it.
 
+    A name that is not UTF-8 is told with the codes of its bytes: it is to be written and printed.
+
     Example:
-        >>> place("/elsewhere/train.py", 12)
-        '/elsewhere/train.py:12'
+        >>> place("/elsewhere/train.py", 12), place("/elsewhere/caf" + chr(0xDCE9), 1)[-6:-2]
+        ('/elsewhere/train.py:12', 'dce9')
     """
     # Elsewhere, or the working directory is gone.
     with contextlib.suppress(ValueError, OSError):
         path = str(Path(path).absolute())
         path = str(Path(path).relative_to(Path.cwd()))
-    return f"{path}:{line}"
+    return f"{told(path)}:{line}"
+
+
+def told(path: str) -> str:
+    """A path as it can be written, whatever bytes its name has."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def code_place(code: CodeType) -> str:

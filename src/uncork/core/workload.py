@@ -68,6 +68,7 @@ class Workload(Record, frozen=True, kw_only=True):
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
+        parts_later: Layers of the script's own are built by ``fit``, and may make others then.
         data_made_anew: A loop's dataset is another object in each pass: what is kept of one is not
             read again.
         default_rewrites: tf.data's own graph rewrites are on (parallel maps, injected prefetch).
@@ -102,4 +103,5 @@ class Workload(Record, frozen=True, kw_only=True):
     called_at: str | None = None
     called_in_loop: bool = False
     small_weights: int = 0
+    parts_later: bool = False
     data_made_anew: bool = False

@@ -138,4 +138,7 @@ def _saved(finding: Finding) -> float:
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    return _SEVERITIES.index(finding.severity), -finding.upper_bound
+    """What the surroundings hide comes first where nobody can tell how much that is."""
+    told = finding.severity == "environment" and finding.upper_bound > 1
+    severity = "speed" if told else finding.severity
+    return _SEVERITIES.index(severity), -finding.upper_bound

@@ -12,7 +12,7 @@ from uncork.core.costmodel import costs_of, gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, interval, ms, place
+from uncork.rules.evidence import WORTH, bound, interval, ms, place, step_alone_s
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -27,7 +27,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Finding]:
     """What a step is handed unchanged each time need be copied only once."""
     copy_s = stage.wall_s_per_element or 0.0
-    upper = bound(diagnosis.step_s, diagnosis.step_s - copy_s)
+    # Copying and the step were timed apart: what is left is no less than the step by itself.
+    without_s = max(diagnosis.step_s - copy_s, step_alone_s(diagnosis))
+    upper = bound(diagnosis.step_s, without_s)
     if upper >= WORTH:
         yield Finding(
             cause="array_copies",

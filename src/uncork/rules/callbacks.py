@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
@@ -11,11 +12,15 @@ from uncork.rules.evidence import WORTH, bound, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each callback that is worth naming; a step is measured without them."""
+    """One finding for each callback that is worth naming; a step is measured without them.
+
+    What acts once an epoch instead is not free either.
+    """
     del machine
+    epoch = diagnosis.workload.steps_per_epoch or math.inf
     steps_s = diagnosis.step_s + sum(cost.seconds for cost in diagnosis.callbacks)
     for cost in diagnosis.callbacks:
-        upper = bound(steps_s, steps_s - cost.seconds)
+        upper = bound(steps_s, steps_s - max(0.0, cost.seconds - cost.once_s / epoch))
         if upper >= WORTH:
             yield _finding(diagnosis, cost, cost.seconds / steps_s, upper)
 

@@ -47,6 +47,12 @@ def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[flo
     return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
 
 
+def step_alone_s(diagnosis: WorkloadDiagnosis) -> float:
+    """Seconds of the training step on a batch from memory; 0 where that is not known."""
+    ceiling = diagnosis.ceilings.get("consumer", 0.0)
+    return diagnosis.step_s * diagnosis.measurement.samples_per_s / ceiling if ceiling else 0.0
+
+
 def surely_faster(found: Comparison) -> bool:
     """The whole interval tells of a gain, and of one that is no trifle.
 

@@ -10,11 +10,15 @@ from uncork.rules.evidence import WORTH, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding; its bound is a step divided among all of them, nothing else faster."""
+    """At most one finding; its bound is a step divided among all of them, nothing else faster.
+
+    Logical devices of one processor share its cores, which are slower while all are busy.
+    """
     work, there = diagnosis.workload, machine.logical_devices
     if work.replicas >= there:
         return
-    upper = diagnosis.with_step_faster(there / work.replicas)
+    speed = 1.0 if machine.devices else diagnosis.together
+    upper = diagnosis.with_step_faster(max(1.0, speed * there / work.replicas))
     if upper < WORTH:
         return
     step_s = diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s

@@ -9,20 +9,22 @@ from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, ms
 
-# Seconds of a kernel that takes longer to be started than to compute.
-_SMALL: Final = 20e-6
-# Of their time, what one update of all of them saves: weights are still laid end to end and back.
+# Of the time of kernels that take longer to be started than to compute, what one update of all of
+# them saves: weights are still laid end to end and back.
 _SAVED: Final = 0.8
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding, with most of what all updates take that are no large table's."""
+    """At most one finding, with most of what updates of small weights take.
+
+    Kernels of large ones compute; those of a large table have a cause of their own.
+    """
     del machine
     work, step_s = diagnosis.workload, diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s
     parts = [p for p in diagnosis.kernels if p.phase == "optimizer" and not p.rows]
-    share, calls = sum(p.share for p in parts), sum(p.calls for p in parts)
+    share, calls = sum(p.brief for p in parts), sum(p.brief_calls for p in parts)
     upper = diagnosis.without_kernels(_SAVED * share)
-    if upper < WORTH or share * step_s > calls * _SMALL:
+    if upper < WORTH:
         return
     at = next((p.at for p in parts if p.at), None)
     yield Finding(

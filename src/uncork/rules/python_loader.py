@@ -37,7 +37,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     yield Finding(
         cause=cause,
-        share=input_share(diagnosis),
+        share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
         at=slowest.python_at or slowest.at,

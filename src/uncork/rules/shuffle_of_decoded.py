@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of
+from uncork.core.costmodel import costs_of, unexplained_s
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Buffer
@@ -13,7 +13,7 @@ from uncork.rules.evidence import WORTH, bound
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each shuffle that is filled with dear elements while the training waits."""
-    costs = costs_of(diagnosis, machine.cpus)
+    costs = costs_of(diagnosis, machine.cpus).sparing(unexplained_s(diagnosis))
     for stage in diagnosis.stages:
         if stage.buffer is None or not stage.elements_per_step:
             continue

@@ -1,6 +1,6 @@
 """Surgery on the training step of a Keras model: its state, its settings, its blocks of steps."""
 
-from uncork.step.building import build
+from uncork.step.building import build, parts_made_later
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
 from uncork.step.compiled_step import CompiledStep, code_of
@@ -91,6 +91,7 @@ __all__ = [
     "new_shapes_of",
     "one_hot_of",
     "padding_of",
+    "parts_made_later",
     "replay",
     "replicas_of",
     "several_times",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,24 @@ import tensorflow as tf
 
 from uncork.core.errors import WrongUse
 from uncork.step.snapshot import optimizers
+
+
+def parts_made_later(model: Any) -> Callable[[], bool]:
+    """Ask before a model is built; what is given says afterwards whether layers made others then.
+
+    Keras's own hand their dtype policy on to these, those of the script's own need not.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(2)])
+        >>> made = parts_made_later(model)
+        >>> model.build((None, 3))
+        >>> made()
+        False
+    """
+    unbuilt = (layer for layer in model._flatten_layers() if not layer.built)
+    own = [each for each in unbuilt if not str(type(each).build.__module__).startswith("keras.")]
+    before = [len(list(layer._flatten_layers())) for layer in own]
+    return lambda: before != [len(list(layer._flatten_layers())) for layer in own]
 
 
 def build(model: Any, batch: Any) -> None:

@@ -8,6 +8,7 @@ are timed, by saving to a directory of ours.
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,9 @@ from uncork.measure.tracing import tracing_s
 from uncork.step.callbacks import acting_on_batches
 from uncork.watch import functions, is_users_class, only_call, outside
 
+# Saves after the first, which finds code and memory cold; none after one that took long.
+_SAVES: Final = 3
+_LONG_S: Final = 0.5
 # Calls of one hook; of a slow one as few as that takes.
 _CALLS: Final = 20
 _LOOK_S: Final = 0.5
@@ -55,13 +59,17 @@ def _checkpoint(callback: Any, model: Any) -> CallbackCost:
     save = saving_lib.save_weights_only if callback.save_weights_only else saving_lib.save_model
     save = getattr(save, "__wrapped__", save)  # while saves are held back
     name = "c.weights.h5" if callback.save_weights_only else "c.keras"
+    taken: list[float] = []
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-        begin = time.perf_counter()
-        save(model, Path(folder, name))
-        seconds = time.perf_counter() - begin
+        while len(taken) <= _SAVES and sum(taken) < _LONG_S:
+            begin = time.perf_counter()
+            save(model, Path(folder, name))
+            taken.append(time.perf_counter() - begin)
+    once_s = statistics.median(taken[1:] or taken)
     return CallbackCost(
         name=type(callback).__name__,
-        seconds=seconds / callback.save_freq,
+        seconds=once_s / callback.save_freq,
+        once_s=once_s,
         at=only_call(type(callback).__name__),
     )
 

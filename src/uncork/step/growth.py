@@ -18,6 +18,9 @@ from uncork.watch import only_change
 _FEWEST: Final = 20
 # Of more than so many, every second or third does.
 _MOST: Final = 500
+# Copies of some megabytes stay in caches and in memory that the allocator has at hand; what the
+# later ones cost shows only after a while.
+_LEAST_S: Final = 3.0
 # Steps at the beginning that are longer for other reasons.
 _UNSETTLED: Final = 3
 
@@ -28,7 +31,7 @@ def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
     Args:
         runner: Of the model on batches from memory; it begins where ``fit`` would.
         model: The user's.
-        seconds: How long to look.
+        seconds: How long to look, and not below three of them.
     """
     open_ended = [(n, v) for n, v in foreign(model) if not v.shape.is_fully_defined()]
     if not open_ended:
@@ -39,7 +42,7 @@ def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
             times.append(step_s)
             if len(times) == 1:  # it may have begun with nothing
                 first = [_bytes(variable) for _, variable in open_ended]
-            if sum(times) > seconds:
+            if sum(times) > max(seconds, _LEAST_S):
                 break
         grown = [_bytes(v) - size for (_, v), size in zip(open_ended, first, strict=True)]
     most = int(np.argmax(grown))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from uncork.core.kernels import KernelPart, Phase
+from uncork.core.kernels import BRIEF_S, KernelPart, Phase
 from uncork.core.layers import Layers
 from uncork.core.stack import is_users, place
 from uncork.measure.kernels import Kernel
@@ -21,6 +21,9 @@ _MADE_BY: Final[dict[str, Phase]] = {
     "/keras/src/optimizers/": "optimizer",
     "/keras/src/metrics/": "metrics",
 }
+# Where Keras updates the metrics of ``compile``; losses are computed in the same file.
+_COMPILED: Final = "/keras/src/trainers/compile_utils.py"
+_UPDATE: Final = "update_state"
 # Functions that stay functions: compiled by XLA, say.
 _CALL: Final = "PartitionedCall"
 _BACKWARD: Final = "__backward_"
@@ -72,6 +75,8 @@ class _Part:
     of_batch_s: float = 0.0
     calls: float = 0.0
     most_calls: float = 0.0
+    brief_s: float = 0.0
+    brief_calls: float = 0.0
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, kernel: Kernel, *, of_batch: bool) -> None:
@@ -79,12 +84,17 @@ class _Part:
         self.of_batch_s += kernel.seconds if of_batch else 0.0
         self.calls += kernel.calls
         self.most_calls = max(self.most_calls, kernel.calls)
+        if kernel.seconds < BRIEF_S * kernel.calls:
+            self.brief_s += kernel.seconds
+            self.brief_calls += kernel.calls
         self.kinds[kernel.kind] += int(kernel.seconds * 1e9)
 
     def join(self, other: _Part) -> None:
         self.seconds += other.seconds
         self.of_batch_s += other.of_batch_s
         self.calls += other.calls
+        self.brief_s += other.brief_s
+        self.brief_calls += other.brief_calls
         self.kinds.update(other.kinds)
 
     def told(self, total_s: float) -> KernelPart:
@@ -100,6 +110,8 @@ class _Part:
             of_batch=self.of_batch_s / total_s,
             rows=key.rows,
             rows_used=key.rows_used,
+            brief=self.brief_s / total_s,
+            brief_calls=self.brief_calls,
         )
 
 
@@ -162,9 +174,11 @@ class _Sorter:
         scope = name.partition("/")[0]
         if op is None:  # made of ops beside which it stands
             return self._phases.get(scope, "forward")
-        files = {frame.filename for frame in op.traceback}
+        frames = list(op.traceback)
+        files = {frame.filename for frame in frames}
         made_by = (phase for part, phase in _MADE_BY.items() if any(part in f for f in files))
-        phase: Phase = next(made_by, "forward")
+        updated = any(f.name == _UPDATE and _COMPILED in f.filename for f in frames)
+        phase: Phase = "metrics" if updated else next(made_by, "forward")
         self._phases.setdefault(scope, phase)
         return phase
 
