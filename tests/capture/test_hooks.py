@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from pathlib import Path
 
 import keras
@@ -487,6 +488,20 @@ def test_foreign_keras_is_refused(write, monkeypatch, tmp_path):
     with refused, listening(PassThrough()):
         script()
     script()
+
+
+def test_foreign_keras_trains_where_nobody_has_to_look_into_it(write, monkeypatch, tmp_path):
+    write("", "tf_keras/__init__.py")
+    write("", "tf_keras/src/__init__.py")
+    write("", "tf_keras/src/engine/__init__.py")
+    write("class Model:\n    def fit(self): return 3\n", "tf_keras/src/engine/training.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tf_keras"]:
+        monkeypatch.delitem(sys.modules, name)  # of the test before
+    idle = PassThrough()
+    idle.refuses_foreign = False
+    with listening(idle):
+        assert importlib.import_module("tf_keras.src.engine.training").Model().fit() == 3
 
 
 # tidiness

@@ -181,6 +181,42 @@ def test_another_file_is_never_overwritten(
     assert (tmp_path / "plan.json").read_text() == '{"holiday": "Crete"}'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tune", "--report", "mine.html"], "is not a report of Uncork's"),
+        (["diagnose", "--report", "mine.html"], "is not a report of Uncork's"),
+        (["tune", "--plan", "new.json", "--report", "new.json"], "is the place of the report and"),
+        (["diagnose", "--report", "new.json"], "is the place of the report and"),
+        (["diagnose", "--report", "a.html", "--json", "a.html"], "is the place of the report and"),
+    ],
+)
+def test_no_page_of_the_user_s_and_no_result_is_overwritten(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('must not be started')")
+    (tmp_path / "mine.html").write_text("<h1>Holiday in Crete</h1>")
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, "train.py"]) == exits.WRONG_USE
+    assert said in capsys.readouterr().err
+    assert (tmp_path / "mine.html").read_text() == "<h1>Holiday in Crete</h1>"
+
+
+def test_an_earlier_report_is_replaced_and_arguments_are_typed_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (saved / "train.py").write_text("pass")
+    monkeypatch.chdir(saved)
+    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    for _ in range(2):
+        assert main(["tune", "train.py", "--data", "my photos"]) == exits.DONE
+    assert "train.py --data 'my photos'" in capsys.readouterr().out
+
+
 def test_what_another_version_wrote_is_replaced(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

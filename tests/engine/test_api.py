@@ -169,6 +169,14 @@ def test_a_faster_dataset_has_the_same_elements() -> None:
     assert rows(uncork.optimize(mine, budget=40.0, quiet=True)) == expected
 
 
+def test_generators_that_a_dataset_draws_from_are_given_back() -> None:
+    draws = tf.random.Generator.from_seed(1)
+    numbers = tf.data.Dataset.range(64).map(lambda x: tf.cast(x, tf.float32) + draws.uniform([]))
+    before = draws.state.numpy().tolist()
+    uncork.optimize(numbers.batch(8), budget=5.0, quiet=True)
+    assert draws.state.numpy().tolist() == before
+
+
 def test_a_dataset_with_nothing_to_gain_is_given_back() -> None:
     mine = tf.data.Dataset.from_tensors(tf.zeros([4])).repeat(10_000_000)
     assert uncork.optimize(mine, budget=30.0, quiet=True) is mine

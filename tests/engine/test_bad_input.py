@@ -60,9 +60,10 @@ def test_a_script_that_raises_before_training(write: Write, uncork: Run, tmp_pat
         ("print('hello')", 3, "without training"),
         ("import sys; sys.exit(3)", 1, "ended itself with 3"),
         ("import sys; sys.exit()", 3, "without training"),
+        ("import os; os._exit(0)", 3, "ended itself (os._exit)"),
         (HEAD + "mlp().fit(x[:8], y[:8], batch_size=8)", 3, "no training call does enough work"),
     ],
-    ids=["never trains", "exits with a code", "exits", "trains for one step"],
+    ids=["never trains", "exits with a code", "exits", "leaves", "trains for one step"],
 )
 def test_a_script_without_a_training(text: str, code: int, said: str, write, uncork: Run) -> None:
     write(text)
@@ -70,6 +71,23 @@ def test_a_script_without_a_training(text: str, code: int, said: str, write, unc
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_catches_everything_loses_no_result(write: Write, uncork: Run) -> None:
+    """It is ended from outside in the end; what was measured lies on the disk by then."""
+    write(
+        HEAD
+        + """
+for rate in (0.1, 0.01, 0.001, 0.0001, 0.00001):
+    try:
+        mlp().fit(x, y, batch_size=8, epochs=3, verbose=0)
+    except:
+        print("failed", rate)
+"""
+    )
+    done = uncork("diagnose", "--budget", "6", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "samples/s" in done.stdout
 
 
 def test_an_empty_dataset(write: Write, uncork: Run) -> None:

@@ -34,6 +34,15 @@ def confirmed(monkeypatch):
     return run
 
 
+def test_a_process_that_fails_says_why(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("raise FileExistsError('runs/exp1')")
+    found = confirming.confirm(plan(), Script(str(script)), lambda event: None)
+    (note,) = found.notes[len(plan().notes) :]
+    assert "not confirmed" in note
+    assert "FileExistsError: runs/exp1" in note
+
+
 def test_a_faster_plan_stays_in_force(confirmed):
     found = confirmed((1200.0, 1212.0, 1191.0))
     assert found.speedup.verdict == "faster"

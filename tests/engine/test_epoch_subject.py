@@ -14,6 +14,7 @@ from uncork.core.edit import Cache
 from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.engine.epoch_subject import EpochRunner, EpochSubject, dataset_of
+from uncork.measure import probe
 
 from .conftest import Run, Write
 
@@ -62,6 +63,7 @@ def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: P
     made = plan(
         before=workload_diagnosis(workload=found.workload, stages=()),
         after=None,
+        machine=probe(),
         steps=(replace(kept, name="cache", edits=(edit,), guarantee="exact"),),
     )
     (tmp_path / "plan.json").write_bytes(dump(made))

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
+from uncork.capture import StepCall
 from uncork.core.edit import Cache, DtypePolicy, Prefetch
-from uncork.core.errors import EditRefused
+from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine import this_machine
@@ -18,6 +19,7 @@ from uncork.engine.running import Running
 from uncork.engine.this_machine import check_bfloat16, other_machine
 from uncork.measure import probe
 from uncork.measure.devices import accelerators
+from uncork.measure.machine import available_memory
 from uncork.pipeline import read
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -28,8 +30,8 @@ def with_edits(*edits: Any, **workload: Any) -> Plan:
     return plan(before=before, steps=(replace(KEPT, edits=edits),))
 
 
-def numbers() -> tf.data.Dataset:
-    return tf.data.Dataset.range(6).map(lambda x: x * 2).batch(2)
+def numbers(count: int = 6) -> tf.data.Dataset:
+    return tf.data.Dataset.range(count).map(lambda x: x * 2).batch(2)
 
 
 def running(*edits: Any) -> Running:
@@ -95,6 +97,44 @@ def test_the_memory_of_the_cache_that_was_chosen_counts(sizes: Any, fits: bool) 
     else:
         with pytest.raises(EditRefused, match="GB of memory"):
             enough_memory(made)
+
+
+def test_a_cache_of_more_data_than_the_plan_was_made_with_is_reckoned_anew() -> None:
+    """Structure is all that a plan knows of a pipeline: a tenth of the files has the same one."""
+    room = 0.5 * available_memory()
+    lengths = [stage(i, kind, length=6) for i, kind in enumerate(("range", "map"))]
+    before = workload_diagnosis(stages=(*lengths, stage(2, "batch", length=3)))
+    edit = Cache(stage=1, expects="", bytes=int(room / 10))
+    made = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
+    enough_memory(made, read(numbers()))
+    edited = replace(KEPT, edits=(replace(edit, stage=0),))
+    enough_memory(replace(made, steps=(edited,)), read(numbers()))
+    with pytest.raises(EditRefused, match=r"for 100\.0 times as much"):
+        enough_memory(made, read(numbers(600)))
+
+
+def loop_at(index: int) -> StepCall:
+    function = tf.function(lambda: None)
+    return StepCall(index=index, at="train.py:9", args=(), kwargs={}, original=function)
+
+
+def test_a_loop_over_other_data_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    strict = running(CACHE)
+    strict.dataset(tf.data.Dataset.range(3), "train.py:9")
+    with pytest.raises(PlanRefused, match="its input pipeline"):
+        strict.step_loop(loop_at(0))
+    lenient = Running(strict.plan, strict=False)
+    lenient.dataset(tf.data.Dataset.range(3), "train.py:9")
+    assert lenient.step_loop(loop_at(0)) is None
+    assert "trains as written, without the plan" in capsys.readouterr().err
+    assert lenient.met, "it was reached, and told why not"
+
+
+def test_a_loop_over_the_data_that_is_known_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = running(CACHE)
+    planned.dataset(numbers(), "train.py:9")
+    assert planned.step_loop(loop_at(0)) is None
+    assert "without the plan" not in capsys.readouterr().err
 
 
 def test_a_machine_is_itself_and_no_other() -> None:

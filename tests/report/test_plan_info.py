@@ -107,6 +107,15 @@ def test_infinite_intervals_are_said_to_be_none():
     assert info.confirmation == "1.80x (no interval) in 4 fresh processes: not proven"
 
 
+def test_what_no_fresh_process_measured_is_not_called_confirmed():
+    unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
+    info = plan_info(unconfirmed)
+    assert info.road.points[-1].kind != "confirmed"
+    assert info.verdict.cause == "Fresh processes have not confirmed it."
+    assert info.measured_in == "the tuning process"
+    assert plan_info(plan()).measured_in == "fresh processes"
+
+
 @pytest.mark.parametrize(
     ("time", "said"),
     [

@@ -36,6 +36,10 @@ def test_what_the_diagnosis_saw_lose_is_not_tried_again():
     assert "predicted gain 0.5" in reason(BFLOAT16, replace(training(), in_bfloat16=slower))
 
 
+def test_layers_that_fit_builds_may_make_others():
+    assert "call the model on a first batch" in reason(BFLOAT16, training(parts_later=True))
+
+
 def test_it_promises_precision():
     assert BFLOAT16.guarantee == "precision"
 

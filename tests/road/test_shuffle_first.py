@@ -5,6 +5,7 @@ import pytest
 from records import observed, stage
 from uncork.core.edit import ShuffleFirst
 from uncork.core.machine import Machine
+from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Buffer
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 
@@ -34,6 +35,14 @@ def test_filling_and_training_one_after_the_other_become_one():
     # 40 ms of decoding on four cores, then 60 ms of training, against 60 ms of both at once
     assert found.predicted == pytest.approx(100 / 60, rel=0.01)
     assert "1,000 elements" in found.why
+
+
+def test_what_is_made_of_much_is_not_put_above_it():
+    large = Buffer(elements=100_000, of=100_000, maps=(1,), bytes_per_element=200_000)
+    parsing = shuffled(large)
+    source = replace(parsing.stages[0], bytes_per_element=200_000)
+    parsing = replace(parsing, stages=(source, *parsing.stages[1:]))
+    assert "would hold 20.0 GB" in reason(SHUFFLE, parsing, machine=CORES)
 
 
 def test_a_small_buffer_is_filled_soon():

@@ -137,11 +137,14 @@ class Listener(Protocol):
         wants_source_lines: Datasets shall remember the line that made them.
         wants_loops: Custom loops shall be watched. Where this is False, they cost nothing.
         wants_steps: Calls of compiled functions shall be told; asked before each.
+        refuses_foreign: A ``fit`` of Keras 2 or of another backend, which it cannot look into, ends
+            the script.
     """
 
     wants_source_lines: bool
     wants_loops: bool
     wants_steps: bool
+    refuses_foreign: bool
 
     def fit(self, call: FitCall) -> Any:
         """A ``fit`` was reached; what this returns is handed to the user's code."""
@@ -182,6 +185,7 @@ class PassThrough:
     wants_source_lines: bool = False
     wants_loops: bool = True
     wants_steps: bool = False
+    refuses_foreign: bool = True
 
     def fit(self, call: FitCall) -> Any:
         """Keras's own ``fit``."""

@@ -93,7 +93,7 @@ class _Hooks:
         when_imported("keras.src.trainers.trainer", self._on_compile)
         when_imported("keras.src.backend.common.global_state", self._on_settings)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
-        for module, name, what in _FOREIGN:
+        for module, name, what in _FOREIGN if self._listener.refuses_foreign else ():
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
         if self._listener.wants_source_lines:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.

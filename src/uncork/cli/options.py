@@ -54,7 +54,7 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("uncork-report/diagnosis.html"),
         metavar="FILE",
-        help="the HTML report, diagnosis.json beside it (default: %(default)s)",
+        help="the HTML report, with its figures beside it as .json (default: %(default)s)",
     )
     verb.add_argument("--json", type=Path, metavar="FILE", help="write diagnosis.json here as well")
     verb.add_argument(

@@ -21,6 +21,8 @@ from uncork.engine import reached, verbs, whole
 from uncork.engine.processes import Script
 from uncork.report.progress import Progress
 
+# What every report has had since the first version, and no other page has.
+_MASTHEAD: Final = b'<span class="brand">Uncork</span>'
 # What a file of results has had since the first version, and nothing else has.
 _MARKS: Final = {
     Diagnosis: frozenset({"schema", "script", "workloads", "overhead"}),
@@ -38,11 +40,12 @@ def diagnose(options: argparse.Namespace) -> int:
     _check_target(options.report)
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
+        _check_apart(options.report, path)
     found = verbs.diagnose(script, progress, training=options.training, budget_s=options.budget)
     try:
         _save_diagnosis(found, options)
     finally:
-        _print(found)
+        _print(found, args=script.args)
     print(f"report: {options.report}")
     return exits.DONE
 
@@ -52,9 +55,11 @@ def tune(options: argparse.Namespace) -> int:
     _check_target(options.plan, Plan)
     report = options.report or options.plan.with_name("report.html")
     _check_target(report)
+    _check_apart(report, options.plan)
     policy = Policy(loosest=options.strict, memory_share=options.memory, budget_s=options.budget)
+    script = _script(options)
     plan, interrupted = verbs.tune(
-        _script(options),
+        script,
         Progress(quiet=options.quiet),
         policy=policy,
         training=options.training,
@@ -62,9 +67,10 @@ def tune(options: argparse.Namespace) -> int:
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
         _save(options.plan, dump(plan))
-        _save(report, _html(_shown(plan, options), options.plan))
+        path = Path(options.plan.name) if options.confidential else options.plan
+        _save(report, _html(_shown(plan, options), path))
     finally:
-        _print(plan, options.plan)
+        _print(plan, options.plan, script.args)
     print(f"plan:   {options.plan}\nreport: {report}")
     return exits.INTERRUPTED if interrupted else exits.DONE
 
@@ -80,6 +86,8 @@ def report(options: argparse.Namespace) -> int:
     path = Path(options.file.name) if options.confidential else options.file
     _print(record, path)
     if options.html:
+        _check_target(options.html)
+        _check_apart(options.html, options.file)
         _save(options.html, _html(record, path))
         print(f"report: {options.html}")
     return exits.DONE
@@ -128,7 +136,7 @@ def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> Non
 
     Args:
         path: Where a result will go; an earlier one is replaced.
-        kind: What an earlier one must be, so that nothing else is overwritten.
+        kind: What an earlier one must be, so that nothing else is overwritten; a report if None.
 
     Raises:
         WrongUse: It is no file, cannot be written, or holds something else.
@@ -141,12 +149,30 @@ def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> Non
             pass
     except OSError as error:
         raise _unwritable(path, error) from error
-    if kind is not None and path.exists() and not _holds(path, kind):
+    if path.exists() and not (_holds(path, kind) if kind else _is_report(path)):
+        what = kind.__name__.lower() if kind else "report of Uncork's"
         raise WrongUse(
-            f"{path} exists and is not a {kind.__name__.lower()}",
-            f"a new file, or an earlier {kind.__name__.lower()} to replace",
+            f"{path} exists and is not a {what}",
+            f"a new file, or an earlier {what} to replace",
             "name another file",
         )
+
+
+def _check_apart(report: Path, other: Path) -> None:
+    """Refuse one place for two results."""
+    if report.resolve() == other.resolve():
+        raise WrongUse(
+            f"{report} is the place of the report and of what it is drawn from",
+            "two files",
+            "name another place with --report, report.html say",
+        )
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0 or _MASTHEAD in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
@@ -179,15 +205,17 @@ def _read(path: Path) -> Diagnosis | Plan:
         return load(text, str(path))
 
 
-def _print(record: Diagnosis | Plan, path: Path = Path("plan.json")) -> None:
+def _print(
+    record: Diagnosis | Plan, path: Path = Path("plan.json"), args: tuple[str, ...] = ()
+) -> None:
     from uncork.report import terminal, text  # noqa: PLC0415 - rich is paid for here
 
     columns = shutil.get_terminal_size((100, 40)).columns
     style = text.look(sys.stdout, columns)
     if isinstance(record, Plan):
-        print(terminal.plan_text(record, *style, path=str(path)))
+        print(terminal.plan_text(record, *style, path=str(path), args=args))
     else:
-        print(terminal.diagnosis_text(record, *style))
+        print(terminal.diagnosis_text(record, *style, args=args))
 
 
 def _html(record: Diagnosis | Plan, path: Path) -> bytes:

@@ -18,7 +18,7 @@ from uncork.capture import FitCall
 from uncork.capture.frames import user_line
 from uncork.core.diagnosis import Diagnosis, Overhead
 from uncork.core.edit import GUARANTEES, Guarantee
-from uncork.core.errors import PlanRefused, WrongUse
+from uncork.core.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.explanation import Explanation
 from uncork.core.job import Result
 from uncork.core.journal import Journal
@@ -176,8 +176,8 @@ def optimize(
         )
     if strict not in GUARANTEES:
         raise WrongUse(f"there is no promise {strict!r}", f"one of {', '.join(GUARANTEES)}")
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
-        at = user_line(sys._getframe(1))
+    at = user_line(sys._getframe(1))
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
         policy = Policy(loosest=strict, memory_share=memory, budget_s=budget)
         walk = _walked(subject, policy, _journal(quiet), reserved_s=0.0)
@@ -186,7 +186,11 @@ def optimize(
     # Not the version under trial: its cache files lie in a folder that is gone.
     edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
     assert edited is not None
-    return continued(edited).dataset
+    try:
+        return continued(edited).dataset
+    except EditRefused as refusal:
+        sys.stderr.write(f"uncork: the dataset stays as it is: {refusal}\n")
+        return dataset
 
 
 def explain(dataset: Any, *, budget: float = 5.0) -> Shown[Explanation]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -61,6 +61,10 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
             run_script(script, args, trial)
         except SystemExit as ending:
             _judge(ending, trial.made)
+        except ScriptFailed:
+            if saves.held:
+                sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
+            raise
         except KeyboardInterrupt:
             if trial.made is None or trial.made.partial(interrupted=True) is None:
                 raise
@@ -74,6 +78,14 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         result = replace(made.result, held_back=held)
         write_atomically(result_path, to_json(result))
         return exits.INTERRUPTED if result.interrupted else exits.DONE
+
+
+def _not_saved(held: Mapping[str, int]) -> str:
+    """A script that reads what it has saved itself finds nothing, or what it saved last week."""
+    return (
+        f"what the script saves is held back while it is looked at ({', '.join(sorted(held))}): if "
+        "it reads that again, choose a training before: --training N, see uncork diagnose --list"
+    )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

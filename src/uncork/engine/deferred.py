@@ -17,16 +17,25 @@ class Deferred(PassThrough, Generic[L]):
         make: Imports what it needs and gives the listener.
         source_lines: Datasets shall remember the line that made them.
         loops: Custom loops shall be watched.
+        refuses_foreign: A ``fit`` that is not Keras 3 on TensorFlow ends the script.
 
     Attributes:
         made: The listener, None while no training call was reached.
     """
 
-    def __init__(self, make: Callable[[], L], *, source_lines: bool, loops: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[[], L],
+        *,
+        source_lines: bool,
+        loops: bool,
+        refuses_foreign: bool = True,
+    ) -> None:
         self.made: L | None = None
         self._make = make
         self.wants_source_lines = source_lines
         self.wants_loops = loops
+        self.refuses_foreign = refuses_foreign
 
     @property
     def _listener(self) -> L:

@@ -44,6 +44,7 @@ from uncork.step import (
     has_hooks,
     held,
     loader_stages,
+    parts_made_later,
     signature,
     small_weights,
     stop_workers,
@@ -101,7 +102,7 @@ class FitSubject(FitLooks):
             self.feed = self.feed.with_dataset(pipeline.dataset)
         self.original = Version(pipeline)
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
-        self._built = bool(model.built)
+        self._built, parts_made = bool(model.built), parts_made_later(model)
         random = random_state()
         self._batches = self._held()
         self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)
@@ -109,6 +110,7 @@ class FitSubject(FitLooks):
         set_random_state(random)
         with model.distribute_strategy.scope():
             build(model, self._batch)
+            self._parts_later = parts_made()
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
@@ -286,6 +288,7 @@ class FitSubject(FitLooks):
             jit_compile=model.jit_compile is True,
             small_weights=small_weights(model.optimizer) if self._built else 0,
             steps_per_execution=model.steps_per_execution,
+            parts_later=self._parts_later,
             distributed=model._distribute_strategy is not None,
             replicas=model.distribute_strategy.num_replicas_in_sync,
             default_rewrites=default_rewrites(pipeline),

@@ -31,8 +31,9 @@ def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
     """
     if dataset is None:
         return None
+    pipeline = read(dataset)
     try:
-        return redirected(apart(read(dataset)), Path(scratch))
+        return redirected(apart(pipeline), Path(scratch))
     except EditRefused as refusal:
         raise WrongUse(
             f"a trial would write files of this pipeline: {refusal.received}",
@@ -91,8 +92,32 @@ def keeps(plan: Plan) -> bool:
     return any(isinstance(edit, (Cache, *_KEEPING)) for edit in plan.edits)
 
 
-def enough_memory(plan: Plan) -> None:
+def _times_as_much(plan: Plan, pipeline: Pipeline | None, stage: int) -> float:
+    """Elements now over those that the plan was made with; 1 where neither number is known.
+
+    The stages are the same, one by one: a plan is used on no other pipeline.
+
+    Args:
+        plan: The plan.
+        pipeline: What it is used on; None where that is no pipeline.
+        stage: Index of the one whose elements are kept; what it is made from tells.
+    """
+    stages = plan.before.stages
+    if pipeline is None or not stages:
+        return 1.0
+    places = pipeline.places[: stage + 1]
+    now = [int(place.node.dataset.cardinality()) for place in places]
+    first = stages[min(stage, len(stages) - 1)].first
+    pairs = list(zip((s.length or 0 for s in stages), now, strict=False))[first:]
+    return max((there / then for then, there in pairs if then > 0 and there > 0), default=1.0)
+
+
+def enough_memory(plan: Plan, pipeline: Pipeline | None = None) -> None:
     """Refuse a cache that this machine has no room for now.
+
+    Args:
+        plan: It says what its caches took of the data that it was made with.
+        pipeline: The one that it is used on: there may be more data by now.
 
     Raises:
         EditRefused: It would take more than the plan's share of the memory still available.
@@ -100,12 +125,16 @@ def enough_memory(plan: Plan) -> None:
     kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
     kept = [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
-    caches = [edit.bytes for edit in plan.edits if isinstance(edit, Cache)]
-    needed = sum(caches) + max(kept, default=0)
+    caches = [edit for edit in plan.edits if isinstance(edit, Cache)]
+    then = sum(edit.bytes for edit in caches) + max(kept, default=0)
+    needed = sum(edit.bytes * _times_as_much(plan, pipeline, edit.stage) for edit in caches)
+    needed += max(kept, default=0) * _times_as_much(plan, pipeline, len(stages) - 1)
+    more = needed / then if then else 1.0
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:
         raise EditRefused(
-            f"the plan's cache takes up to {needed / 1e9:.1f} GB of memory, "
+            f"the plan's cache takes up to {needed / 1e9:.1f} GB of memory"
+            f"{f', for {more:.1f} times as much data,' if more > 1 else ','} "
             f"{available / 1e9:.1f} GB are available",
             f"at most {plan.policy.memory_share:.0%} of what is available",
             "free memory, or tune again on this machine",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.engine.pipelines import enough_memory, keeps
 from uncork.engine.subject import Version
-from uncork.pipeline import continued, read
+from uncork.pipeline import Pipeline, continued, read
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
@@ -45,15 +46,15 @@ class PlannedData:
             self._read_again = True
             self._edited[id(dataset)] = known  # the last that was of use
             return known[1]
-        pipeline = read(dataset)
-        if self._given_up or pipeline.digest != self._plan.before.workload.pipeline:
+        pipeline = None if self._given_up else self._known(dataset)
+        if pipeline is None:
             return dataset
         self.met = True
         if len(self._edited) == _MOST and self._is_of_no_use(at):
             return dataset
         edited = dataset
         try:
-            enough_memory(self._plan)
+            enough_memory(self._plan, pipeline)
             version = Version(pipeline).with_pipeline_edits(self._plan.pipeline_edits)
             assert version.pipeline is not None
             edited = continued(version.pipeline).dataset
@@ -63,6 +64,14 @@ class PlannedData:
             del self._edited[next(iter(self._edited))]
         self._edited[id(dataset)] = (dataset, edited)
         return edited
+
+    def _known(self, dataset: Any) -> Pipeline | None:
+        """What the plan was made for; None for all else, whatever it is."""
+        with suppress(EditRefused):
+            pipeline = read(dataset)
+            if pipeline.digest == self._plan.before.workload.pipeline:
+                return pipeline
+        return None
 
     def _is_of_no_use(self, at: str) -> bool:
         """Many datasets were alike, something is kept of each, and none was read again."""

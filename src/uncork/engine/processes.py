@@ -17,7 +17,7 @@ from typing import IO, Final
 import msgspec
 
 from uncork.core import exits
-from uncork.core.errors import MissingTensorFlow, UncorkError
+from uncork.core.errors import MissingTensorFlow, NothingToMeasure, UncorkError
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event, read
 from uncork.core.record import from_json, replace, to_json
@@ -32,6 +32,8 @@ _CHILD: Final = (
     "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
+# Bytes of what a quiet child wrote at last, among which its last line is looked for.
+_TAIL: Final = 4_096
 # How long an interrupted child may take to write down what it has.
 _GRACE_S: Final = 20.0
 
@@ -51,12 +53,15 @@ class Script:
 class ChildFailed(UncorkError):
     """A child ended without a result; it has said why itself.
 
-    Attributes:
+    Args:
         code: The exit code to hand on.
+        said: The last that a quiet one wrote to its standard error.
     """
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"the child ended with exit code {code}")
+    def __init__(self, code: int, said: str = "") -> None:
+        # Quoted: it is the user's, and left out where that is to be concealed.
+        quoted = f": '{said.replace(chr(39), chr(34))}'" if said else ""
+        super().__init__(f"the child ended with exit code {code}{quoted}")
         self.exit_code = code
 
 
@@ -88,13 +93,16 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
 
     Raises:
         ChildFailed: There is no result.
+        NothingToMeasure: There is none, and the script has ended its process itself, with code 0.
         KeyboardInterrupt: Interrupted before there was any result.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         files = {name: str(Path(folder, name)) for name in ("journal", "result")}
         job = replace(job, journal=files["journal"], result=files["result"])
         Path(folder, "job").write_bytes(to_json(job))
-        code = _wait(_start(Path(folder, "job"), script, quiet), Path(files["journal"]), follow)
+        with Path(folder, "stderr").open("wb") as hidden:
+            child = _start(Path(folder, "job"), script, hidden if quiet else None)
+        code = _wait(child, Path(files["journal"]), follow)
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():
@@ -103,9 +111,16 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             found = from_json(result.read_bytes(), Result)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
             return replace(found, interrupted=interrupted or found.interrupted)
+        said = _last_line(Path(folder, "stderr"))
     if interrupted:
         raise KeyboardInterrupt
-    raise ChildFailed(_exit_code(code))
+    if code == exits.DONE:
+        raise NothingToMeasure(
+            "the script's process ended itself (os._exit) before there was a result",
+            "a script that trains, and comes to its end",
+            "take out the os._exit, or an 'except:' that catches everything",
+        )
+    raise ChildFailed(_exit_code(code), said)
 
 
 def _command(job: Path, script: Script) -> list[str]:
@@ -113,11 +128,24 @@ def _command(job: Path, script: Script) -> list[str]:
     return [sys.executable, *flags, "-c", _CHILD, str(job), "--", script.path, *script.args]
 
 
-def _start(job: Path, script: Script, quiet: bool) -> subprocess.Popen[bytes]:
-    hidden: int | None = subprocess.DEVNULL if quiet else None
+def _start(job: Path, script: Script, hidden: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """A child, quiet where there is a file for what it writes to its standard error."""
     return subprocess.Popen(
-        _command(job, script), stdin=_stdin(), stdout=hidden, stderr=hidden, bufsize=0
+        _command(job, script),
+        stdin=_stdin(),
+        stdout=subprocess.DEVNULL if hidden else None,
+        stderr=hidden,
+        bufsize=0,
     )
+
+
+def _last_line(file: Path) -> str:
+    """Of what a quiet child's script wrote: most often the name and message of an exception."""
+    with file.open("rb") as written:
+        written.seek(max(0, file.stat().st_size - _TAIL))
+        lines = written.read().decode(errors="replace").splitlines()
+    said = (line.strip() for line in reversed(lines) if not line.startswith("uncork: "))
+    return next(filter(None, said), "")
 
 
 def _stdin() -> IO[bytes] | int | None:
@@ -157,9 +185,8 @@ def _follow(journal: Path, offset: int, follow: Follow) -> int:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """In a terminal Ctrl-C reached the child, too; elsewhere it has to be told."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        child.send_signal(signal.SIGINT)
+    """After Ctrl-C in a terminal it knows already, and takes no notice of a second time."""
+    child.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         child.wait(_GRACE_S)
 

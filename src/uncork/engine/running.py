@@ -15,6 +15,7 @@ from uncork.core.edit import PyFunctionCache, TfFunction, is_graph, of_function
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
+from uncork.engine.briefs import brief_of_loop
 from uncork.engine.fitting import differences
 from uncork.engine.loop_steps import (
     NO_FUNCTION,
@@ -25,6 +26,7 @@ from uncork.engine.loop_steps import (
 )
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
+from uncork.engine.reached import does_real_work
 from uncork.engine.subject import Version
 from uncork.engine.this_machine import check_bfloat16, other_machine
 from uncork.pipeline import Pipeline, continued, read
@@ -46,6 +48,7 @@ from uncork.step import (
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
+_COMPILED: Final = "it is a tf.function already"
 
 
 class Running(PassThrough):
@@ -112,20 +115,22 @@ class Running(PassThrough):
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as the plan says; the loop itself goes on."""
-        if self._has_step(call):
+        if self._begins(call):
             if is_graph(self.plan.step_edits):
                 evidence = call.evidence
                 eager = evidence.eager_step
-                self._take(call.at, step_of_loop(evidence.eager_codes, call.at) if eager else None)
+                code = step_of_loop(evidence.eager_codes, call.at) if eager else None
+                self._take(call.at, code, NO_FUNCTION if eager else _COMPILED)
             else:
                 self.wants_steps = True
         return first
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The same of a loop that reads no dataset."""
-        if self._has_step(call):
+        if self._begins(call):
             if is_graph(self.plan.step_edits):
-                self._take(call.at, step_around(sys._getframe()) if call.eager else None)
+                code = step_around(sys._getframe()) if call.eager else None
+                self._take(call.at, code, NO_FUNCTION if call.eager else _COMPILED)
             else:
                 self.wants_steps = True
                 self.step(call.step)
@@ -155,7 +160,9 @@ class Running(PassThrough):
         if not (self.wants_loops and self.plan.pipeline_edits):
             return dataset
         found = self._data.of(dataset, at)
-        self._data_met = self._data_met or self._data.met
+        if self._data.met and not self._data_met:
+            self._data_met = True
+            self._tell_machine()
         return found
 
     def _edited(self, call: FitCall) -> Any:
@@ -176,7 +183,7 @@ class Running(PassThrough):
             _check_whole_epochs(feed)
         if any(isinstance(edit, PyFunctionCache) for edit in self.plan.pipeline_edits):
             _check_whole_epochs(feed)
-        enough_memory(self.plan)
+        enough_memory(self.plan, pipeline)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
         edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
@@ -206,15 +213,27 @@ class Running(PassThrough):
             distributed=call.model._distribute_strategy is not None,
         )
 
-    def _has_step(self, call: LoopCall | StepCall) -> bool:
-        """This is the loop whose step the plan edits, reached for the first time."""
+    def _begins(self, call: LoopCall | StepCall) -> bool:
+        """This is the loop whose step the plan edits, reached for the first time.
+
+        By then it reads its data. Where that is not what the plan knows, nothing of it is used; a
+        few batches may be read to try the step.
+        """
         meant = self.plan.before.workload
         is_meant = meant.kind == "custom_loop" and call.index == meant.index
-        if self._reached or not self.plan.step_edits or not is_meant:
+        if self._reached or not is_meant:
+            return False
+        if not self._data_met:
+            if isinstance(call, LoopCall) and not does_real_work(brief_of_loop(call, epochs=1)):
+                return False
+            self._reached = self._data_met = self._step_met = True
+            self.wants_loops = False
+            self._refuse(_other_data(), call.at)
             return False
         self._reached = True
-        self._tell_machine()
-        return True
+        if self.plan.step_edits:
+            self._tell_machine()
+        return bool(self.plan.step_edits)
 
     def _tell_machine(self) -> None:
         """Once: what was proved on another machine need not be the same here to the last bit."""
@@ -226,13 +245,13 @@ class Running(PassThrough):
                 "'uncork tune' here makes one for this\n"
             )
 
-    def _take(self, at: str, code: CodeType | None) -> None:
-        """Let a step that runs op by op be a graph."""
+    def _take(self, at: str, code: CodeType | None, otherwise: str) -> None:
+        """Let a step that runs op by op be a graph; say why where there is none."""
         self._step_met = True
         edit = next(e for e in self.plan.step_edits if isinstance(e, TfFunction))
         step = eager_step(code, functools.partial(self._goes_on, at))
         if step is None:
-            self._goes_on(at, "op by op", NO_FUNCTION)
+            self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
             step.expects, step.mode = edit.code, mode_of(self.plan.step_edits)
 
@@ -249,6 +268,15 @@ class Running(PassThrough):
         if self.strict:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
+
+
+def _other_data() -> PlanRefused:
+    return PlanRefused(
+        "the plan does not fit this loop: its input pipeline (its structure and functions) is "
+        "another one",
+        "the training it was made for",
+        "run 'uncork tune' again to make a plan for this one",
+    )
 
 
 def _check_whole_epochs(feed: Feed) -> None:

@@ -214,7 +214,14 @@ class Trial(PassThrough):
         self._done(self.work(subject, this_machine()))
 
     def _done(self, found: Result) -> None:
+        """On disk before the script is stopped: one that will not be is ended from outside."""
         self.result = self._complete(found)
+        self._write(self.result)
+
+    def _write(self, found: Result) -> None:
+        if self.job.result is not None:
+            with suppress(OSError):
+                write_atomically(Path(self.job.result), to_json(found))
 
     def _complete(self, found: Result) -> Result:
         return replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
@@ -270,9 +277,8 @@ class Tuning(Trial):
     def _save(self) -> None:
         """A trial that takes the memory of the machine ends this process without a word."""
         found = self.partial(interrupted=True)
-        if found is not None and self.job.result is not None:
-            with suppress(OSError):
-                write_atomically(Path(self.job.result), to_json(self._complete(found)))
+        if found is not None:
+            self._write(self._complete(found))
 
     def partial(self, *, interrupted: bool) -> Result | None:
         """The steps tried so far."""

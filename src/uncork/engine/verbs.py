@@ -10,6 +10,7 @@ from uncork.core.job import Job, Result
 from uncork.core.journal import Event
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
+from uncork.core.stack import told
 from uncork.core.workload import Workload
 from uncork.engine.confirm import confirm
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
@@ -32,7 +33,7 @@ def diagnose(
     result = run_child(job, script, follow)
     assert result.before is not None
     return Diagnosis(
-        script=script.path,
+        script=told(script.path),
         machine=result.machine,
         workloads=(replace(result.before, notes=_notes(result)),),
         reached=result.reached,
@@ -86,7 +87,7 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     if result.interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(
-        script=script,
+        script=told(script),
         script_digest=script_digest(script),
         machine=result.machine,
         policy=policy,

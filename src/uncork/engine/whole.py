@@ -52,14 +52,19 @@ def run(script: Script, plan: Path | None, *, strict: bool) -> int:
 def _unhooked(script: Script) -> None:
     """Without edits there is nothing to listen for."""
     idle = PassThrough()
-    idle.wants_loops = False
+    idle.wants_loops = idle.refuses_foreign = False
     run_script(Path(script.path), script.args, idle)
 
 
 def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     require_tensorflow()
     # Loops are watched whatever the plan is for: they are numbered with the fits, as in a tuning.
-    running = Deferred(lambda: _running(plan, strict=strict), source_lines=False, loops=True)
+    running = Deferred(
+        lambda: _running(plan, strict=strict),
+        source_lines=False,
+        loops=True,
+        refuses_foreign=False,
+    )
     try:
         run_script(Path(script.path), script.args, running)
     except SystemExit as ending:

@@ -109,6 +109,7 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     tried: tuple[StepRow, ...]
     skipped: tuple[StepRow, ...]
     predictions: tuple[Prediction, ...]
+    measured_in: str
     confirmation: str
     finish: TimeToFinish | None
     time_to_finish: str
@@ -137,6 +138,7 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         tried=tuple(row for row in rows if row.outcome in ("rejected", "failed")),
         skipped=tuple(row for row in rows if row.outcome == "skipped"),
         predictions=predictions(plan),
+        measured_in="fresh processes" if plan.speedup.n_processes > 1 else "the tuning process",
         confirmation=confirmation(plan),
         finish=plan.time_to_finish,
         time_to_finish=finish_sentence(plan.time_to_finish),
@@ -161,7 +163,8 @@ def plan_verdict(plan: Plan) -> Verdict:
         sentence = f"{at} is slower with this plan: {speeds}."
         return Verdict(sentence=sentence, cause="Do not use it; tune again.", tone="brake")
     sentence = f"{at}: no speed-up is proven ({speeds})."
-    cause = f"Fresh processes gave {_span(plan.speedup.low, plan.speedup.high)}."
+    gave = f"Fresh processes gave {_span(plan.speedup.low, plan.speedup.high)}."
+    cause = gave if plan.speedup.n_processes > 1 else "Fresh processes have not confirmed it."
     return Verdict(sentence=sentence, cause=cause, tone="unknown")
 
 
@@ -176,7 +179,7 @@ def road(plan: Plan) -> Road:
         points.append(point)
         if step.outcome == "kept":
             now = point.samples_per_s
-    if plan.kept:
+    if plan.kept and plan.speedup.n_processes:
         points.append(_confirmed(plan))
     return Road(
         points=tuple(points),
@@ -317,7 +320,7 @@ def _point(step: Step, now: float | None) -> RoadPoint:
 def _confirmed(plan: Plan) -> RoadPoint:
     return RoadPoint(
         kind="confirmed",
-        label="fresh processes",
+        label="fresh processes" if plan.speedup.n_processes > 1 else "one process",
         samples_per_s=known(plan.tuned.samples_per_s),
         gain=times(plan.speedup.ratio),
         interval=_span(plan.speedup.low, plan.speedup.high),

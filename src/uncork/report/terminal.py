@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -54,13 +55,17 @@ _BLOCKS: Final = {"input": "█", "host": "▓", "step": "▒", "unknown": "░"
 
 
 def diagnosis_text(
-    diagnosis: Diagnosis, width: int = 100, color: bool = False, unicode: bool = False
+    diagnosis: Diagnosis,
+    width: int = 100,
+    color: bool = False,
+    unicode: bool = False,
+    args: Sequence[str] = (),
 ) -> str:
-    """The diagnosis as text that ends with the next command to type."""
+    """The diagnosis as text that ends with the next command to type; ``args`` are the script's."""
     style = at_least(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return drawn([*blocks, _footer(info)], style)
+    return drawn([*blocks, _footer(info, args)], style)
 
 
 def plan_text(
@@ -69,8 +74,18 @@ def plan_text(
     color: bool = False,
     unicode: bool = False,
     path: str = "plan.json",
+    args: Sequence[str] = (),
 ) -> str:
-    """The plan as text that ends with the next command to type; ``path`` is where it lies."""
+    """The plan as text that ends with the next command to type.
+
+    Args:
+        plan: The plan.
+        width: In characters.
+        color: The reader shows colours.
+        unicode: The reader shows more than ASCII.
+        path: Where the plan lies.
+        args: The script's.
+    """
     style = at_least(width, color, unicode)
     info = plan_info(plan, path)
     blocks: list[RenderableType] = [_verdict(info.verdict)]
@@ -79,7 +94,9 @@ def plan_text(
     blocks.append(titled("One step", _step_times(info.step_times, style.width)))
     if info.skipped:
         blocks.append(_skipped(info, style.width))
-    return drawn([*blocks, _plan_footer(info)], style)
+    if info.notes:
+        blocks.append(_notes(info.notes, style.width))
+    return drawn([*blocks, _plan_footer(info, args)], style)
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -112,9 +129,13 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     elif info.health:
         blocks.append(titled("Findings", Text(line(info.health, 2 * (width - 6)))))
     if info.notes:
-        notes = "\n".join(line(f"Note: {note}", width) for note in info.notes[:MAX_NOTES])
-        blocks.append(Text(notes, style="dim"))
+        blocks.append(_notes(info.notes, width))
     return blocks
+
+
+def _notes(notes: Sequence[str], width: int) -> RenderableType:
+    told = "\n".join(line(f"Note: {note}", width) for note in notes[:MAX_NOTES])
+    return Text(told, style="dim")
 
 
 def _verdict(verdict: Verdict) -> RenderableType:
@@ -210,20 +231,21 @@ def _skipped(info: PlanInfo, width: int) -> RenderableType:
     return titled("Not tried", grid, MAX_SKIPPED, len(info.skipped))
 
 
-def _plan_footer(info: PlanInfo) -> RenderableType:
+def _plan_footer(info: PlanInfo, args: Sequence[str]) -> RenderableType:
     lines = [f"The whole training: {info.time_to_finish}."] if info.time_to_finish else []
-    return _end((*lines, info.cost, _machine(info.machine)), info.next_command)
+    return _end((*lines, info.cost, _machine(info.machine)), info.next_command, args)
 
 
-def _footer(info: DiagnosisInfo) -> RenderableType:
+def _footer(info: DiagnosisInfo, args: Sequence[str]) -> RenderableType:
     lines = [_machine(info.machine), info.overhead]
     if info.elsewhere:
         lines.append(f"Also reached: {', '.join(clean(at) for at in info.elsewhere[:4])}.")
-    return _end(lines, info.next_command)
+    return _end(lines, info.next_command, args)
 
 
-def _end(lines: Sequence[str], command: str) -> RenderableType:
-    next_line = Text("Next: ").append(clean(command), style="bold cyan")
+def _end(lines: Sequence[str], command: str, args: Sequence[str]) -> RenderableType:
+    typed = clean(f"{command} {shlex.join(args)}".rstrip())
+    next_line = Text("Next: ").append(typed, style="bold cyan")
     return Group(Text("\n".join(lines), style="dim"), next_line)
 
 

@@ -18,7 +18,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
-    no_step_edit,
+    no_policy_edit,
     not_worth,
 )
 
@@ -35,7 +35,7 @@ class FullPrecision(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """float32, where the diagnosis saw it win."""
-        forbidden = no_step_edit(diagnosis)
+        forbidden = no_policy_edit(diagnosis)
         if forbidden:
             return forbidden
         full, model = diagnosis.in_float32, diagnosis.workload.model

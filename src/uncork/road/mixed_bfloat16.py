@@ -19,7 +19,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
-    no_step_edit,
+    no_policy_edit,
     not_worth,
 )
 
@@ -39,7 +39,7 @@ class MixedBfloat16(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """bfloat16, where the device has it and the kernels take a good part of the step."""
-        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        forbidden = no_policy_edit(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
         lower = diagnosis.in_bfloat16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import ClassVar
 
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -86,6 +87,38 @@ def read_once(diagnosis: WorkloadDiagnosis) -> Skipped | None:
             "read again: make it once, before the loop over epochs, and tune again"
         )
     return None
+
+
+def no_room(diagnosis: WorkloadDiagnosis, policy: Policy, moved: Collection[int]) -> Skipped | None:
+    """Set when a shuffle would hold too much, were these maps above it instead of below.
+
+    A map that parses makes little of much: of long records two numbers.
+    """
+    room = policy.memory_share * diagnosis.memory_available_bytes
+    for shuffle in diagnosis.stages:
+        below = [i for i in shuffle.buffer.maps if i in moved] if shuffle.buffer else []
+        if shuffle.buffer is None or not below:
+            continue
+        now, then = (
+            shuffle.buffer.elements * (diagnosis.stages[i - 1].bytes_per_element or 0)
+            for i in (shuffle.index, min(below))
+        )
+        if then > max(now, room):
+            return Skipped(
+                reason=f"the shuffle would hold {then / 1e9:.1f} GB of what the map is made from, "
+                f"the budget is {room / 1e9:.1f} GB"
+            )
+    return None
+
+
+def no_policy_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    """Set when the precision of the model is not to be changed from outside."""
+    if diagnosis.workload.parts_later:
+        return Skipped(
+            reason="layers of the script's own are built by fit, and what they make then has the "
+            "script's dtype policy: call the model on a first batch before fit, and tune again"
+        )
+    return no_step_edit(diagnosis)
 
 
 def no_step_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of
+from uncork.core.costmodel import costs_of, unexplained_s
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import ShuffleFirst
 from uncork.core.machine import Machine
@@ -23,6 +23,7 @@ from uncork.road.proposal import (
     Proposal,
     Skipped,
     no_pipeline,
+    no_room,
     not_worth,
 )
 
@@ -49,13 +50,16 @@ class ShuffleBeforeMaps(Optimization):
         candidates = [s for s in diagnosis.stages if s.buffer]
         if not candidates:
             return Skipped(reason="no shuffle follows maps that could as well follow it")
-        costs = costs_of(diagnosis, machine.cpus)
+        costs = costs_of(diagnosis, machine.cpus).sparing(unexplained_s(diagnosis))
         best = max(candidates, key=lambda s: costs.refilled_s(s.index))
         alone = costs.step_s()
         predicted = max(1.0, costs.refilled_s(best.index) / alone) if alone else 1.0
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         assert best.buffer is not None
+        full = no_room(diagnosis, policy, best.buffer.maps)
+        if full:
+            return full
         return Proposal(
             edits=(ShuffleFirst(stage=best.index, expects=diagnosis.workload.pipeline),),
             predicted=predicted,

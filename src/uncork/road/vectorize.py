@@ -23,6 +23,7 @@ from uncork.road.proposal import (
     Proposal,
     Skipped,
     no_pipeline,
+    no_room,
     not_worth,
 )
 
@@ -53,6 +54,9 @@ class VectorizeMaps(Optimization):
         predicted = gain(costs, costs.vectorized(chosen))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
+        full = no_room(diagnosis, policy, chosen)
+        if full:
+            return full
         first, *others = chosen
         top = diagnosis.stages[first]
         # Moving one map leaves those below it where they were; the tree is another, though.
