@@ -7,8 +7,11 @@ import itertools
 import pytest
 
 from records import MACHINE, measurement, plan
+from uncork.core.edit import Cache, ValidationInput
+from uncork.core.facts import Validation
 from uncork.core.job import Confirmation, Result
 from uncork.core.plan import dump, load
+from uncork.core.record import replace
 from uncork.engine import confirm as confirming
 from uncork.engine.processes import Script
 
@@ -19,17 +22,20 @@ WRITTEN = (600.0, 606.0, 597.0)
 def confirmed(monkeypatch):
     """Confirm a plan whose processes have these speeds, with the plan and without."""
 
-    def run(planned):
+    def run(planned, made=None, validation_s=(None, None)):
         speeds = {False: itertools.cycle(WRITTEN), True: itertools.cycle(planned)}
 
         def child(job, script, follow, *, quiet):
-            measured = measurement(next(speeds[job.plan is not None]))
-            return Result(
-                machine=MACHINE, confirmation=Confirmation(measurement=measured, first_epoch_s=None)
+            ours = job.plan is not None
+            found = Confirmation(
+                measurement=measurement(next(speeds[ours])),
+                first_epoch_s=None,
+                validation_s=validation_s[ours],
             )
+            return Result(machine=MACHINE, confirmation=found)
 
         monkeypatch.setattr(confirming, "run_child", child)
-        return confirming.confirm(plan(), Script("train.py"), lambda event: None)
+        return confirming.confirm(made or plan(), Script("train.py"), lambda event: None)
 
     return run
 
@@ -64,3 +70,39 @@ def test_a_plan_of_which_nothing_is_proven_is_left_with_its_figures(confirmed):
     found = confirmed((400.0, 900.0, 640.0))
     assert found.speedup.verdict == "not_proven"
     assert found.kept == plan().kept
+
+
+def validating(*steps, seconds=60.0, every=1):
+    """A plan for six epochs of 312 steps of 32 samples, each with a validation."""
+    before = plan().before
+    workload = replace(before.workload, steps_per_epoch=312, epochs=6)
+    found = Validation(seconds=seconds, samples=100, every=every)
+    return plan(
+        before=replace(before, workload=workload, validation=found), steps=steps or plan().steps
+    )
+
+
+def test_validations_are_part_of_the_whole_training(confirmed):
+    bare, all_in, seldom = (
+        confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(60.0, 60.0)).time_to_finish
+        for made in (plan(), validating(), validating(every=2))
+    )
+    assert all_in.baseline_s - seldom.baseline_s == pytest.approx(3 * 60.0)
+    assert all_in.tuned_s - seldom.tuned_s == pytest.approx(3 * 60.0)
+    assert bare is None or bare.extrapolated
+    assert all_in.extrapolated
+
+
+def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
+    kept = next(step for step in plan().steps if step.outcome == "kept")
+    cache = Cache(stage=1, expects="")
+    step = replace(kept, edits=(ValidationInput(edits=(cache,), expects="4f2a"),))
+    made = validating(step)
+    found = confirmed(WRITTEN, made, validation_s=(60.0, 4.0))
+    assert (found.validation.baseline_s, found.validation.tuned_s) == (60.0, 4.0)
+    assert found.validation.speedup.verdict == "faster"
+    assert found.speedup.verdict == "not_proven"
+    assert found.kept, "no faster in its steps is no reason to withdraw it"
+    times = found.time_to_finish
+    assert times.baseline_s - times.tuned_s == pytest.approx(5 * 56.0), "the first one fills it"
+    assert confirmed(WRITTEN, validating(), validation_s=(60.0, 4.0)).validation is None

@@ -4,7 +4,15 @@ from typing import get_args
 
 import pytest
 
-from uncork.core.edit import Cache, DtypePolicy, Edit, JitCompile, ParallelMap, Prefetch
+from uncork.core.edit import (
+    Cache,
+    DtypePolicy,
+    Edit,
+    JitCompile,
+    ParallelMap,
+    Prefetch,
+    ValidationInput,
+)
 from uncork.report.edit_words import SAID, describe_edit
 
 
@@ -25,6 +33,7 @@ def _kinds(union):
         (Prefetch(expects=""), "prepare batches"),
         (JitCompile(), "XLA"),
         (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
+        (ValidationInput(edits=(Prefetch(expects=""),), expects=""), "validation data: prepare"),
     ],
 )
 def test_every_edit_is_a_sentence(edit, said):

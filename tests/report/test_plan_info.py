@@ -5,7 +5,7 @@ import math
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
-from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish
+from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
 from uncork.report.plan_info import (
     cost_sentence,
@@ -34,6 +34,24 @@ def test_an_unproved_speed_up_is_never_called_faster():
     assert "no speed-up is proven" in said.sentence
     assert said.cause == "Fresh processes gave 0.97x to 1.06x."
     assert "slower" in plan_verdict(plan(speedup=speedup("slower", 0.8, 0.7, 0.9))).sentence
+
+
+def validated(verdict, ratio=8.0):
+    found = replace(speedup(verdict, ratio, 7.5, 8.5), n_processes=6)
+    return ValidationTimes(baseline_s=3.2, tuned_s=0.4, speedup=found)
+
+
+def test_a_training_that_is_no_faster_may_validate_faster():
+    shown = plan(speedup=speedup("not_proven"), validation=validated("faster"))
+    said = plan_verdict(shown)
+    assert said.sentence == "train.py:41 validates 8.0x as fast: 3.2 s to 400 ms."
+    assert said.tone == "healthy"
+    info = plan_info(shown)
+    assert info.next_command.startswith("uncork run")
+    assert info.validation == "3.2 s before, 400 ms after (8.0x, 7.5x to 8.5x)"
+    unclear = plan(speedup=speedup("not_proven"), validation=validated("not_proven", 1.1))
+    assert "no speed-up is proven" in plan_verdict(unclear).sentence
+    assert plan_info(plan()).validation == ""
 
 
 @pytest.mark.parametrize("proof", [None, Proof(kind="exact", passed=False, detail="differs")])

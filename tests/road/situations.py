@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import Validation, ValidationFeed
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
@@ -126,6 +127,26 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         ),
         stage(1, "batch"),
         shares=WAITING,
+    ),
+    "validating for long": observed(
+        stage(0, "range"),
+        workload={"steps_per_epoch": 100, "epochs": 5},
+        validation=Validation(
+            seconds=20.0,
+            samples=2_000,
+            feed=ValidationFeed(
+                pipeline="4f2a",
+                batches=60,
+                measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
+                resident=16.0,
+                resident_cpu_s=0.02,
+                stages=(
+                    stage(0, "from_tensor_slices"),
+                    stage(1, "map", 0.3, name="decode", parallelism=1, cache_point=POINT),
+                    stage(2, "batch"),
+                ),
+            ),
+        ),
     ),
     "traced anew": replace(
         observed(

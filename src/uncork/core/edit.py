@@ -206,9 +206,18 @@ StageEdit = (
     | GeneratorCache
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff
+
+
+class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True):
+    """Edit the pipeline of a ``fit``'s validation data, of this digest, by these edits in order."""
+
+    edits: tuple[PipelineEdit, ...]
+    expects: str
+
+
 StepEdit = TfFunction | ReduceRetracing | StepsPerExecution | FlatUpdates | JitCompile | DtypePolicy
 LoaderEdit = LoaderWorkers | LoaderCache
-Edit = PipelineEdit | LoaderEdit | StepEdit
+Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput
 
 
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:
@@ -220,3 +229,9 @@ def of_function(edits: tuple[StepEdit, ...]) -> JitCompile | ReduceRetracing | N
     """The edit that has another function traced in the place of a loop's own; the last such."""
     kinds = (JitCompile, ReduceRetracing)
     return next((edit for edit in reversed(edits) if isinstance(edit, kinds)), None)
+
+
+def of_validation(edits: tuple[Edit, ...]) -> tuple[PipelineEdit, ...]:
+    """Those of the validation's pipeline, in order."""
+    found = (edit.edits for edit in edits if isinstance(edit, ValidationInput))
+    return tuple(edit for edits_of_one in found for edit in edits_of_one)

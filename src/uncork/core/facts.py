@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.measurement import Comparison
+from uncork.core.measurement import Comparison, Measurement
 from uncork.core.record import Record
+from uncork.core.stage import Stage
 
 
 class Padded(Record, frozen=True, kw_only=True):
@@ -24,6 +25,26 @@ class Padded(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class ValidationFeed(Record, frozen=True, kw_only=True):
+    """What feeds a validation: a tf.data pipeline that each one reads to its end.
+
+    Attributes:
+        pipeline: Digest of its structure.
+        batches: In one validation.
+        measurement: Steps of the validation as they run.
+        resident: How many times faster they run on batches from memory.
+        resident_cpu_s: CPU seconds of one step then.
+        stages: Of the pipeline, source first.
+    """
+
+    pipeline: str
+    batches: int
+    measurement: Measurement
+    resident: float
+    resident_cpu_s: float
+    stages: tuple[Stage, ...]
+
+
 class Validation(Record, frozen=True, kw_only=True):
     """What validating takes.
 
@@ -32,12 +53,15 @@ class Validation(Record, frozen=True, kw_only=True):
         samples: In it.
         every: Epochs from one to the next.
         at: The line that puts its batches together, where that is known.
+        feed: Where it takes a good part of an epoch; None also where its input is no tf.data, is
+            edited already, or is left before its end.
     """
 
     seconds: float
     samples: int
     every: int = 1
     at: str | None = None
+    feed: ValidationFeed | None = None
 
 
 class CallbackCost(Record, frozen=True, kw_only=True):

@@ -7,14 +7,23 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, LoaderEdit, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import (
+    Edit,
+    Guarantee,
+    LoaderEdit,
+    PipelineEdit,
+    StepEdit,
+    ValidationInput,
+    loosest,
+    of_validation,
+)
 from uncork.core.errors import PlanRefused
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
 from uncork.core.record import Record, digest, from_json, replace, to_json
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -87,7 +96,7 @@ class Speedup(Record, frozen=True, kw_only=True):
 
 
 class TimeToFinish(Record, frozen=True, kw_only=True):
-    """Seconds of the whole training call: start-up, first epoch, later epochs.
+    """Seconds of the whole training call: start-up, first epoch, later epochs, validations.
 
     The first epoch fills caches, so it is counted apart; the rest is extrapolated from the steady
     speed when the training is longer than what was run (``extrapolated``).
@@ -96,6 +105,20 @@ class TimeToFinish(Record, frozen=True, kw_only=True):
     baseline_s: float
     tuned_s: float
     extrapolated: bool
+
+
+class ValidationTimes(Record, frozen=True, kw_only=True):
+    """What a validation takes, as written and with the plan, its caches filled.
+
+    Attributes:
+        baseline_s: Seconds of one, median of the processes.
+        tuned_s: The same with the plan.
+        speedup: Of their speeds, process by process.
+    """
+
+    baseline_s: float
+    tuned_s: float
+    speedup: Speedup
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -117,7 +140,8 @@ class Plan(Record, frozen=True, kw_only=True):
 
     ``digest`` covers everything else, so that a hand-edited plan is noticed: what was proved is
     what is run. ``of_ceiling`` is the tuned speed over that of the tuned step on a resident batch,
-    measured in turn in the confirming processes; None until then.
+    measured in turn in the confirming processes; None until then. ``validation`` is set where the
+    plan edits what feeds it.
     """
 
     schema: int = SCHEMA
@@ -132,6 +156,7 @@ class Plan(Record, frozen=True, kw_only=True):
     speedup: Speedup
     of_ceiling: float | None = None
     time_to_finish: TimeToFinish | None = None
+    validation: ValidationTimes | None = None
     tuning_cost_s: float
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
@@ -161,6 +186,17 @@ class Plan(Record, frozen=True, kw_only=True):
     def step_edits(self) -> tuple[StepEdit, ...]:
         """Edits of the training step."""
         return tuple(e for e in self.edits if isinstance(e, StepEdit))
+
+    @property
+    def validation_edits(self) -> tuple[PipelineEdit, ...]:
+        """Edits of the pipeline that feeds the validation."""
+        return of_validation(self.edits)
+
+    @property
+    def validation_pipeline(self) -> str:
+        """Digest of the pipeline that they are for; ``""`` where there are none."""
+        found = (edit.expects for edit in self.edits if isinstance(edit, ValidationInput))
+        return next(found, "")
 
     @property
     def guarantee(self) -> Guarantee:

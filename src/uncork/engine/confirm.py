@@ -12,7 +12,7 @@ from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
 from uncork.core.measurement import Comparison, Measurement, compare, spread
-from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, dump
+from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
 from uncork.core.record import replace
 from uncork.engine.processes import Follow, Script, run_child
 
@@ -84,16 +84,42 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
         plan,
         baseline=combine([c.measurement for c in ours]),
         tuned=combine([c.measurement for c in theirs]),
-        speedup=Speedup(
-            ratio=found.ratio,
-            low=found.low,
-            high=found.high,
-            verdict=found.verdict,
-            n_processes=len(ours) + len(theirs),
-        ),
+        speedup=_speedup(found, len(ours) + len(theirs)),
         of_ceiling=_median([c.of_ceiling for c in theirs if c.of_ceiling is not None]),
         time_to_finish=_time_to_finish(plan, ours, theirs),
+        validation=_validation(plan, ours, theirs),
     )
+
+
+def _speedup(found: Comparison, processes: int) -> Speedup:
+    return Speedup(
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        verdict=found.verdict,
+        n_processes=processes,
+    )
+
+
+def _validation(
+    plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]
+) -> ValidationTimes | None:
+    """Where the plan edits its input: of all else the training's own figures tell."""
+    before, after = (_validation_s(runs) for runs in (ours, theirs))
+    if not (plan.validation_edits and before and after):
+        return None
+    found = compare([1 / s for s in before], [1 / s for s in after])
+    return ValidationTimes(
+        baseline_s=statistics.median(before),
+        tuned_s=statistics.median(after),
+        speedup=_speedup(found, len(before) + len(after)),
+    )
+
+
+def _validation_s(runs: list[Confirmation]) -> list[float]:
+    """Seconds of one, of each process; empty where one of them could not tell."""
+    found = [run.validation_s for run in runs if run.validation_s]
+    return found if len(found) == len(runs) else []
 
 
 def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
@@ -136,8 +162,20 @@ def _time_to_finish(
         return None
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
     baseline_s, tuned_s = (_whole_s(runs, steps, later) for runs in (ours, theirs))
-    measured_whole = later == 0 and all(c.first_epoch_s for c in (*ours, *theirs))
+    times = _validations(plan)
+    before, after = (_median(_validation_s(runs)) for runs in (ours, theirs))
+    if times and before and after:
+        baseline_s += times * before
+        # The first one fills what the plan keeps.
+        tuned_s += (before if plan.validation_edits else after) + (times - 1) * after
+    measured_whole = later == 0 and not times and all(c.first_epoch_s for c in (*ours, *theirs))
     return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, extrapolated=not measured_whole)
+
+
+def _validations(plan: Plan) -> int:
+    """How many of them the training makes."""
+    found = plan.before.validation
+    return plan.before.workload.epochs // found.every if found else 0
 
 
 def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:

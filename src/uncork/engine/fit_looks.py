@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from uncork.core.edit import StepEdit
+from uncork.core.edit import Guarantee, StepEdit
 from uncork.core.facts import (
     CallbackCost,
     Growth,
@@ -19,9 +19,10 @@ from uncork.core.facts import (
     Transfer,
     Validation,
 )
+from uncork.core.plan import Proof
 from uncork.engine.primed import PrimedRunner
-from uncork.engine.subject import LARGER, Subject, VersionRunner
-from uncork.pipeline import read
+from uncork.engine.subject import LARGER, Subject, Version, VersionRunner
+from uncork.engine.validated import Validated
 from uncork.step import (
     Feed,
     FitRunner,
@@ -41,9 +42,6 @@ from uncork.step import (
     transfer_of,
 )
 
-# Of a longer validation the rest is reckoned.
-_VALIDATION_S: Final = 2.0
-
 
 class FitLooks(Subject):
     """Answers from the model, its arguments and some batches; the step itself is run elsewhere."""
@@ -55,6 +53,12 @@ class FitLooks(Subject):
     _batches: tuple[Any, ...]
     _batch: Any
     _validating: Validating | None
+    _validated: Validated | None
+    _scratch: str
+
+    @abstractmethod
+    def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
+        """How the step with these edits runs."""
 
     @abstractmethod
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
@@ -123,17 +127,35 @@ class FitLooks(Subject):
         """Those of this model, its optimizer and what ``fit`` was given."""
         return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
 
-    def validation(self) -> Validation | None:
+    def validation(self, epoch_s: float | None) -> Validation | None:
         """A pass over the validation data, as ``fit`` makes it."""
+        found = self._validates()
+        return None if found is None else found.look(epoch_s)
+
+    def validation_s(self, version: Version) -> float | None:
+        """Of a pass, its step as the version runs it."""
+        found = self._validates()
+        return None if found is None else found.seconds(version.validation, version.step)
+
+    def validation_runner(self, version: Version) -> VersionRunner:
+        """Passes over the validation data, in a version's way."""
+        found = self._validates()
+        assert found is not None
+        return found.runner(version.validation, version.step)
+
+    def prove_validation(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Element by element."""
+        found = self._validates()
+        assert found is not None
+        return found.prove(version.validation, kind, budget_s)
+
+    def _validates(self) -> Validated | None:
+        """Of a process that ends with this: metrics of the user's may keep what they see."""
         if self._validating is None or self.workload.distributed or not self.ends_here:
             return None
-        found = self._validating.timed(self.model, _VALIDATION_S)
-        if found is None:
-            return None
-        data, (seconds, samples) = self._validating.feed.dataset, found
-        batches = [] if data is None else [n for n in read(data).stages if n.kind == "batch"]
-        at = batches[-1].at if batches else None
-        return Validation(seconds=seconds, samples=samples, every=self._validating.every, at=at)
+        if self._validated is None:
+            self._validated = Validated(self._validating, self._with, self.snapshot, self._scratch)
+        return self._validated
 
     def one_hot(self) -> OneHot | None:
         """Of the targets, where the model's loss is a cross-entropy of categories."""

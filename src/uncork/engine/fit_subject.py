@@ -95,7 +95,8 @@ class FitSubject(FitLooks):
         self.notes = []
         self.feed = Feed.of(arguments)
         self._arguments = arguments
-        self._validating = Validating.of(arguments)
+        self._validating, self._validated = Validating.of(arguments), None
+        self._scratch = scratch
         _check(self.feed)
         pipeline = readable(self.feed.dataset, scratch)
         if pipeline is not None:

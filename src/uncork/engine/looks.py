@@ -78,6 +78,8 @@ def look_once(
         journal.write("phase", "looking at the kernels of the step")
         looked_at_s = min(_LOOKED_AT * step_s, _MOST_LOOKED_AT_S)
         kernels = _or((), lambda: subject.kernels(version, looked_at_s))
+    steps = subject.workload.steps_per_epoch
+    epoch_s = steps * step_s if steps else None
     return {
         "together": together(),
         "padded": padded,
@@ -85,7 +87,7 @@ def look_once(
         "one_hot": _or(None, subject.one_hot),
         "transfer": _or(None, subject.transfer),
         "callbacks": _or((), subject.callbacks),
-        "validation": _or(None, subject.validation),
+        "validation": _or(None, lambda: subject.validation(epoch_s)),
         "kernels": kernels,
         "new_shapes": _or(None, lambda: subject.new_shapes(step_s, _COMPILING_S)),
         "larger": _or(None, lambda: _larger(subject, version, block_s, journal)),

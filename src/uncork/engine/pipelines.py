@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 from uncork.core.edit import Cache, GeneratorCache, LoaderCache, PyFunctionCache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
-from uncork.core.stage import ENDLESS
+from uncork.core.stage import ENDLESS, Stage
 from uncork.measure import available_memory
 from uncork.pipeline import Pipeline, apart, keeps_python, read, redirected
 
@@ -92,17 +93,16 @@ def keeps(plan: Plan) -> bool:
     return any(isinstance(edit, (Cache, *_KEEPING)) for edit in plan.edits)
 
 
-def _times_as_much(plan: Plan, pipeline: Pipeline | None, stage: int) -> float:
-    """Elements now over those that the plan was made with; 1 where neither number is known.
+def _times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
+    """Elements now over those that a plan was made with; 1 where neither number is known.
 
     The stages are the same, one by one: a plan is used on no other pipeline.
 
     Args:
-        plan: The plan.
+        stages: As the plan knows them.
         pipeline: What it is used on; None where that is no pipeline.
         stage: Index of the one whose elements are kept; what it is made from tells.
     """
-    stages = plan.before.stages
     if pipeline is None or not stages:
         return 1.0
     places = pipeline.places[: stage + 1]
@@ -125,10 +125,32 @@ def enough_memory(plan: Plan, pipeline: Pipeline | None = None) -> None:
     kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
     kept = [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
-    caches = [edit for edit in plan.edits if isinstance(edit, Cache)]
-    then = sum(edit.bytes for edit in caches) + max(kept, default=0)
-    needed = sum(edit.bytes * _times_as_much(plan, pipeline, edit.stage) for edit in caches)
-    needed += max(kept, default=0) * _times_as_much(plan, pipeline, len(stages) - 1)
+    wanted = [(edit.bytes, edit.stage) for edit in plan.pipeline_edits if isinstance(edit, Cache)]
+    _check_room(plan, stages, pipeline, [*wanted, (max(kept, default=0), len(stages) - 1)])
+
+
+def enough_memory_to_validate(plan: Plan, pipeline: Pipeline) -> None:
+    """The same of what is kept of the validation data.
+
+    Raises:
+        EditRefused: As above.
+    """
+    validation = plan.before.validation
+    stages = validation.feed.stages if validation and validation.feed else ()
+    edits = plan.validation_edits
+    wanted = [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, Cache)]
+    _check_room(plan, stages, pipeline, wanted)
+
+
+def _check_room(
+    plan: Plan,
+    stages: Sequence[Stage],
+    pipeline: Pipeline | None,
+    wanted: Sequence[tuple[int, int]],
+) -> None:
+    """Of some bytes for what each of some stages gives, reckoned for the data that is there now."""
+    then = sum(size for size, _ in wanted)
+    needed = sum(size * _times_as_much(stages, pipeline, stage) for size, stage in wanted)
     more = needed / then if then else 1.0
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:

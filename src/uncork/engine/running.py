@@ -10,6 +10,8 @@ from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
 
+import tensorflow as tf
+
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.edit import PyFunctionCache, TfFunction, is_graph, of_function
 from uncork.core.errors import EditRefused, PlanRefused
@@ -24,7 +26,7 @@ from uncork.engine.loop_steps import (
     step_around,
     step_of_loop,
 )
-from uncork.engine.pipelines import enough_memory
+from uncork.engine.pipelines import enough_memory, enough_memory_to_validate
 from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
 from uncork.engine.subject import Version
@@ -87,6 +89,8 @@ class Running(PassThrough):
         arguments = dict(call.arguments)
         try:
             arguments["x"] = self._edited(call)
+            if self.plan.validation_edits:
+                arguments["validation_data"] = self._validation(call)
             planned = self._planned(call.model)
             if planned and planned.group:
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
@@ -187,6 +191,23 @@ class Running(PassThrough):
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
         edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
+        assert edited is not None
+        return continued(edited).dataset
+
+    def _validation(self, call: FitCall) -> Any:
+        """The data to validate on."""
+        data = call.arguments.get("validation_data")
+        pipeline = read(data) if isinstance(data, tf.data.Dataset) else None
+        steps = validation_steps(call.arguments)
+        if pipeline is None or pipeline.digest != self.plan.validation_pipeline or steps:
+            raise PlanRefused(
+                "the plan does not fit this training: its validation data (structure and functions "
+                "of its pipeline, or validation_steps) is another one",
+                "the validation it was made for",
+                "run 'uncork tune' again to make a plan for this one",
+            )
+        enough_memory_to_validate(self.plan, pipeline)
+        edited = Version(pipeline).with_pipeline_edits(self.plan.validation_edits).pipeline
         assert edited is not None
         return continued(edited).dataset
 

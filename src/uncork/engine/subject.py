@@ -49,12 +49,14 @@ class Version:
         step: Edits of the training step, in order.
         edits: The pipeline edits that led to ``pipeline``, each with the digest that it expects.
         loader: Edits of a loader in Python.
+        validation: Edits of the pipeline that feeds the validation.
     """
 
     pipeline: Pipeline | None
     step: tuple[StepEdit, ...] = ()
     edits: tuple[PipelineEdit, ...] = field(default=())
     loader: tuple[LoaderEdit, ...] = ()
+    validation: tuple[PipelineEdit, ...] = ()
 
     def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
         """Apply edits in order; one that expects nothing in particular takes what it finds.
@@ -77,6 +79,10 @@ class Version:
     def with_loader_edits(self, edits: tuple[LoaderEdit, ...]) -> Version:
         """Add edits of a loader in Python."""
         return replace_fields(self, loader=self.loader + edits)
+
+    def with_validation_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
+        """Add edits of the validation's pipeline."""
+        return replace_fields(self, validation=self.validation + edits)
 
 
 class VersionRunner(ABC):
@@ -174,9 +180,28 @@ class Subject(ABC):
         """What callbacks take that act on every batch, as far as they can be tried."""
         return ()
 
-    def validation(self) -> Validation | None:
-        """What validating takes; None where there is none that can be tried."""
+    def validation(self, epoch_s: float | None) -> Validation | None:
+        """What validating takes; None where there is none that can be tried.
+
+        Args:
+            epoch_s: Seconds of an epoch's training; None where that is not known.
+        """
+        del epoch_s
         return None
+
+    def validation_s(self, version: Version) -> float | None:
+        """Seconds of a version's validation, its caches filled; None where there is none."""
+        del version
+        return None
+
+    def validation_runner(self, version: Version) -> VersionRunner:
+        """The validation steps of a version, of a training for which :meth:`validation` told."""
+        raise NotImplementedError
+
+    def prove_validation(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Compare what the original's and this version's validation read."""
+        del version, budget_s
+        return Proof(kind=kind, passed=False, detail="the training has no validation to compare")
 
     def one_hot(self) -> OneHot | None:
         """What one-hot labels cost; None where there are none, or they are small."""

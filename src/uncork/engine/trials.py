@@ -313,6 +313,7 @@ class Confirming(Trial):
             measurement=summarize(blocks),
             of_ceiling=None if self._plan is None else _of_ceiling(subject, version, runner),
             first_epoch_s=first_epoch_s,
+            validation_s=subject.validation_s(version),
         )
         return Result(machine=machine, confirmation=confirmation)
 
@@ -321,6 +322,7 @@ class Confirming(Trial):
             return subject.original
         version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
         version = version.with_loader_edits(self._plan.loader_edits)
+        version = version.with_validation_edits(self._plan.validation_edits)
         return version.with_step_edits(self._plan.step_edits)
 
 

@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee, LoaderEdit, PipelineEdit, StepEdit, loosest
+from uncork.core.edit import (
+    Edit,
+    Guarantee,
+    LoaderEdit,
+    PipelineEdit,
+    StepEdit,
+    loosest,
+    of_validation,
+)
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import replace
+from uncork.core.validating import epoch_comparison, with_faster_validation
 from uncork.engine.observe import compare_resident, observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
@@ -29,6 +38,7 @@ from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
 from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.rules import judge
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
 # epochs are short, some of their ends belong in it, for they belong to the training.
@@ -213,23 +223,33 @@ class Walk:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, optimization, again)
-        if trial.comparison.verdict != "faster":
-            reason = not_faster(trial.comparison)
-            return record(optimization, "rejected", reason, proposal, None, trial.comparison)
+        found = self._of_whole(candidate, trial.comparison)
+        if found.verdict != "faster":
+            return record(optimization, "rejected", not_faster(found), proposal, None, found)
         promise = f"proving {optimization.name}: {optimization.guarantee}"
-        self.journal.write("phase", f"{figures(trial.comparison)}; {promise}")
+        self.journal.write("phase", f"{figures(found)}; {promise}")
         proof = self._prove(candidate, optimization, proposal)
         if not proof.passed:
             reason = f"not proven: {proof.detail}"
-            return record(optimization, "rejected", reason, proposal, proof, trial.comparison)
-        edits = self._keep(candidate, trial.candidate)
-        kept = record(optimization, "kept", proposal.why, proposal, proof, trial.comparison)
-        return replace(
-            kept,
-            guarantee=proof.kind,
-            edits=edits,
-            samples_per_s=trial.candidate.samples_per_s,
-        )
+            return record(optimization, "rejected", reason, proposal, proof, found)
+        edits = proposal.edits
+        if self._validates_otherwise(candidate):
+            self._keep_validation(candidate, trial.comparison.ratio)
+        else:
+            edits = self._keep(candidate, trial.candidate)
+        kept = record(optimization, "kept", proposal.why, proposal, proof, found)
+        speed = self.now.measurement.samples_per_s
+        return replace(kept, guarantee=proof.kind, edits=edits, samples_per_s=speed)
+
+    def _validates_otherwise(self, candidate: Version) -> bool:
+        """It trains as before: what differs is how it validates."""
+        return candidate.validation != self.version.validation
+
+    def _of_whole(self, candidate: Version, found: Comparison) -> Comparison:
+        """What a comparison says of the training: of two validations it counts by their part."""
+        if not self._validates_otherwise(candidate):
+            return found
+        return epoch_comparison(self.now, found, at_least=KEEP_FROM)
 
     def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
         """What a step edit does where noise is least, if nothing measured so far tells."""
@@ -238,7 +258,10 @@ class Walk:
         return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
 
     def _measure(self, candidate: Version, optimization: Optimization, again: bool) -> Trial:
-        base, runner = self.subject.runner(self.version), self.subject.runner(candidate)
+        run = self.subject.runner
+        if self._validates_otherwise(candidate):
+            run = self.subject.validation_runner
+        base, runner = run(self.version), run(candidate)
         runner.prime()
         base.prime()
         block_s, left_s = self._block_s(), self._left_s()
@@ -261,6 +284,8 @@ class Walk:
             prove = self._prover.prove
         elif any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
             prove = self.subject.prove_loader
+        elif self._validates_otherwise(candidate):
+            prove = self.subject.prove_validation
         proof = self._as_allowed(prove(candidate, optimization.guarantee, _PROOF_S))
         weaker = optimization.at_worst
         if proof.passed or weaker is None or not self._allows(weaker):
@@ -289,6 +314,11 @@ class Walk:
         self.version, self.now = candidate, now
         return (*edits, *loader, *step)
 
+    def _keep_validation(self, candidate: Version, faster: float) -> None:
+        """Nothing of the training has changed, so there is nothing to look at anew."""
+        now = with_faster_validation(self.now, faster)
+        self.version, self.now = candidate, judge(now, self.machine)
+
 
 def _promised(proposal: Proposal | Skipped) -> float:
     return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
@@ -298,4 +328,5 @@ def _apply(version: Version, proposal: Proposal) -> Version:
     pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
     step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
     loader = tuple(e for e in proposal.edits if isinstance(e, LoaderEdit))
-    return version.with_pipeline_edits(pipeline).with_loader_edits(loader).with_step_edits(step)
+    version = version.with_pipeline_edits(pipeline).with_loader_edits(loader)
+    return version.with_step_edits(step).with_validation_edits(of_validation(proposal.edits))

@@ -29,6 +29,7 @@ from uncork.core.edit import (
     SplitMap,
     StepsPerExecution,
     TfFunction,
+    ValidationInput,
     VectorizeMap,
 )
 
@@ -62,6 +63,7 @@ SAID: Final[dict[type[Edit], str]] = {
     FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
     JitCompile: "compile the training step with XLA",
     DtypePolicy: "compute in {policy}",
+    ValidationInput: "for the validation data: {parts}",
 }
 
 
@@ -72,6 +74,9 @@ def describe_edit(edit: Edit) -> str:
         >>> describe_edit(StepsPerExecution(steps=32))
         'run 32 training steps for each call from Python'
     """
+    if isinstance(edit, ValidationInput):
+        parts = "; ".join(map(describe_edit, edit.edits))
+        return SAID[ValidationInput].format(parts=parts)
     said = SAID[type(edit)].format(**msgspec.structs.asdict(edit))
     kept = ", ".join(edit.keep) if isinstance(edit, DtypePolicy) else ""
     return f"{said}, but not in {kept}" if kept else said

@@ -7,7 +7,7 @@ import shlex
 from typing import Literal
 
 from uncork.core.edit import Guarantee
-from uncork.core.plan import Plan, Step, TimeToFinish
+from uncork.core.plan import Plan, Step, TimeToFinish, ValidationTimes
 from uncork.core.record import Record
 from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
 from uncork.report.figures import count, duration, known, percent, times, words
@@ -113,6 +113,7 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     confirmation: str
     finish: TimeToFinish | None
     time_to_finish: str
+    validation: str
     cost: str
     policy: str
     machine: tuple[tuple[str, str], ...]
@@ -142,6 +143,7 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         confirmation=confirmation(plan),
         finish=plan.time_to_finish,
         time_to_finish=finish_sentence(plan.time_to_finish),
+        validation=validation_sentence(plan.validation),
         cost=cost_sentence(plan),
         policy=policy_sentence(plan),
         machine=machine_rows(plan.machine),
@@ -162,6 +164,11 @@ def plan_verdict(plan: Plan) -> Verdict:
     if plan.speedup.verdict == "slower":
         sentence = f"{at} is slower with this plan: {speeds}."
         return Verdict(sentence=sentence, cause="Do not use it; tune again.", tone="brake")
+    if _validates_faster(plan) and plan.validation:
+        found = plan.validation
+        took = f"{duration(found.baseline_s)} to {duration(found.tuned_s)}"
+        sentence = f"{at} validates {times(found.speedup.ratio)} as fast: {took}."
+        return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     sentence = f"{at}: no speed-up is proven ({speeds})."
     gave = f"Fresh processes gave {_span(plan.speedup.low, plan.speedup.high)}."
     cause = gave if plan.speedup.n_processes > 1 else "Fresh processes have not confirmed it."
@@ -243,6 +250,14 @@ def finish_sentence(time: TimeToFinish | None) -> str:
     return f"{duration(time.baseline_s)} before, {duration(time.tuned_s)} after ({how})"
 
 
+def validation_sentence(found: ValidationTimes | None) -> str:
+    """One validation, where the plan edits its input."""
+    if found is None:
+        return ""
+    gave = f"{times(found.speedup.ratio)}, {_span(found.speedup.low, found.speedup.high)}"
+    return f"{duration(found.baseline_s)} before, {duration(found.tuned_s)} after ({gave})"
+
+
 def cost_sentence(plan: Plan) -> str:
     """What tuning cost and when it has paid for itself."""
     cost, time = f"Tuning took {duration(plan.tuning_cost_s)}", plan.time_to_finish
@@ -269,9 +284,14 @@ def plan_command(plan: Plan, path: str) -> str:
     script = shlex.quote(plan.script)
     if not plan.kept:
         return f"python {script}"
-    if plan.speedup.verdict != "faster":
+    if plan.speedup.verdict != "faster" and not _validates_faster(plan):
         return f"uncork tune {script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
+
+
+def _validates_faster(plan: Plan) -> bool:
+    """It is proven that the training as a whole is faster, if not its steps."""
+    return plan.validation is not None and plan.validation.speedup.verdict == "faster"
 
 
 def _nothing_kept(plan: Plan) -> Verdict:

@@ -233,6 +233,8 @@ def _skipped(info: PlanInfo, width: int) -> RenderableType:
 
 def _plan_footer(info: PlanInfo, args: Sequence[str]) -> RenderableType:
     lines = [f"The whole training: {info.time_to_finish}."] if info.time_to_finish else []
+    if info.validation:
+        lines.append(f"A validation: {info.validation}.")
     return _end((*lines, info.cost, _machine(info.machine)), info.next_command, args)
 
 

@@ -25,6 +25,7 @@ from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
 from uncork.road.tf_function import GraphStep
+from uncork.road.validation_input import FeedValidation
 from uncork.road.vectorize import VectorizeMaps
 
 ROAD: tuple[Optimization, ...] = (
@@ -43,7 +44,8 @@ ROAD: tuple[Optimization, ...] = (
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it
     PrefetchBatches(),  # it can only hide what is left
-    StopAutotune(),  # last of the input: it must not choose for stages that are still to change
+    StopAutotune(),  # last of these: it must not choose for stages that are still to change
+    FeedValidation(),  # weighs what it likely will: an epoch is as fast as the above made it
     # host: shows once the input keeps up
     GraphStep(),  # what follows is for compiled steps
     OpenShapes(),  # nothing else shows while steps are traced anew

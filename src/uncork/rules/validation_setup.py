@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH
+
+# Times as fast on batches from memory.
+_WAITING: Final = 1.5
+_FEED: Final = "feed the validation like the training: cache it, parallel maps (uncork tune does)"
+_BATCHES: Final = "validation batches as large as in training, cached; or validation_freq=N"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -22,6 +28,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if upper < WORTH:
         return
     share = takes_s / (epoch_s + takes_s)
+    waits = found.feed is not None and found.feed.resident >= _WAITING
     yield Finding(
         cause="validation_setup",
         share=share,
@@ -32,5 +39,5 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"time with an epoch of {epoch_s:.2g} s; at the speed that the training step has they "
             f"would take {found.samples / consumer:.2g} s"
         ),
-        remedy="validation batches as large as in training, cached; or validation_freq=N",
+        remedy=_FEED if waits else _BATCHES,
     )

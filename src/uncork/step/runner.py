@@ -31,11 +31,14 @@ class FitRunner:
     Where epochs are shorter than a block, it times whole ones: their starts and ends are part of
     the training, and a window that holds one end more or less would measure that.
 
+    Validation steps are run likewise, as ``fit`` runs them after an epoch.
+
     Attributes:
         settings: How the step runs.
         feed: What feeds it.
         snapshot: Every block starts from these weights, so that none drifts into NaN alone.
         samples_per_step: Samples of a full batch.
+        validates: The steps are those of a validation.
         waits_between: Between epochs TensorFlow may wait for tf.data's tuning thread.
     """
 
@@ -43,6 +46,7 @@ class FitRunner:
     feed: Feed
     snapshot: Snapshot
     samples_per_step: float
+    validates: bool = False
     waits_between: bool = False
     _epoch_steps: int | None = field(default=None, init=False)
     _epoch_s: float = field(default=math.inf, init=False)
@@ -111,13 +115,17 @@ class FitRunner:
         """Run epoch after epoch, or one; yields the steps of each execution or whole epoch."""
         model = self.settings.model
         model.stop_training = False
+        if self.validates:
+            model.make_test_function()
         while True:
             ran, iterator, last = 0, None, time.perf_counter()
             model.reset_metrics()
             with epochs.catch_stop_iteration():
                 for begin, end, iterator in epochs:
-                    logs = model.train_function(iterator)
-                    callbacks.on_train_batch_end(end, logs)
+                    if self.validates:
+                        callbacks.on_test_batch_end(end, model.test_function(iterator))
+                    else:
+                        callbacks.on_train_batch_end(end, model.train_function(iterator))
                     # Data ends an execution early; a number of steps that was given does not.
                     length = None if self.feed.steps_per_epoch else epochs.num_batches
                     steps = (min(end + 1, length) if length else end + 1) - begin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 import keras
 
@@ -25,6 +25,8 @@ from uncork.watch import UnguardedError
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
 _SWITCHABLE = ("float32", *MIXED)
+# In this order: what was traced belongs to the settings before it.
+_FLAGS: Final = ("jit_compile", "steps_per_execution", "train_function", "test_function")
 
 
 class StepSettings:
@@ -56,6 +58,7 @@ class StepSettings:
         self._compiled = compiled
         self._metrics = metrics
         self._train_function: Any = None
+        self._test_function: Any = None
         check(model, edits)
         self._flat_group = flat_group_of(model, edits)
 
@@ -63,11 +66,12 @@ class StepSettings:
     def active(self) -> Iterator[None]:
         """Run the model this way inside the block."""
         model = self.model
-        flags = (model.jit_compile, model.steps_per_execution, model.train_function)
+        flags = {name: getattr(model, name) for name in _FLAGS}
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
         eagerly = model.run_eagerly
         # Keras would count what is set as an attribute among the layers of the model.
         held, metrics = vars(model), vars(model).get("_compile_metrics")
+        model.test_function = self._test_function
         try:
             if not self._metrics:
                 held["_compile_metrics"] = None
@@ -80,12 +84,14 @@ class StepSettings:
             with self._flat_group.in_force() if self._flat_group else nullcontext():
                 yield
         finally:
+            self._test_function = model.test_function
             for layer, policy in policies:
                 set_policy(layer, policy)
             if not self._metrics:
                 held["_compile_metrics"] = metrics
             model.run_eagerly = eagerly
-            model.jit_compile, model.steps_per_execution, model.train_function = flags
+            for name, value in flags.items():
+                setattr(model, name, value)
 
     def _layers(self) -> list[Any]:
         touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)

@@ -1,9 +1,7 @@
-"""What a ``fit`` does after an epoch with its validation data, timed without training."""
+"""The validation that a ``fit`` makes after an epoch, from its arguments."""
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import keras
 from keras.src.trainers.data_adapters import array_slicing
 
-from uncork.step.feed import Feed, batch_samples
+from uncork.step.feed import Feed
 
 
 @dataclass(frozen=True)
@@ -47,39 +45,6 @@ class Validating:
             shuffle=False,
         )
         return cls(feed, every) if feed.kind in ("tf.data", "numpy") else None
-
-    def timed(self, model: Any, limit_s: float) -> tuple[float, int] | None:
-        """Seconds and samples of one validation; None where its length is not known.
-
-        Args:
-            model: Built and compiled; its metrics and its test function are used.
-            limit_s: What it takes beyond is reckoned from what it took so far.
-        """
-        sample = next(iter(self.feed.batches_dataset(model)), None)
-        size = None if sample is None else batch_samples(sample)
-        with self.feed.reading(model) as epochs:
-            length = epochs.num_batches
-            if not length or not size:
-                return None
-            model.make_test_function()
-            self._pass(model, epochs, 1, limit_s)  # compiles
-            begin = time.perf_counter()
-            done = self._pass(model, epochs, length, limit_s)
-            seconds = (time.perf_counter() - begin) / done * length
-        return seconds, length * size
-
-    def _pass(self, model: Any, epochs: Any, most: int, limit_s: float) -> int:
-        """Evaluate some batches from the beginning; how many."""
-        begin, done = time.perf_counter(), 0
-        model.reset_metrics()
-        epochs.reset()
-        with epochs.catch_stop_iteration():
-            for first, last, iterator in itertools.islice(epochs, most):
-                model.test_function(iterator)
-                done += last + 1 - first
-                if time.perf_counter() - begin > limit_s:
-                    break
-        return max(1, done)
 
 
 def validation_steps(arguments: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,77 @@
+"""Feed the validation as well as the training.
+
+After each epoch ``fit`` reads the validation data from the beginning, and trains nothing meanwhile.
+So its pipeline is asked for what would be proposed for a training's, as far as that is exact; the
+best of it is tried on validation steps, and counts by what an epoch with its validation gains.
+
+Legal because each of these edits is, of whatever data: it gives the same elements in the same order
+in every pass, and a validation that begins anew each time is such a pass.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import PipelineEdit, ValidationInput
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.validating import as_training, epoch_gain
+from uncork.road.cache import CacheDeterministic
+from uncork.road.parallelize_prefix import ParallelizePrefix
+from uncork.road.prefetch import PrefetchBatches
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.road.vectorize import VectorizeMaps
+
+# Of equal ones the first: what is not done again needs no threads.
+_WAYS: Final[tuple[Optimization, ...]] = (
+    CacheDeterministic(),
+    ParallelizePrefix(),
+    VectorizeMaps(),
+    PrefetchBatches(),
+)
+
+
+@final
+class FeedValidation(Optimization):
+    """The best exact edit of the validation's pipeline."""
+
+    name = "validation_input"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Edits of one way, with the gain of an epoch and its validation."""
+        missing = _nothing_to_feed(diagnosis)
+        validating = as_training(diagnosis)
+        if missing or validating is None:
+            return missing or Skipped(reason="validating takes little of an epoch")
+        answers = [way.propose(validating, machine, policy) for way in _WAYS]
+        ways = [answer for answer in answers if isinstance(answer, Proposal) and answer.predicted]
+        if not ways:
+            return next(answer for answer in answers if isinstance(answer, Skipped))
+        best = max(ways, key=lambda way: round(way.predicted or 1.0, 2))
+        predicted = epoch_gain(diagnosis, best.predicted or 1.0)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        edits = tuple(edit for edit in best.edits if isinstance(edit, PipelineEdit))
+        return Proposal(
+            edits=(ValidationInput(edits=edits, expects=validating.workload.pipeline),),
+            predicted=predicted,
+            at=best.at,
+            why=f"of the validation data {best.why}",
+            source_edit=best.source_edit,
+        )
+
+
+def _nothing_to_feed(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    found, workload = diagnosis.validation, diagnosis.workload
+    if workload.kind == "custom_loop":
+        return Skipped(reason="a loop of your own validates by itself")
+    if found is None:
+        return Skipped(reason="nothing is validated, or not from data that can be read at will")
+    if workload.validation_steps:
+        return Skipped(reason="validation_steps is given: the next validation goes on from there")
+    return None

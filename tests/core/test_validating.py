@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from records import measurement, stage, workload_diagnosis
+from uncork.core.facts import Validation, ValidationFeed
+from uncork.core.measurement import compare
+from uncork.core.record import replace
+from uncork.core.validating import (
+    as_training,
+    epoch_comparison,
+    epoch_gain,
+    with_faster_validation,
+)
+
+FEED = ValidationFeed(
+    pipeline="4f2a",
+    batches=10,
+    measurement=measurement(100.0),
+    resident=4.0,
+    resident_cpu_s=0.1,
+    stages=(stage(0, "range"), stage(1, "map", 0.2)),
+)
+
+
+def diagnosed(seconds=3.2, every=1, feed=FEED, steps=10, step_s=0.32):
+    base = workload_diagnosis(
+        measurement=measurement(32 / step_s),
+        validation=Validation(seconds=seconds, samples=320, every=every, feed=feed),
+        together=0.8,
+        memory_available_bytes=7_000,
+    )
+    workload = replace(base.workload, steps_per_epoch=steps, epochs=6, steps_given=True)
+    return replace(base, workload=workload)
+
+
+def test_it_is_seen_as_a_training_of_its_own():
+    found = as_training(diagnosed(every=2))
+    assert found.workload.pipeline == "4f2a"
+    assert (found.workload.steps_per_epoch, found.workload.epochs) == (10, 3)
+    assert found.workload.batch_size == 32
+    assert not found.workload.steps_given
+    assert found.ceilings == {"consumer": 400.0}
+    assert found.breakdown["input"] == 0.75
+    assert sum(found.breakdown.values()) == 1.0
+    assert (found.together, found.memory_available_bytes) == (0.8, 7_000)
+
+
+def test_of_what_feeds_it_otherwise_nothing_is_known():
+    assert as_training(diagnosed(feed=None)) is None
+    assert as_training(workload_diagnosis()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "gain"),
+    [
+        ({}, 1.6),
+        ({"every": 2}, 1.5 / 1.125),
+        ({"steps": None}, 1.0),
+        ({"step_s": 0.032}, 3.52 / 1.12),
+    ],
+)
+def test_its_speed_counts_by_its_part_of_an_epoch(changes, gain):
+    assert epoch_gain(diagnosed(**changes), 4.0) == pytest.approx(gain)
+
+
+def test_a_comparison_of_validations_says_less_of_epochs():
+    found = compare([1.0, 1.0, 1.0], [4.0, 4.1, 3.9])
+    whole = epoch_comparison(diagnosed(), found, at_least=1.03)
+    assert whole.verdict == "faster"
+    assert whole.low < whole.ratio < whole.high < 2.0
+    assert whole.ratio == pytest.approx(1.6, abs=0.02)
+
+
+def test_a_small_part_may_be_much_faster_in_vain():
+    found = compare([1.0, 1.0, 1.0], [4.0, 4.1, 3.9])
+    assert epoch_comparison(diagnosed(seconds=0.1), found, at_least=1.03).verdict == "not_proven"
+
+
+def test_one_that_is_slower_stays_so():
+    found = compare([1.0, 1.0, 1.0], [0.5, 0.51, 0.49])
+    assert epoch_comparison(diagnosed(), found, at_least=1.03).verdict == "slower"
+
+
+def test_an_edited_one_is_edited_once():
+    after = with_faster_validation(diagnosed(), 4.0)
+    assert after.validation.seconds == 0.8
+    assert as_training(after) is None

@@ -1,0 +1,239 @@
+"""The validation of a ``fit``: timed, fed otherwise, proved; then in force while a script runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from road.situations import FOUR_CORES
+from uncork.capture import FitCall
+from uncork.core.edit import Cache, Edit, ValidationInput
+from uncork.core.errors import PlanRefused
+from uncork.core.journal import Journal
+from uncork.core.plan import Plan, Policy
+from uncork.core.record import replace
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.observe import observe
+from uncork.engine.running import Running
+from uncork.engine.subject import Version
+from uncork.engine.walk import Walk
+from uncork.pipeline import element_digests, read
+from uncork.road.validation_input import FeedValidation
+from uncork.step.feed import spec_text
+
+ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+
+
+def slowly(row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Some milliseconds of work that repeats itself."""
+    square = tf.fill((128, 128), tf.reduce_sum(row))
+    for _ in range(24):
+        square = tf.matmul(square, square) * 1e-6
+    return row + 0 * square[0, 0], row[:2]
+
+
+def randomly(row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return row * tf.random.uniform([]), row[:2]
+
+
+def validation(function: Any = slowly, rows: int = 48) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(ROWS[:rows]).map(function).batch(8)
+
+
+def trained() -> keras.Model:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    return model
+
+
+def training() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((ROWS, ROWS[:, :2])).batch(8).prefetch(1)
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Iterator[FitSubject]:
+    given = {"x": training(), "validation_data": validation(), "epochs": 6}
+    made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+    made.ends_here = True
+    yield made
+    made.restore()
+
+
+def test_what_feeds_it_is_looked_at_where_it_takes_long(subject: FitSubject) -> None:
+    short = subject.validation(epoch_s=1e6)
+    assert short is not None
+    assert short.feed is None
+    found = subject.validation(epoch_s=0.01)
+    assert found is not None
+    assert found.feed is not None
+    assert (found.samples, found.feed.batches, found.every) == (48, 6, 1)
+    assert found.feed.pipeline == read(validation()).digest
+    assert [stage.kind for stage in found.feed.stages] == ["from_tensor_slices", "map", "batch"]
+    assert found.feed.resident > 1.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "samples"),
+    [
+        ({"validation_data": (ROWS, ROWS[:, :2]), "batch_size": 20}, 80),  # in whole batches
+        ({"validation_data": (ROWS, ROWS[:, :2]), "validation_batch_size": 30}, 90),
+        ({"validation_data": training().repeat(), "validation_steps": 3}, 24),
+        ({"x": ROWS, "y": ROWS[:, :2], "validation_split": 0.5, "batch_size": 20}, 40),
+        ({"validation_data": training().repeat()}, None),
+        ({"validation_data": training().take(0)}, None),
+    ],
+    ids=["arrays", "their own size", "steps", "split", "endless", "empty"],
+)
+def test_what_one_takes(tmp_path: Path, arguments: dict[str, Any], samples: int | None) -> None:
+    """Of what a plan cannot feed otherwise, too."""
+    given = {"x": training(), "epochs": 2, **arguments}
+    made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+    made.ends_here = True
+    found = made.validation(epoch_s=0.001)
+    assert (found and found.samples) == samples
+    assert found is None or 0 < found.seconds < 30
+    assert found is None or found.feed is None or "steps" not in str(arguments)
+
+
+def test_what_takes_too_long_is_reckoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uncork.engine.validated._PASS_S", 0.05)
+    slow = validation(rows=16).map(lambda x, y: (_waiting(x), y)).repeat(5)
+    given = {"x": training(), "validation_data": slow, "epochs": 2}
+    made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+    made.ends_here = True
+    found = made.validation(epoch_s=None)
+    assert found is not None
+    assert found.samples == 80
+    assert 0.5 < found.seconds < 30
+
+
+def _waiting(x: tf.Tensor) -> tf.Tensor:
+    def wait(x: Any) -> Any:
+        time.sleep(0.05)
+        return x
+
+    return tf.ensure_shape(tf.numpy_function(wait, [x], tf.float32), (None, 6))
+
+
+def test_in_a_process_that_goes_on_nothing_is_tried(subject: FitSubject) -> None:
+    subject.ends_here = False
+    assert subject.validation(epoch_s=0.01) is None
+    assert subject.validation_s(subject.original) is None
+
+
+def test_the_best_way_to_feed_it_is_kept(subject: FitSubject) -> None:
+    model = subject.model
+    weights = [v.numpy() for v in model.variables]
+    functions = model.train_function, model.test_function
+    before = observe(subject, FOUR_CORES, Journal(), budget_s=4.0)
+    walk = Walk(
+        subject, before, FOUR_CORES, Policy(budget_s=1e6), Journal(), road=(FeedValidation(),)
+    )
+    walk.run()
+    (step,) = walk.steps
+    assert step.outcome == "kept", step.reason
+    assert step.proof is not None
+    assert step.measured is not None
+    assert step.measured.ratio > 1.2
+    (edit,) = step.edits
+    assert isinstance(edit, ValidationInput)
+    assert isinstance(edit.edits[0], Cache)
+    assert walk.now.validation is not None
+    assert walk.before.validation is not None
+    assert walk.now.validation.seconds < walk.before.validation.seconds
+    assert walk.now.measurement == walk.before.measurement, "it trains as before"
+    subject.restore()
+    assert (model.train_function, model.test_function) == functions
+    assert all((v.numpy() == w).all() for v, w in zip(model.variables, weights, strict=True))
+
+
+@pytest.mark.parametrize("rows", [40, 48])
+def test_what_reads_otherwise_is_not_proved(subject: FitSubject, rows: int) -> None:
+    edits = (Cache(stage=1, expects=""),)
+    candidate = subject.original.with_validation_edits(edits)
+    assert subject.prove_validation(candidate, "exact", 20.0).passed
+    other = validation(rows=rows) if rows < 48 else validation().skip(0)
+    subject._validates()._versions[edits] = Version(read(other))
+    assert not subject.prove_validation(candidate, "exact", 20.0).passed
+
+
+# --- uncork run
+
+
+def edit_of(dataset: tf.data.Dataset) -> ValidationInput:
+    return ValidationInput(edits=(Cache(stage=1, expects=""),), expects=read(dataset).digest)
+
+
+def made_for(model: keras.Model, *edits: Edit) -> Plan:
+    workload = replace(
+        WORKLOAD,
+        index=0,
+        kind="fit",
+        data="tf.data",
+        element_spec=spec_text(training().element_spec),
+        validation_steps=None,
+        model=None,
+    )
+    before = workload_diagnosis(workload=workload)
+    return plan(before=before, steps=(replace(KEPT, edits=edits),))
+
+
+def fitted(made: Plan, arguments: dict[str, Any], model: keras.Model, *, strict: bool) -> Any:
+    def original(**given: Any) -> Any:
+        return given, model.fit(**given).history
+
+    call = FitCall(0, "train.py:9", model, arguments, original)
+    return Running(made, strict=strict).fit(call)
+
+
+def test_under_a_plan_it_reads_the_same() -> None:
+    data = validation()
+    ours = {"x": training(), "validation_data": data, "epochs": 3, "verbose": 0}
+    model = trained()
+    given, history = fitted(made_for(model, edit_of(data)), ours, model, strict=True)
+    edited = given["validation_data"]
+    assert [node.kind for node in read(edited).stages].count("cache") == 1
+    assert given["x"] is ours["x"]
+    assert element_digests(edited, epochs=2) == element_digests(validation(), epochs=2)
+    assert history == trained().fit(**ours).history
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"validation_data": (ROWS, ROWS[:, :2])},
+        {"validation_data": None},
+        {"validation_data": validation(randomly)},
+        {"validation_data": validation(), "validation_steps": 3},
+    ],
+    ids=["arrays", "none", "another pipeline", "steps"],
+)
+def test_another_validation_is_refused(
+    otherwise: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = trained()
+    made = made_for(model, edit_of(validation()))
+    arguments = {"x": training(), "epochs": 1, "verbose": 0, **otherwise}
+    given, _ = fitted(made, arguments, model, strict=False)
+    assert given == arguments
+    assert "trains as written" in capsys.readouterr().err
+    with pytest.raises(PlanRefused, match="validation"):
+        fitted(made, arguments, model, strict=True)
+
+
+def test_a_cache_that_finds_no_room_is_refused() -> None:
+    edit = replace(edit_of(validation()), edits=(Cache(stage=1, expects="", bytes=10**15),))
+    model = trained()
+    arguments = {"x": training(), "validation_data": validation(), "epochs": 1, "verbose": 0}
+    with pytest.raises(PlanRefused, match="GB of memory"):
+        fitted(made_for(model, edit), arguments, model, strict=True)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from records import measurement, observed, stage
+from uncork.core.edit import Cache, ParallelMap, ValidationInput
+from uncork.core.facts import Validation, ValidationFeed
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.stage import CachePoint
+from uncork.road.validation_input import FeedValidation
+
+from .situations import POINT, SITUATIONS, proposal, reason
+
+FEEDING = FeedValidation()
+SMALL = CachePoint(elements=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.2)
+LOAD = stage(1, "map", 0.3, name="load", parallelism=1, cache_point=SMALL)
+
+
+def validated(*stages, seconds=3.2, workload=None, feed=True, **changes):
+    """A training of 100 steps of 0.1 s; a step of its validation takes 0.32 s, mostly for input."""
+    shown = stages or (stage(0, "from_tensor_slices"), LOAD, stage(2, "batch", length=10))
+    fed = ValidationFeed(
+        pipeline="4f2a",
+        batches=10,
+        measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
+        resident=16.0,
+        resident_cpu_s=0.02,
+        stages=shown,
+    )
+    found = Validation(seconds=seconds, samples=320, every=1, feed=fed if feed else None)
+    return observed(
+        stage(0, "range"),
+        workload={"steps_per_epoch": 100, "epochs": 5, **(workload or {})},
+        validation=found,
+        **changes,
+    )
+
+
+def test_what_repeats_itself_is_kept():
+    found = proposal(FEEDING, validated())
+    (edit,) = found.edits
+    assert isinstance(edit, ValidationInput)
+    assert edit.expects == "4f2a"
+    assert edit.edits[0] == Cache(stage=1, expects="4f2a", bytes=1_000_000)
+    assert 13.2 / 10.3 < found.predicted < 13.2 / 10.1
+    assert found.at == "train.py:21"
+    assert "validation data" in found.why
+
+
+def test_what_cannot_be_kept_runs_in_parallel():
+    found = proposal(
+        FEEDING,
+        validated(
+            stage(0, "from_tensor_slices"),
+            replace(LOAD, cache_point=None),
+            stage(2, "batch"),
+            seconds=9.6,
+        ),
+    )
+    (edit,) = found.edits
+    assert edit.edits == (ParallelMap(stage=1, expects="4f2a"),)
+
+
+def test_a_part_of_the_memory_is_all_that_it_takes():
+    large = replace(LOAD, cache_point=POINT)
+    tight = Policy(memory_share=0.01)
+    stages = (stage(0, "from_tensor_slices"), large, stage(2, "batch"))
+    found = proposal(FEEDING, validated(*stages, seconds=9.6), policy=tight)
+    assert not any(isinstance(edit, Cache) for edit in found.edits[0].edits)
+
+
+def test_a_short_validation_is_left_alone():
+    assert "below" in reason(FEEDING, validated(seconds=0.3))
+    assert "little" in reason(FEEDING, validated(feed=False))
+
+
+def test_one_validation_reads_its_data_once():
+    found = reason(FEEDING, validated(replace(LOAD, parallelism=None), workload={"epochs": 1}))
+    assert "one epoch only" in found
+
+
+def test_of_a_pass_that_goes_on_nothing_is_kept():
+    assert "validation_steps" in reason(FEEDING, validated(workload={"validation_steps": 3}))
+
+
+def test_loops_and_trainings_without_any():
+    assert "loop" in reason(FEEDING, validated(workload={"kind": "custom_loop"}))
+    assert "nothing is validated" in reason(FEEDING, SITUATIONS["waiting for input"])
