@@ -16,6 +16,8 @@ from uncork.engine import confirm as confirming
 from uncork.engine.processes import Script
 
 WRITTEN = (600.0, 606.0, 597.0)
+KEPT = plan().kept[0]
+FED = ValidationInput(edits=(Cache(stage=1, expects=""),), expects="4f2a")
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def validating(*steps, seconds=60.0, every=1):
     """A plan for six epochs of 312 steps of 32 samples, each with a validation."""
     before = plan().before
     workload = replace(before.workload, steps_per_epoch=312, epochs=6)
-    found = Validation(seconds=seconds, samples=100, every=every)
+    found = Validation(seconds=seconds, samples=100, every=every, times=6 // every)
     return plan(
         before=replace(before, workload=workload, validation=found), steps=steps or plan().steps
     )
@@ -94,9 +96,7 @@ def test_validations_are_part_of_the_whole_training(confirmed):
 
 
 def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
-    kept = next(step for step in plan().steps if step.outcome == "kept")
-    cache = Cache(stage=1, expects="")
-    step = replace(kept, edits=(ValidationInput(edits=(cache,), expects="4f2a"),))
+    step = replace(KEPT, edits=(FED,), validates=True)
     made = validating(step)
     found = confirmed(WRITTEN, made, validation_s=(60.0, 4.0))
     assert (found.validation.baseline_s, found.validation.tuned_s) == (60.0, 4.0)
@@ -106,3 +106,27 @@ def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
     times = found.time_to_finish
     assert times.baseline_s - times.tuned_s == pytest.approx(5 * 56.0), "the first one fills it"
     assert confirmed(WRITTEN, validating(), validation_s=(60.0, 4.0)).validation is None
+
+
+@pytest.mark.parametrize("planned", [(400.0, 404.0, 396.0), (1200.0, 1212.0, 1191.0)])
+def test_where_it_trains_as_before_other_speeds_are_noise(confirmed, planned):
+    step = replace(KEPT, edits=(FED,), validates=True)
+    found = confirmed(planned, validating(step), validation_s=(60.0, 4.0))
+    assert found.kept
+    assert found.speedup.verdict == "not_proven"
+
+
+def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
+    step = replace(KEPT, edits=(FED,), validates=True)
+    made = validating(step, *plan().kept)
+    found = confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(4.0, 60.0))
+    assert not found.validation_edits
+    assert found.kept == plan().kept
+    assert "validation was slower" in found.notes[-1]
+    assert load(dump(found)).edits == plan().edits
+
+
+def test_it_is_timed_where_it_matters():
+    assert confirming._validates(validating())
+    assert not confirming._validates(validating(seconds=0.01))
+    assert not confirming._validates(plan())

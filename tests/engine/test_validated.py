@@ -15,8 +15,8 @@ import tensorflow as tf
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from road.situations import FOUR_CORES
 from uncork.capture import FitCall
-from uncork.core.edit import Cache, Edit, ValidationInput
-from uncork.core.errors import PlanRefused
+from uncork.core.edit import Cache, Edit, TfFunction, ValidationInput
+from uncork.core.errors import NothingToMeasure, PlanRefused
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan, Policy
 from uncork.core.record import replace
@@ -70,10 +70,10 @@ def subject(tmp_path: Path) -> Iterator[FitSubject]:
 
 
 def test_what_feeds_it_is_looked_at_where_it_takes_long(subject: FitSubject) -> None:
-    short = subject.validation(epoch_s=1e6)
+    short = subject.validation(epoch_s=1e6, block_s=0.4)
     assert short is not None
     assert short.feed is None
-    found = subject.validation(epoch_s=0.01)
+    found = subject.validation(epoch_s=0.01, block_s=0.4)
     assert found is not None
     assert found.feed is not None
     assert (found.samples, found.feed.batches, found.every) == (48, 6, 1)
@@ -89,29 +89,30 @@ def test_what_feeds_it_is_looked_at_where_it_takes_long(subject: FitSubject) -> 
         ({"validation_data": (ROWS, ROWS[:, :2]), "validation_batch_size": 30}, 90),
         ({"validation_data": training().repeat(), "validation_steps": 3}, 24),
         ({"x": ROWS, "y": ROWS[:, :2], "validation_split": 0.5, "batch_size": 20}, 40),
+        ({"validation_data": training().filter(lambda *_: True)}, 64),
         ({"validation_data": training().repeat()}, None),
         ({"validation_data": training().take(0)}, None),
     ],
-    ids=["arrays", "their own size", "steps", "split", "endless", "empty"],
+    ids=["arrays", "their own size", "steps", "split", "counted", "endless", "empty"],
 )
 def test_what_one_takes(tmp_path: Path, arguments: dict[str, Any], samples: int | None) -> None:
     """Of what a plan cannot feed otherwise, too."""
     given = {"x": training(), "epochs": 2, **arguments}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
     made.ends_here = True
-    found = made.validation(epoch_s=0.001)
+    found = made.validation(epoch_s=0.001, block_s=0.2)
     assert (found and found.samples) == samples
     assert found is None or 0 < found.seconds < 30
     assert found is None or found.feed is None or "steps" not in str(arguments)
 
 
 def test_what_takes_too_long_is_reckoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uncork.engine.validated._PASS_S", 0.05)
+    monkeypatch.setattr("uncork.engine.validated._THROUGH_S", 0.1)
     slow = validation(rows=16).map(lambda x, y: (_waiting(x), y)).repeat(5)
     given = {"x": training(), "validation_data": slow, "epochs": 2}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
     made.ends_here = True
-    found = made.validation(epoch_s=None)
+    found = made.validation(epoch_s=None, block_s=0.02)
     assert found is not None
     assert found.samples == 80
     assert 0.5 < found.seconds < 30
@@ -127,7 +128,7 @@ def _waiting(x: tf.Tensor) -> tf.Tensor:
 
 def test_in_a_process_that_goes_on_nothing_is_tried(subject: FitSubject) -> None:
     subject.ends_here = False
-    assert subject.validation(epoch_s=0.01) is None
+    assert subject.validation(epoch_s=0.01, block_s=0.4) is None
     assert subject.validation_s(subject.original) is None
 
 
@@ -155,6 +156,38 @@ def test_the_best_way_to_feed_it_is_kept(subject: FitSubject) -> None:
     subject.restore()
     assert (model.train_function, model.test_function) == functions
     assert all((v.numpy() == w).all() for v, w in zip(model.variables, weights, strict=True))
+
+
+def test_a_cache_that_takes_too_long_to_fill_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it keeps: a validation is no reason to wait for minutes."""
+    monkeypatch.setattr("uncork.engine.validated._FILL_S", 0.01)
+    given = {"x": training(), "validation_data": validation().cache(), "epochs": 2}
+    made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+    made.ends_here = True
+    with pytest.raises(NothingToMeasure, match="not full"):
+        made.validation(epoch_s=0.001, block_s=0.1)
+
+
+def test_an_eager_model_validates_op_by_op(tmp_path: Path) -> None:
+    """A plan makes its training step a graph, and nothing else."""
+    model = trained()
+    model.compile("adam", "mse", run_eagerly=True)
+    ran = []
+
+    def seen(*given: Any, **named: Any) -> Any:
+        ran.append(tf.executing_eagerly())
+        return type(model).test_step(model, *given, **named)
+
+    model.test_step = seen
+    given = {"x": training(), "validation_data": validation(rows=16), "epochs": 2}
+    subject = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
+    subject.ends_here = True
+    version = subject.original.with_step_edits((TfFunction(code=subject.workload.step_code),))
+    assert subject.validation_s(version)
+    assert ran
+    assert all(ran)
 
 
 @pytest.mark.parametrize("rows", [40, 48])
@@ -212,11 +245,10 @@ def test_under_a_plan_it_reads_the_same() -> None:
     "otherwise",
     [
         {"validation_data": (ROWS, ROWS[:, :2])},
-        {"validation_data": None},
         {"validation_data": validation(randomly)},
         {"validation_data": validation(), "validation_steps": 3},
     ],
-    ids=["arrays", "none", "another pipeline", "steps"],
+    ids=["arrays", "another pipeline", "steps"],
 )
 def test_another_validation_is_refused(
     otherwise: dict[str, Any], capsys: pytest.CaptureFixture[str]
@@ -229,6 +261,21 @@ def test_another_validation_is_refused(
     assert "trains as written" in capsys.readouterr().err
     with pytest.raises(PlanRefused, match="validation"):
         fitted(made, arguments, model, strict=True)
+
+
+@pytest.mark.parametrize("given", [None, (validation(),)], ids=["none", "in a tuple"])
+def test_what_keras_takes_is_taken(given: Any) -> None:
+    model = trained()
+    made = made_for(model, edit_of(validation()))
+    arguments = {"x": training(), "validation_data": given, "epochs": 1, "verbose": 0}
+    used, _ = fitted(made, arguments, model, strict=True)
+    assert (used["validation_data"] is None) == (given is None)
+
+
+def test_a_plan_for_a_validation_that_was_not_reached_is_not_met() -> None:
+    model = trained()
+    made = made_for(model, edit_of(validation()))
+    assert not Running(made, strict=True).met
 
 
 def test_a_cache_that_finds_no_room_is_refused() -> None:

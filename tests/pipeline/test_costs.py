@@ -317,6 +317,17 @@ def test_counting_looks_at_the_clock_after_each_slow_element():
     assert len(made) < 10
 
 
+def test_what_takes_long_to_open_may_be_quick_to_count():
+    """A first element says nothing of the others; one by one they would take twice the time."""
+
+    def opened():
+        time.sleep(0.3)
+        yield 200_000
+
+    source = tf.data.Dataset.from_generator(opened, output_signature=tf.TensorSpec([], tf.int64))
+    assert count(source.flat_map(tf.data.Dataset.range), budget_s=5) == 200_000
+
+
 def test_where_the_first_inputs_are_dropped_more_are_tried():
     below = tf.data.Dataset.range(2_000)
     kept = read(below.filter(lambda x: x >= 1_000)).root

@@ -134,9 +134,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         validation=Validation(
             seconds=20.0,
             samples=2_000,
+            times=5,
             feed=ValidationFeed(
                 pipeline="4f2a",
                 batches=60,
+                default_rewrites=True,
                 measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
                 resident=16.0,
                 resident_cpu_s=0.02,

@@ -15,18 +15,19 @@ SMALL = CachePoint(elements=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.
 LOAD = stage(1, "map", 0.3, name="load", parallelism=1, cache_point=SMALL)
 
 
-def validated(*stages, seconds=3.2, workload=None, feed=True, **changes):
+def validated(*stages, seconds=3.2, times=5, workload=None, feed=True, **changes):
     """A training of 100 steps of 0.1 s; a step of its validation takes 0.32 s, mostly for input."""
     shown = stages or (stage(0, "from_tensor_slices"), LOAD, stage(2, "batch", length=10))
     fed = ValidationFeed(
         pipeline="4f2a",
         batches=10,
+        default_rewrites=True,
         measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
         resident=16.0,
         resident_cpu_s=0.02,
         stages=shown,
     )
-    found = Validation(seconds=seconds, samples=320, every=1, feed=fed if feed else None)
+    found = Validation(seconds=seconds, samples=320, times=times, feed=fed if feed else None)
     return observed(
         stage(0, "range"),
         workload={"steps_per_epoch": 100, "epochs": 5, **(workload or {})},
@@ -40,7 +41,9 @@ def test_what_repeats_itself_is_kept():
     (edit,) = found.edits
     assert isinstance(edit, ValidationInput)
     assert edit.expects == "4f2a"
-    assert edit.edits[0] == Cache(stage=1, expects="4f2a", bytes=1_000_000)
+    parallel, cache, *_ = edit.edits
+    assert parallel == ParallelMap(stage=1, expects="4f2a")
+    assert cache == Cache(stage=1, expects="", bytes=1_000_000)
     assert 13.2 / 10.3 < found.predicted < 13.2 / 10.1
     assert found.at == "train.py:21"
     assert "validation data" in found.why
@@ -70,11 +73,17 @@ def test_a_part_of_the_memory_is_all_that_it_takes():
 
 def test_a_short_validation_is_left_alone():
     assert "below" in reason(FEEDING, validated(seconds=0.3))
-    assert "little" in reason(FEEDING, validated(feed=False))
+    assert "takes 2.9% of an epoch" in reason(FEEDING, validated(seconds=0.3, feed=False))
+    assert "no tf.data pipeline" in reason(FEEDING, validated(feed=False))
+
+
+def test_of_epochs_without_a_length_nothing_is_known():
+    found = reason(FEEDING, validated(feed=False, workload={"steps_per_epoch": None}))
+    assert "unknown length" in found
 
 
 def test_one_validation_reads_its_data_once():
-    found = reason(FEEDING, validated(replace(LOAD, parallelism=None), workload={"epochs": 1}))
+    found = reason(FEEDING, validated(replace(LOAD, parallelism=None), times=1))
     assert "one epoch only" in found
 
 

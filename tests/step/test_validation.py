@@ -30,9 +30,23 @@ def test_its_data_is_cut_as_fit_would(arguments, size, steps):
 
 
 def test_a_part_of_the_rows_may_be_set_aside():
-    found = Validating.of({"x": X, "y": Y, "validation_split": 0.5, "validation_freq": 2})
+    found = Validating.of(
+        {"x": X, "y": Y, "validation_split": 0.5, "validation_freq": 2, "epochs": 2}
+    )
     assert len(found.feed.x) == N - N // 2
     assert found.every == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "times"),
+    [
+        ({"epochs": 6}, 6),
+        ({"epochs": 6, "validation_freq": 4}, 1),
+        ({"epochs": 6, "initial_epoch": 3, "validation_freq": 2}, 2),  # after the 4th and the 6th
+    ],
+)
+def test_it_comes_round_as_often_as_keras_would_have_it(arguments, times):
+    assert Validating.of({"validation_data": (X, Y), **arguments}).times == times
 
 
 @pytest.mark.parametrize(
@@ -43,6 +57,7 @@ def test_a_part_of_the_rows_may_be_set_aside():
         {"validation_data": Batches()},
         {"validation_data": (x for x in ())},
         {"validation_data": (X, Y), "validation_freq": [2, 5]},
+        {"validation_data": (X, Y), "validation_freq": 4, "epochs": 3},
     ],
 )
 def test_what_is_left_alone(arguments):

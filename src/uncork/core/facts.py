@@ -31,6 +31,7 @@ class ValidationFeed(Record, frozen=True, kw_only=True):
     Attributes:
         pipeline: Digest of its structure.
         batches: In one validation.
+        default_rewrites: tf.data's own graph rewrites are on.
         measurement: Steps of the validation as they run.
         resident: How many times faster they run on batches from memory.
         resident_cpu_s: CPU seconds of one step then.
@@ -39,6 +40,7 @@ class ValidationFeed(Record, frozen=True, kw_only=True):
 
     pipeline: str
     batches: int
+    default_rewrites: bool
     measurement: Measurement
     resident: float
     resident_cpu_s: float
@@ -52,6 +54,7 @@ class Validation(Record, frozen=True, kw_only=True):
         seconds: Of one validation.
         samples: In it.
         every: Epochs from one to the next.
+        times: How many of them the training makes.
         at: The line that puts its batches together, where that is known.
         feed: Where it takes a good part of an epoch; None also where its input is no tf.data, is
             edited already, or is left before its end.
@@ -60,6 +63,7 @@ class Validation(Record, frozen=True, kw_only=True):
     seconds: float
     samples: int
     every: int = 1
+    times: int = 1
     at: str | None = None
     feed: ValidationFeed | None = None
 

@@ -23,6 +23,7 @@ class Job(Record, frozen=True, kw_only=True):
         training: Index of the training call to act on; None for the first that does real work.
         plan: Path of a plan to put in force, None for the script as it is.
         policy: What ``tune`` may do.
+        validates: ``confirm`` times a validation as well.
         journal: Path for live events, None for silence.
         result: Path of the :class:`Result` to write.
     """
@@ -31,6 +32,7 @@ class Job(Record, frozen=True, kw_only=True):
     training: int | None = None
     plan: str | None = None
     policy: Policy = Policy()
+    validates: bool = False
     journal: str | None = None
     result: str | None = None
 

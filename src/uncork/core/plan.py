@@ -69,6 +69,8 @@ class Step(Record, frozen=True, kw_only=True):
         samples_per_s: Training speed with this step in force; None when it was not kept.
         at: ``file.py:line`` it concerns.
         source_edit: The same in the user's code, as a sentence or snippet; ``""`` where none is.
+        validates: It edits what feeds the validation: its speed-ups are of an epoch together with
+            its part of a validation, which ``samples_per_s`` does not contain.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Step(Record, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     at: str | None = None
     source_edit: str = ""
+    validates: bool = False
 
 
 class Speedup(Record, frozen=True, kw_only=True):
@@ -96,10 +99,11 @@ class Speedup(Record, frozen=True, kw_only=True):
 
 
 class TimeToFinish(Record, frozen=True, kw_only=True):
-    """Seconds of the whole training call: start-up, first epoch, later epochs, validations.
+    """Seconds of the whole training call: start-up, first epoch, later epochs.
 
-    The first epoch fills caches, so it is counted apart; the rest is extrapolated from the steady
-    speed when the training is longer than what was run (``extrapolated``).
+    So are validations, where they take a good part of it and could be timed. The first epoch fills
+    caches, so it is counted apart; the rest is extrapolated from the steady speed when the training
+    is longer than what was run (``extrapolated``).
     """
 
     baseline_s: float

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.measurement import Comparison
 from uncork.core.record import replace
+
+# Of an epoch and its part of a validation, what the latter must take before its input is looked at.
+WORTH_LOOKING: Final = 0.05
 
 
 def as_training(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis | None:
@@ -30,7 +34,8 @@ def as_training(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis | None:
         batch_size=round(feed.measurement.samples_per_s * feed.measurement.step_s.median),
         steps_per_epoch=feed.batches,
         steps_given=False,
-        epochs=diagnosis.workload.epochs // found.every,
+        epochs=found.times,
+        default_rewrites=feed.default_rewrites,
     )
     return WorkloadDiagnosis(
         workload=workload,
@@ -52,10 +57,15 @@ def epoch_gain(diagnosis: WorkloadDiagnosis, faster: float) -> float:
         diagnosis: Of the training; of one whose length is not known nothing is promised.
         faster: Samples/s of the validation over those that it has now; above 0.
     """
+    epoch_s, validating_s = seconds_of(diagnosis)
+    return with_part_faster(epoch_s, validating_s, faster) if epoch_s else 1.0
+
+
+def seconds_of(diagnosis: WorkloadDiagnosis) -> tuple[float, float]:
+    """Of an epoch's training, 0 where its length is not known; and of its part of a validation."""
     found, steps = diagnosis.validation, diagnosis.workload.steps_per_epoch
-    if found is None or not steps:
-        return 1.0
-    return with_part_faster(steps * diagnosis.step_s, found.seconds / found.every, faster)
+    validating_s = found.seconds / found.every if found else 0.0
+    return (steps or 0) * diagnosis.step_s, validating_s
 
 
 def with_part_faster(rest_s: float, part_s: float, faster: float) -> float:
@@ -70,39 +80,46 @@ def with_part_faster(rest_s: float, part_s: float, faster: float) -> float:
     return (rest_s + part_s) / (rest_s + part_s / faster)
 
 
-def epoch_comparison(
-    diagnosis: WorkloadDiagnosis, found: Comparison, at_least: float
-) -> Comparison:
+def faster_for(rest_s: float, part_s: float, gain: float) -> float:
+    """How many times as fast that part must run for such a speed-up; infinite where none would do.
+
+    Example:
+        >>> faster_for(2.0, 2.0, gain=1.6)
+        4.0
+    """
+    left_s = (rest_s + part_s) / gain - rest_s
+    return part_s / left_s if left_s > 0 else math.inf
+
+
+def epoch_comparison(diagnosis: WorkloadDiagnosis, found: Comparison) -> Comparison:
     """The same of an epoch and its validation, where the latter was compared alone.
 
     Args:
         diagnosis: Of the training.
-        found: Of the validation.
-        at_least: A smaller gain of the whole is none.
+        found: Of the validation, which was to run :func:`faster_for` what the whole must gain.
     """
-    ratio, low, high, detectable = (
-        None if r is None else epoch_gain(diagnosis, r) if r > 0 else 0.0
-        for r in (found.ratio, found.low, found.high, found.detectable)
-    )
-    assert ratio is not None
-    assert low is not None
-    faster = found.verdict == "faster" and low >= at_least
-    lost = found.verdict == "slower"
     return replace(
         found,
-        ratio=ratio,
-        low=low,
-        high=None if high is None or math.isinf(high) else high,
-        detectable=detectable,
-        verdict="faster" if faster else "slower" if lost else "not_proven",
+        ratio=epoch_gain(diagnosis, found.ratio),
+        low=epoch_gain(diagnosis, found.low) if found.low > 0 else 0.0,
+        high=None if found.high is None else epoch_gain(diagnosis, found.high),
+        detectable=None if found.detectable is None else epoch_gain(diagnosis, found.detectable),
     )
 
 
-def with_faster_validation(diagnosis: WorkloadDiagnosis, faster: float) -> WorkloadDiagnosis:
-    """The same with a validation that was edited, and now runs so many times as fast."""
+def with_validation(
+    diagnosis: WorkloadDiagnosis, samples_per_s: float, *, edited: bool
+) -> WorkloadDiagnosis:
+    """The same with a validation that runs at this speed.
+
+    Args:
+        diagnosis: Of a training that validates.
+        samples_per_s: As it was measured last.
+        edited: Its input is another one now, and was not looked at.
+    """
     found = diagnosis.validation
-    assert found is not None
-    return replace(
-        diagnosis,
-        validation=replace(found, seconds=found.seconds / faster, feed=None),
-    )
+    if found is None:
+        return diagnosis
+    feed = None if edited else found.feed
+    now = replace(found, seconds=found.samples / samples_per_s, feed=feed)
+    return replace(diagnosis, validation=now)

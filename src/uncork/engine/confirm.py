@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from uncork.core.edit import Cache
 from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
 from uncork.core.measurement import Comparison, Measurement, compare, spread
 from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
 from uncork.core.record import replace
+from uncork.core.validating import seconds_of
 from uncork.engine.processes import Follow, Script, run_child
 
 PAIRS: Final = 3
@@ -21,6 +23,8 @@ PAIRS: Final = 3
 # budget that all of them together may be reckoned at: a short one is for trials, too.
 _WORK_S: Final = 14.0
 _MOST: Final = 0.38
+# Of an epoch and its part of a validation, what the latter takes where it is timed.
+_NAMED: Final = 0.02
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
@@ -35,7 +39,8 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         path = Path(folder, "plan.json")
         path.write_bytes(dump(plan))
-        base = Job(mode="confirm", training=plan.before.workload.index)
+        index, validates = plan.before.workload.index, _validates(plan)
+        base = Job(mode="confirm", training=index, validates=validates)
         jobs = (base, replace(base, plan=str(path)))
         try:
             ours, theirs = _in_turn(jobs, script, follow)
@@ -78,8 +83,16 @@ def _in_turn(
 
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
     found = compare(_speeds(ours), _speeds(theirs))
+    if all(step.validates for step in plan.kept):  # it trains as before: what differs is noise
+        found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
         return _withdrawn(plan, found, ours)
+    validation = _validation(plan, ours, theirs)
+    if validation and validation.speedup.verdict == "slower":
+        span = _span(validation.speedup)
+        steps = tuple(_rejected(s, span) if s.validates else s for s in plan.steps)
+        note = f"withdrawn: in fresh processes the validation was slower, {span}"
+        plan = replace(plan, steps=steps, notes=(*plan.notes, note))
     return replace(
         plan,
         baseline=combine([c.measurement for c in ours]),
@@ -87,7 +100,7 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
         speedup=_speedup(found, len(ours) + len(theirs)),
         of_ceiling=_median([c.of_ceiling for c in theirs if c.of_ceiling is not None]),
         time_to_finish=_time_to_finish(plan, ours, theirs),
-        validation=_validation(plan, ours, theirs),
+        validation=validation,
     )
 
 
@@ -124,7 +137,7 @@ def _validation_s(runs: list[Confirmation]) -> list[float]:
 
 def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
     """The same with nothing in force."""
-    span = f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
+    span = _span(found)
     baseline = combine([c.measurement for c in ours])
     return replace(
         plan,
@@ -134,6 +147,10 @@ def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
         steps=tuple(_rejected(step, span) for step in plan.steps),
         notes=(*plan.notes, f"withdrawn: in fresh processes the plan was slower, {span}"),
     )
+
+
+def _span(found: Comparison | Speedup) -> str:
+    return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _rejected(step: Step, span: str) -> Step:
@@ -167,15 +184,21 @@ def _time_to_finish(
     if times and before and after:
         baseline_s += times * before
         # The first one fills what the plan keeps.
-        tuned_s += (before if plan.validation_edits else after) + (times - 1) * after
+        keeps = any(isinstance(edit, Cache) for edit in plan.validation_edits)
+        tuned_s += (before if keeps else after) + (times - 1) * after
     measured_whole = later == 0 and not times and all(c.first_epoch_s for c in (*ours, *theirs))
     return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, extrapolated=not measured_whole)
 
 
+def _validates(plan: Plan) -> bool:
+    """Its validations are worth timing: the plan edits them, or they take part of an epoch."""
+    epoch_s, validating_s = seconds_of(plan.before)
+    return bool(plan.validation_edits) or validating_s > _NAMED * (epoch_s + validating_s)
+
+
 def _validations(plan: Plan) -> int:
     """How many of them the training makes."""
-    found = plan.before.validation
-    return plan.before.workload.epochs // found.every if found else 0
+    return plan.before.validation.times if plan.before.validation else 0
 
 
 def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:

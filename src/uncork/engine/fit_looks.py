@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import keras
 import tensorflow as tf
@@ -41,6 +41,9 @@ from uncork.step import (
     several_times,
     transfer_of,
 )
+
+# Of what is looked at in a confirming process.
+_BLOCK_S: Final = 0.8
 
 
 class FitLooks(Subject):
@@ -127,15 +130,17 @@ class FitLooks(Subject):
         """Those of this model, its optimizer and what ``fit`` was given."""
         return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
 
-    def validation(self, epoch_s: float | None) -> Validation | None:
+    def validation(self, epoch_s: float | None, block_s: float) -> Validation | None:
         """A pass over the validation data, as ``fit`` makes it."""
         found = self._validates()
-        return None if found is None else found.look(epoch_s)
+        return None if found is None else found.look(epoch_s, block_s)
 
     def validation_s(self, version: Version) -> float | None:
         """Of a pass, its step as the version runs it."""
         found = self._validates()
-        return None if found is None else found.seconds(version.validation, version.step)
+        if found is None:
+            return None
+        return found.seconds(version.validation, version.step, block_s=_BLOCK_S)
 
     def validation_runner(self, version: Version) -> VersionRunner:
         """Passes over the validation data, in a version's way."""

@@ -198,6 +198,8 @@ class FitSubject(FitLooks):
             stop_workers(self._reading.pop())
         if self._draws is not None:
             self._draws.give_back()
+        if self._validated is not None:
+            self._validated.let_go()
         self.snapshot.restore()
 
     def _feed(self, version: Version) -> Feed:

@@ -87,7 +87,7 @@ def look_once(
         "one_hot": _or(None, subject.one_hot),
         "transfer": _or(None, subject.transfer),
         "callbacks": _or((), subject.callbacks),
-        "validation": _or(None, lambda: subject.validation(epoch_s)),
+        "validation": _or(None, lambda: subject.validation(epoch_s, block_s)),
         "kernels": kernels,
         "new_shapes": _or(None, lambda: subject.new_shapes(step_s, _COMPILING_S)),
         "larger": _or(None, lambda: _larger(subject, version, block_s, journal)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uncork.core.edit import of_validation
 from uncork.core.measurement import Comparison
 from uncork.core.plan import OutcomeName, Proof, Ratio, Step
 from uncork.measure.interleave import PROMISING
@@ -34,6 +35,7 @@ def record(
         proof=proof,
         at=proposal.at if proposal else None,
         source_edit=proposal.source_edit if proposal else "",
+        validates=bool(proposal and of_validation(proposal.edits)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache, GeneratorCache, LoaderCache, PyFunctionCache
+from uncork.core.edit import Cache, GeneratorCache, LoaderCache, PipelineEdit, PyFunctionCache
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS, Stage
@@ -67,13 +67,21 @@ def default_rewrites(pipeline: Pipeline | None) -> bool:
     return autotune is not False and rewrites is not False
 
 
-def fill_caches(pipeline: Pipeline) -> None:
+def fill_caches(pipeline: Pipeline, most_s: float = math.inf) -> bool:
     """Read each cache once to its end, so that what follows measures later epochs.
 
     A cache keeps what it read only when its first pass was complete. One of unknown length may
     never be, in a trial as in the user's training, so its filling is given up after a while; so is
     that of one in files, which may be larger than anybody would wait for.
+
+    Args:
+        pipeline: With or without caches.
+        most_s: Seconds for each cache, whatever is known of it.
+
+    Returns:
+        False where one was given up.
     """
+    filled = True
     for node in (place.node for place in pipeline.places):
         cardinality = int(node.dataset.cardinality())
         is_cache = node.kind == "cache" and not node.in_complete_files
@@ -81,11 +89,13 @@ def fill_caches(pipeline: Pipeline) -> None:
         if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
             in_files = is_cache and not node.in_memory
             known = not in_files and cardinality != tf.data.UNKNOWN_CARDINALITY
-            limit_s = math.inf if known else FILL_S
+            limit_s = min(most_s, math.inf if known else FILL_S)
             deadline = time.monotonic() + limit_s
             for _ in node.dataset:
                 if time.monotonic() > deadline:
+                    filled = False
                     break
+    return filled
 
 
 def keeps(plan: Plan) -> bool:
@@ -112,45 +122,28 @@ def _times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: in
     return max((there / then for then, there in pairs if then > 0 and there > 0), default=1.0)
 
 
-def enough_memory(plan: Plan, pipeline: Pipeline | None = None) -> None:
-    """Refuse a cache that this machine has no room for now.
+def enough_memory(
+    plan: Plan, pipeline: Pipeline | None = None, validation: Pipeline | None = None
+) -> None:
+    """Refuse caches that this machine has no room for now.
 
     Args:
         plan: It says what its caches took of the data that it was made with.
         pipeline: The one that it is used on: there may be more data by now.
+        validation: Likewise, of the validation data.
 
     Raises:
-        EditRefused: It would take more than the plan's share of the memory still available.
+        EditRefused: They would take more than the plan's share of the memory still available.
     """
     kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
     kept = [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
-    wanted = [(edit.bytes, edit.stage) for edit in plan.pipeline_edits if isinstance(edit, Cache)]
-    _check_room(plan, stages, pipeline, [*wanted, (max(kept, default=0), len(stages) - 1)])
-
-
-def enough_memory_to_validate(plan: Plan, pipeline: Pipeline) -> None:
-    """The same of what is kept of the validation data.
-
-    Raises:
-        EditRefused: As above.
-    """
-    validation = plan.before.validation
-    stages = validation.feed.stages if validation and validation.feed else ()
-    edits = plan.validation_edits
-    wanted = [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, Cache)]
-    _check_room(plan, stages, pipeline, wanted)
-
-
-def _check_room(
-    plan: Plan,
-    stages: Sequence[Stage],
-    pipeline: Pipeline | None,
-    wanted: Sequence[tuple[int, int]],
-) -> None:
-    """Of some bytes for what each of some stages gives, reckoned for the data that is there now."""
-    then = sum(size for size, _ in wanted)
+    wanted = [*_caches(plan.pipeline_edits), (max(kept, default=0), len(stages) - 1)]
+    feed = plan.before.validation.feed if plan.before.validation else None
+    others, of_validation = _caches(plan.validation_edits), feed.stages if feed else ()
+    then = sum(size for size, _ in (*wanted, *others))
     needed = sum(size * _times_as_much(stages, pipeline, stage) for size, stage in wanted)
+    needed += sum(size * _times_as_much(of_validation, validation, at) for size, at in others)
     more = needed / then if then else 1.0
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:
@@ -161,3 +154,8 @@ def _check_room(
             f"at most {plan.policy.memory_share:.0%} of what is available",
             "free memory, or tune again on this machine",
         )
+
+
+def _caches(edits: Sequence[PipelineEdit]) -> list[tuple[int, int]]:
+    """Bytes, and the stage whose elements are kept."""
+    return [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, Cache)]

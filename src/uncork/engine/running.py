@@ -10,10 +10,11 @@ from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
 
+import keras
 import tensorflow as tf
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.edit import PyFunctionCache, TfFunction, is_graph, of_function
+from uncork.core.edit import PipelineEdit, PyFunctionCache, TfFunction, is_graph, of_function
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
@@ -26,7 +27,7 @@ from uncork.engine.loop_steps import (
     step_around,
     step_of_loop,
 )
-from uncork.engine.pipelines import enough_memory, enough_memory_to_validate
+from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
 from uncork.engine.subject import Version
@@ -65,7 +66,8 @@ class Running(PassThrough):
         self.plan = plan
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
-        self._data_met = not (plan.pipeline_edits or plan.loader_edits)
+        edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
+        self._data_met = not edits
         self._step_met = not plan.step_edits
         self._reached = False
         self._other_calls = 0
@@ -88,9 +90,10 @@ class Running(PassThrough):
         self._tell_machine()
         arguments = dict(call.arguments)
         try:
-            arguments["x"] = self._edited(call)
-            if self.plan.validation_edits:
-                arguments["validation_data"] = self._validation(call)
+            validation = self._validation(call)
+            arguments["x"] = self._edited(call, validation)
+            if validation is not None:
+                arguments["validation_data"] = _with(self.plan.validation_edits, validation)
             planned = self._planned(call.model)
             if planned and planned.group:
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
@@ -169,7 +172,7 @@ class Running(PassThrough):
             self._tell_machine()
         return found
 
-    def _edited(self, call: FitCall) -> Any:
+    def _edited(self, call: FitCall, validation: Pipeline | None) -> Any:
         """The data to train on; everything is checked before anything is changed."""
         feed = Feed.of(call.arguments)
         pipeline = None if feed.dataset is None else read(feed.dataset)
@@ -187,16 +190,17 @@ class Running(PassThrough):
             _check_whole_epochs(feed)
         if any(isinstance(edit, PyFunctionCache) for edit in self.plan.pipeline_edits):
             _check_whole_epochs(feed)
-        enough_memory(self.plan, pipeline)
+        enough_memory(self.plan, pipeline, validation)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
-        edited = Version(pipeline).with_pipeline_edits(self.plan.pipeline_edits).pipeline
-        assert edited is not None
-        return continued(edited).dataset
+        return _with(self.plan.pipeline_edits, pipeline)
 
-    def _validation(self, call: FitCall) -> Any:
-        """The data to validate on."""
-        data = call.arguments.get("validation_data")
+    def _validation(self, call: FitCall) -> Pipeline | None:
+        """What the plan edits of the data to validate on; None where there is nothing to do."""
+        given = call.arguments.get("validation_data")
+        if given is None or not self.plan.validation_edits:
+            return None
+        data, _, _ = keras.utils.unpack_x_y_sample_weight(given)
         pipeline = read(data) if isinstance(data, tf.data.Dataset) else None
         steps = validation_steps(call.arguments)
         if pipeline is None or pipeline.digest != self.plan.validation_pipeline or steps:
@@ -206,10 +210,7 @@ class Running(PassThrough):
                 "the validation it was made for",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        enough_memory_to_validate(self.plan, pipeline)
-        edited = Version(pipeline).with_pipeline_edits(self.plan.validation_edits).pipeline
-        assert edited is not None
-        return continued(edited).dataset
+        return pipeline
 
     def _found(self, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> Workload:
         """What was reached, as far as a plan depends on it."""
@@ -289,6 +290,13 @@ class Running(PassThrough):
         if self.strict:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
+
+
+def _with(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:
+    """The edited dataset, which goes on drawing where the user's would."""
+    edited = Version(pipeline).with_pipeline_edits(edits).pipeline
+    assert edited is not None
+    return continued(edited).dataset
 
 
 def _other_data() -> PlanRefused:

@@ -180,13 +180,14 @@ class Subject(ABC):
         """What callbacks take that act on every batch, as far as they can be tried."""
         return ()
 
-    def validation(self, epoch_s: float | None) -> Validation | None:
+    def validation(self, epoch_s: float | None, block_s: float) -> Validation | None:
         """What validating takes; None where there is none that can be tried.
 
         Args:
             epoch_s: Seconds of an epoch's training; None where that is not known.
+            block_s: How long to look at each thing.
         """
-        del epoch_s
+        del epoch_s, block_s
         return None
 
     def validation_s(self, version: Version) -> float | None:

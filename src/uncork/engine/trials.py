@@ -313,9 +313,16 @@ class Confirming(Trial):
             measurement=summarize(blocks),
             of_ceiling=None if self._plan is None else _of_ceiling(subject, version, runner),
             first_epoch_s=first_epoch_s,
-            validation_s=subject.validation_s(version),
+            validation_s=self._validation_s(subject, version),
         )
         return Result(machine=machine, confirmation=confirmation)
+
+    def _validation_s(self, subject: Subject, version: Version) -> float | None:
+        """The figures of the training are there: whatever a validation does, it leaves them."""
+        if self.job.validates:
+            with suppress(Exception):
+                return subject.validation_s(version)
+        return None
 
     def _version(self, subject: Subject) -> Version:
         if self._plan is None:

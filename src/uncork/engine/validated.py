@@ -2,28 +2,73 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from uncork.core.edit import Guarantee, PipelineEdit, StepEdit
+from uncork.core.edit import Guarantee, PipelineEdit, StepEdit, is_graph
+from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import Validation, ValidationFeed
 from uncork.core.plan import Proof
+from uncork.core.stage import ENDLESS
+from uncork.core.validating import WORTH_LOOKING
 from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.pipelines import readable
+from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.subject import Version, VersionRunner
-from uncork.measure import in_turn, summarize
+from uncork.measure import Block, in_turn, summarize
+from uncork.pipeline import Pipeline
 from uncork.pipeline import measure as measure_stages
-from uncork.pipeline import read
+from uncork.pipeline.probes import count
 from uncork.step import Feed, FitRunner, Snapshot, StepSettings, Validating, batch_samples, held
 
-# Of a longer validation the rest is reckoned.
-_PASS_S: Final = 2.0
-# Of an epoch and its validation, what the latter must take before its input is looked at.
-_WORTH: Final = 0.05
-_BLOCK_S: Final = 0.5
+# Of a longer validation the rest is reckoned; in lengths of a block, as all of these.
+_PASS: Final = 2.5
+_TURN: Final = 0.6
+_STAGES: Final = 3.0
 _ROUNDS: Final = 3
-_STAGES_S: Final = 2.5
+# What is not counted, or not in a cache by then, is given up.
+_COUNT_S: Final = 10.0
+_FILL_S: Final = 20.0
+# A first pass, of which only what is compiled in it matters.
+_THROUGH_S: Final = 5.0
+
+
+class _ValidationRunner(VersionRunner):
+    """Validation steps, their caches filled before they are timed."""
+
+    def __init__(self, runner: FitRunner, pipeline: Pipeline | None, fill_s: float) -> None:
+        self._runner = runner
+        self._pipeline = pipeline
+        self._fill_s = fill_s
+        self._went_through = False
+
+    def prime(self) -> float:
+        """Fill caches, compile, and run one validation, whose last batch may have its own shape.
+
+        Raises:
+            NothingToMeasure: A cache takes too long to fill.
+        """
+        begin = time.perf_counter()
+        if self._pipeline is not None and not fill_caches(self._pipeline, self._fill_s):
+            raise NothingToMeasure(
+                f"a cache of the validation data was not full after {self._fill_s:.0f} s",
+                "data that can be read in that time",
+                "validate on less of it",
+            )
+        self._runner.prime()
+        if not self._went_through:
+            self._runner.first_epoch(_THROUGH_S)
+            self._went_through = True
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        """Seconds of one validation from here; None past the limit."""
+        return self._runner.first_epoch(limit_s)
+
+    def block(self, seconds: float) -> Block:
+        """Time steps for about ``seconds``."""
+        return self._runner.block(seconds)
 
 
 class Validated:
@@ -46,52 +91,57 @@ class Validated:
         snapshot: Snapshot,
         scratch: str,
     ) -> None:
-        self._every = validating.every
+        self._validating = validating
         self._settings = settings
         self._snapshot = snapshot
-        self._written = validating.feed.dataset
-        pipeline = readable(self._written, scratch)
+        pipeline = readable(validating.feed.dataset, scratch)
         self._feed = validating.feed
         if pipeline is not None:
             self._feed = self._feed.with_dataset(pipeline.dataset)
         self._original = Version(pipeline)
-        self._versions: dict[tuple[PipelineEdit, ...], Version] = {(): self._original}
+        self._runners: dict[Any, VersionRunner] = {}
+        self._versions: dict[tuple[PipelineEdit, ...], Version] = {}
         self._prover = PipelineProver(pipeline)
         model = settings(()).model
         self._held = held(self._feed.batches_dataset(model), compiled=model.jit_compile is True)
-        size = max((batch_samples(batch) or 0 for batch in self._held), default=0)
-        self._batches, self._size = self._feed.epochs(model).num_batches, size
-        self.samples: int | None = self._batches * size if self._batches and size else None
+        self._size = max((batch_samples(batch) or 0 for batch in self._held), default=0)
+        batches = self._batches = self._feed.epochs(model).num_batches or _counted(pipeline)
+        self.samples: int | None = batches * self._size if batches and self._size else None
 
-    def look(self, epoch_s: float | None) -> Validation | None:
+    def look(self, epoch_s: float | None, block_s: float) -> Validation | None:
         """What one takes; and where that is much, what its input takes.
 
         Args:
             epoch_s: Seconds of an epoch's training; None where that is not known.
+            block_s: How long to look at each thing.
         """
-        seconds = self.seconds(())
+        seconds = self.seconds((), block_s=block_s)
         if seconds is None or self.samples is None:
             return None
-        per_epoch_s = seconds / self._every
-        much = epoch_s is not None and per_epoch_s > _WORTH * (epoch_s + per_epoch_s)
+        every = self._validating.every
+        much = epoch_s and seconds / every > WORTH_LOOKING * (epoch_s + seconds / every)
         return Validation(
             seconds=seconds,
             samples=self.samples,
-            every=self._every,
+            every=every,
+            times=self._validating.times,
             at=self._put_together_at(),
-            feed=self._fed() if much else None,
+            feed=self._fed(block_s) if much else None,
         )
 
     def seconds(
-        self, edits: tuple[PipelineEdit, ...], step: tuple[StepEdit, ...] = ()
+        self,
+        edits: tuple[PipelineEdit, ...],
+        step: tuple[StepEdit, ...] = (),
+        *,
+        block_s: float,
     ) -> float | None:
         """Of one validation, its caches filled; None where its length is not known."""
         if self.samples is None:
             return None
         runner = self.runner(edits, step)
         runner.prime()
-        block = runner.block(_PASS_S)
-        return self.samples / block.samples_per_s
+        return self.samples / runner.block(_PASS * block_s).samples_per_s
 
     def runner(
         self, edits: tuple[PipelineEdit, ...], step: tuple[StepEdit, ...] = ()
@@ -101,27 +151,39 @@ class Validated:
         Raises:
             EditRefused: The pipeline is not what an edit expects.
         """
-        version = self._version(edits)
-        feed = self._feed
-        if version.pipeline is not None:
-            feed = feed.with_dataset(version.pipeline.dataset)
-        return PrimedRunner(self._run(feed, step), version.pipeline)
+        if (edits, step) not in self._runners:
+            version = self._version(edits)
+            feed = self._feed
+            if version.pipeline is not None:
+                feed = feed.with_dataset(version.pipeline.dataset)
+            fill_s = FILL_S if edits else _FILL_S
+            made = _ValidationRunner(self._run(feed, step), version.pipeline, fill_s)
+            self._runners[edits, step] = made
+        return self._runners[edits, step]
 
     def prove(self, edits: tuple[PipelineEdit, ...], kind: Guarantee, budget_s: float) -> Proof:
         """Compare the batches of two validations with those of the user's pipeline."""
         return self._prover.prove(self._version(edits), kind, budget_s)
 
+    def let_go(self) -> None:
+        """What edited versions keep in memory is free again."""
+        self._versions.clear()
+        self._runners.clear()
+
     def _version(self, edits: tuple[PipelineEdit, ...]) -> Version:
-        """Made once: what it keeps in memory is kept for the next look."""
+        """Made once, so that what it keeps in memory is kept for the next look."""
+        if not edits:
+            return self._original
         if edits not in self._versions:
             self._versions[edits] = self._original.with_pipeline_edits(edits)
         return self._versions[edits]
 
     def _run(self, feed: Feed, step: tuple[StepEdit, ...]) -> FitRunner:
-        size = float(self._size)
-        return FitRunner(self._settings(step), feed, self._snapshot, size, validates=True)
+        """A model that runs eagerly is trained as a graph under a plan, never validated so."""
+        settings = self._settings(() if is_graph(step) else step)
+        return FitRunner(settings, feed, self._snapshot, float(self._size), validates=True)
 
-    def _fed(self) -> ValidationFeed | None:
+    def _fed(self, block_s: float) -> ValidationFeed | None:
         pipeline = self._original.pipeline
         if pipeline is None or self._feed.steps_per_epoch or not self._batches:
             return None
@@ -129,20 +191,29 @@ class Validated:
         runners = (self.runner(()), resident)
         for runner in runners:
             runner.prime()
-        as_is, alone = in_turn(runners, block_s=_BLOCK_S, rounds=_ROUNDS)
+        as_is, alone = in_turn(runners, block_s=_TURN * block_s, rounds=_ROUNDS)
         measured, best = summarize(as_is), summarize(alone)
+        stages_s = _STAGES * block_s
         return ValidationFeed(
             pipeline=pipeline.digest,
             batches=self._batches,
+            default_rewrites=default_rewrites(pipeline),
             measurement=measured,
             resident=max(1.0, best.samples_per_s / measured.samples_per_s),
             resident_cpu_s=best.cpu_s_per_step,
-            stages=measure_stages(pipeline, batch_size=self._size, budget_s=_STAGES_S),
+            stages=measure_stages(pipeline, batch_size=self._size, budget_s=stages_s),
         )
 
     def _put_together_at(self) -> str | None:
         """The line of its last ``batch``."""
-        if self._written is None:
-            return None
-        batches: list[Any] = [node for node in read(self._written).stages if node.kind == "batch"]
+        pipeline = self._original.pipeline
+        batches = [node for node in pipeline.stages if node.kind == "batch"] if pipeline else []
         return batches[-1].at if batches else None
+
+
+def _counted(pipeline: Pipeline | None) -> int | None:
+    """Batches of a pipeline that does not tell; None where it has no end, or a late one."""
+    if pipeline is None or pipeline.cardinality == ENDLESS:
+        return None
+    found = count(pipeline.dataset, budget_s=_COUNT_S)
+    return None if found is None else round(found)

@@ -23,7 +23,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import replace
-from uncork.core.validating import epoch_comparison, with_faster_validation
+from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine.observe import compare_resident, observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
@@ -223,7 +223,10 @@ class Walk:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, optimization, again)
-        found = self._of_whole(candidate, trial.comparison)
+        found = trial.comparison
+        if self._validates_otherwise(candidate):
+            self.now = with_validation(self.now, trial.base.samples_per_s, edited=False)
+            found = epoch_comparison(self.now, found)
         if found.verdict != "faster":
             return record(optimization, "rejected", not_faster(found), proposal, None, found)
         promise = f"proving {optimization.name}: {optimization.guarantee}"
@@ -234,7 +237,7 @@ class Walk:
             return record(optimization, "rejected", reason, proposal, proof, found)
         edits = proposal.edits
         if self._validates_otherwise(candidate):
-            self._keep_validation(candidate, trial.comparison.ratio)
+            self._keep_validation(candidate, trial.candidate)
         else:
             edits = self._keep(candidate, trial.candidate)
         kept = record(optimization, "kept", proposal.why, proposal, proof, found)
@@ -245,11 +248,11 @@ class Walk:
         """It trains as before: what differs is how it validates."""
         return candidate.validation != self.version.validation
 
-    def _of_whole(self, candidate: Version, found: Comparison) -> Comparison:
-        """What a comparison says of the training: of two validations it counts by their part."""
+    def _at_least(self, candidate: Version) -> float:
+        """The smallest ratio worth keeping: of two validations they gain only their part."""
         if not self._validates_otherwise(candidate):
-            return found
-        return epoch_comparison(self.now, found, at_least=KEEP_FROM)
+            return KEEP_FROM
+        return faster_for(*seconds_of(self.now), KEEP_FROM)
 
     def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
         """What a step edit does where noise is least, if nothing measured so far tells."""
@@ -264,17 +267,17 @@ class Walk:
         base, runner = run(self.version), run(candidate)
         runner.prime()
         base.prime()
-        block_s, left_s = self._block_s(), self._left_s()
+        block_s, left_s, at_least = self._block_s(), self._left_s(), self._at_least(candidate)
         if again:
             budget_s = left_s - _TAIL_S
-            return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=KEEP_FROM)
+            return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=at_least)
         return interleave(
             base,
             runner,
             block_s=block_s,
             budget_s=min(_PAIRS_S, left_s),
             patience_s=left_s - _TAIL_S - self._needed_s(optimization),
-            at_least=KEEP_FROM,
+            at_least=at_least,
         )
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
@@ -314,9 +317,9 @@ class Walk:
         self.version, self.now = candidate, now
         return (*edits, *loader, *step)
 
-    def _keep_validation(self, candidate: Version, faster: float) -> None:
+    def _keep_validation(self, candidate: Version, measured: Measurement) -> None:
         """Nothing of the training has changed, so there is nothing to look at anew."""
-        now = with_faster_validation(self.now, faster)
+        now = with_validation(self.now, measured.samples_per_s, edited=True)
         self.version, self.now = candidate, judge(now, self.machine)
 
 

@@ -6,6 +6,7 @@ Python is called once for a group and its own cost does not hide a cheap stage.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +28,10 @@ SHUFFLE_BUFFER: Final = 32
 # A group should take long against the clock's resolution and a call from Python (about 30 us).
 GROUP_S: Final = 0.003
 GROUP_LIMIT: Final = 1024
-# Counting looks at the clock after so many.
-COUNT_GROUP: Final = 32
+# Counting takes so many after the first by themselves, to see how long one takes; in what is left
+# of its time it looks at the clock about so often.
+_SINGLY: Final = 8
+_LOOKS_AT_CLOCK: Final = 16
 ERRORS_LIMIT: Final = 5
 # Inputs that a stage is given to see how many outputs it makes of them, and where it makes none.
 _FIRST_INPUTS: Final = 128
@@ -275,13 +278,24 @@ def count(dataset: Dataset, *, budget_s: float) -> int | None:
     begin = time.monotonic()
     total = 0
     try:
-        groups = iter(grouped(dataset, 1, whole=False))
-        if next(groups, None) is None:
+        singly = iter(grouped(dataset, 1, whole=False))
+        first, opened = next(singly, None), time.monotonic()
+        if first is None:
             return 0
-        if time.monotonic() - begin < budget_s / COUNT_GROUP:  # quick: many at once
-            groups = iter(grouped(dataset, COUNT_GROUP, whole=False))
-        else:
-            total = 1
+        total, each_s = 1, 0.0
+        for _ in itertools.islice(singly, _SINGLY):
+            total += 1
+            each_s = (time.monotonic() - opened) / (total - 1)
+            if time.monotonic() > begin + budget_s:
+                return None
+        if total <= _SINGLY:
+            return total
+        # Quick ones many at once, but not so many that the clock is looked at too late.
+        left_s = begin + budget_s - time.monotonic()
+        size = min(GROUP_LIMIT, int(left_s / _LOOKS_AT_CLOCK / each_s))
+        groups = singly
+        if size > 1:
+            groups, total = iter(grouped(dataset, size, whole=False)), 0
         for group in groups:
             total += int(gen_dataset_ops.dataset_cardinality(group[0]))
             if time.monotonic() > begin + budget_s:

@@ -290,7 +290,7 @@ def plan_command(plan: Plan, path: str) -> str:
 
 
 def _validates_faster(plan: Plan) -> bool:
-    """It is proven that the training as a whole is faster, if not its steps."""
+    """It is proven that the validation is faster, whatever the training's steps are."""
     return plan.validation is not None and plan.validation.speedup.verdict == "faster"
 
 
@@ -319,7 +319,8 @@ def _guaranteed(plan: Plan) -> str:
 
 def _point(step: Step, now: float | None) -> RoadPoint:
     ratio = known(step.measured.ratio) if step.measured else None
-    would_be = _times(now, ratio)
+    would_be = None if step.validates else _times(now, ratio)
+    spread = None if step.validates else step.measured
     kept = step.outcome == "kept"
     return RoadPoint(
         kind="kept" if kept else "failed" if step.outcome == "failed" else "rejected",
@@ -328,8 +329,8 @@ def _point(step: Step, now: float | None) -> RoadPoint:
         gain=times(ratio) if step.measured else "",
         interval=_interval(step),
         predicted=_predicted(step),
-        low=_times(now, step.measured.low if step.measured else None),
-        high=_times(now, step.measured.high if step.measured else None),
+        low=_times(now, spread.low if spread else None),
+        high=_times(now, spread.high if spread else None),
         guarantee=step.guarantee,
         proof=step.proof.detail if step.proof else "",
         proved=step.proof is not None and step.proof.passed,

@@ -14,13 +14,14 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, filled, gain
+from uncork.core.costmodel import StepCosts, costs_of, filled, gain, worth_vectorizing
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Cache, Edit, SplitMap
+from uncork.core.edit import Cache, Edit, ParallelMap, SplitMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
 from uncork.road.autotune_off import hushed, without_autotuner
+from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -30,8 +31,12 @@ from uncork.road.proposal import (
     not_worth,
     read_once,
 )
+from uncork.road.vectorize import VectorizeMaps
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
+_AT_ONCE: Final = (
+    "maps that take whole batches at once come first: they spare the epoch that fills a cache, too"
+)
 _NEVER_FULL: Final = "the loop leaves the data before a cache would be complete"
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
@@ -55,12 +60,9 @@ class CacheDeterministic(Optimization):
         Batches are put together by copying, which no probe tells apart from making what they hold:
         kept as they are, they are handed out without.
         """
-        missing = no_pipeline(diagnosis)
+        missing = no_pipeline(diagnosis) or read_once(diagnosis)
         if missing:
             return missing
-        once = read_once(diagnosis)
-        if once:
-            return once
         legal = [s for s in diagnosis.stages if s.cache_point]
         lasting = [s for s in legal if filled(diagnosis, s)]
         if not lasting:
@@ -85,7 +87,30 @@ class CacheDeterministic(Optimization):
         predicted = gain(costs, after(costs, best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        return _proposal(diagnosis, best, predicted, quiet=hushed(diagnosis, after(costs, best)))
+        if _sooner_at_once(diagnosis, machine, policy, costs, after(costs, best)):
+            return Skipped(reason=_AT_ONCE)
+        parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
+        quiet = hushed(diagnosis, after(costs, best))
+        return _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
+
+
+def _sooner_at_once(
+    diagnosis: WorkloadDiagnosis,
+    machine: Machine,
+    policy: Policy,
+    costs: StepCosts,
+    cached: StepCosts,
+) -> bool:
+    """All epochs together take less where maps are called for whole batches than with a cache.
+
+    The first of them makes all that a cache keeps, in the old way. What is called for batches can
+    be kept afterwards.
+    """
+    if isinstance(VectorizeMaps().propose(diagnosis, machine, policy), Skipped):
+        return False
+    at_once = costs.vectorized(worth_vectorizing(costs))
+    later = diagnosis.workload.epochs - 1
+    return at_once.step_s() * (1 + later) < costs.step_s() + cached.step_s() * later
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
@@ -99,11 +124,26 @@ def _bytes(stage: Stage) -> int:
     return stage.cache_point.memory_bytes if stage.cache_point else 0
 
 
+def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:
+    """For the epoch that fills it: a serial map below, which as a whole repeats itself."""
+    if isinstance(answer, Skipped) or stage.prefix is not None:
+        return ()
+    below = made_from(stage)
+    return tuple(e for e in answer.edits if isinstance(e, ParallelMap) and e.stage in below)
+
+
 def _proposal(
-    diagnosis: WorkloadDiagnosis, stage: Stage, predicted: float, *, quiet: bool
+    diagnosis: WorkloadDiagnosis,
+    stage: Stage,
+    predicted: float,
+    parallel: tuple[Edit, ...],
+    *,
+    quiet: bool,
 ) -> Proposal:
     digest = diagnosis.workload.pipeline
-    edits: tuple[Edit, ...] = (Cache(stage=stage.index, expects=digest, bytes=_bytes(stage)),)
+    expects = "" if parallel else digest  # the tree that is left then is not known yet
+    cache = Cache(stage=stage.index, expects=expects, bytes=_bytes(stage))
+    edits: tuple[Edit, ...] = (*parallel, cache)
     if stage.prefix is not None:
         # The split puts its prefix where the map stood. The tree it leaves is not known before it
         # is built, so the cache that follows takes it as it comes.
@@ -118,6 +158,7 @@ def _proposal(
         edits=edits,
         predicted=predicted,
         at=stage.at,
-        why=f"{what} is made once and kept in {_bytes(stage) / 1e9:.3g} GB of memory",
+        why=f"{what} is made once{', in parallel,' if parallel else ''} and kept in "
+        f"{_bytes(stage) / 1e9:.3g} GB of memory",
         source_edit=_SOURCE,
     )

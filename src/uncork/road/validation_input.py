@@ -16,7 +16,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import PipelineEdit, ValidationInput
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.validating import as_training, epoch_gain
+from uncork.core.validating import WORTH_LOOKING, as_training, epoch_gain, seconds_of
 from uncork.road.cache import CacheDeterministic
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
@@ -47,7 +47,7 @@ class FeedValidation(Optimization):
         missing = _nothing_to_feed(diagnosis)
         validating = as_training(diagnosis)
         if missing or validating is None:
-            return missing or Skipped(reason="validating takes little of an epoch")
+            return missing or _unknown(diagnosis)
         answers = [way.propose(validating, machine, policy) for way in _WAYS]
         ways = [answer for answer in answers if isinstance(answer, Proposal) and answer.predicted]
         if not ways:
@@ -71,7 +71,21 @@ def _nothing_to_feed(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     if workload.kind == "custom_loop":
         return Skipped(reason="a loop of your own validates by itself")
     if found is None:
-        return Skipped(reason="nothing is validated, or not from data that can be read at will")
+        return Skipped(
+            reason="nothing is validated, or from data that has no end or that Python makes, or "
+            "under a tf.distribute strategy, or in a process that goes on"
+        )
     if workload.validation_steps:
-        return Skipped(reason="validation_steps is given: the next validation goes on from there")
+        return Skipped(reason="validation_steps is given: a cache would never see all of its data")
     return None
+
+
+def _unknown(diagnosis: WorkloadDiagnosis) -> Skipped:
+    """Why nobody looked at what feeds it."""
+    epoch_s, validating_s = seconds_of(diagnosis)
+    if not epoch_s:
+        return Skipped(reason="what validating takes of an epoch of unknown length is not known")
+    share = validating_s / (epoch_s + validating_s)
+    if share > WORTH_LOOKING:
+        return Skipped(reason="the validation data is no tf.data pipeline, or edited already")
+    return Skipped(reason=f"validating takes {share:.1%} of an epoch")

@@ -11,7 +11,7 @@ from uncork.rules.evidence import WORTH
 
 # Times as fast on batches from memory.
 _WAITING: Final = 1.5
-_FEED: Final = "feed the validation like the training: cache it, parallel maps (uncork tune does)"
+_FEED: Final = "cache the validation data, parallel maps: uncork tune tries it"
 _BATCHES: Final = "validation batches as large as in training, cached; or validation_freq=N"
 
 

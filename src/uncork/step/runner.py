@@ -134,8 +134,9 @@ class FitRunner:
                         yield steps
                     last = time.perf_counter()
             if ran == 0:
+                data = "validation" if self.validates else "training"
                 raise NothingToMeasure(
-                    "the training data gave no batch", "at least one", "check the dataset"
+                    f"the {data} data gave no batch", "at least one", "check the dataset"
                 )
             if once:
                 return

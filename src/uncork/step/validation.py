@@ -19,14 +19,19 @@ class Validating:
     Attributes:
         feed: Its data, cut into batches as ``fit`` would.
         every: Epochs from one to the next.
+        times: How many of them there are, one at least.
     """
 
     feed: Feed
     every: int
+    times: int
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Validating | None:
-        """From the arguments of a ``fit``; None without validation, or where Python makes it."""
+        """From the arguments of a ``fit``; None without validation, or where Python makes it.
+
+        Keras validates where the number of an epoch, from 1 on, is a multiple of ``every``.
+        """
         every = arguments.get("validation_freq") or 1
         data = arguments.get("validation_data")
         split = arguments.get("validation_split") or 0.0
@@ -44,7 +49,9 @@ class Validating:
             steps_per_epoch=arguments.get("validation_steps"),
             shuffle=False,
         )
-        return cls(feed, every) if feed.kind in ("tf.data", "numpy") else None
+        first, end = int(arguments.get("initial_epoch") or 0), int(arguments.get("epochs") or 1)
+        times = end // every - first // every
+        return cls(feed, every, times) if times and feed.kind in ("tf.data", "numpy") else None
 
 
 def validation_steps(arguments: Mapping[str, Any]) -> int | None:
