@@ -170,3 +170,9 @@ def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():
     assert parallel == ParallelMap(stage=1, expects="51ab")
     assert cache == Cache(stage=1, expects="", bytes=POINT.memory_bytes)
     assert "in parallel" in found.why
+
+
+def test_of_two_that_take_next_to_nothing_the_later_is_taken():
+    small = replace(SLOW, cache_point=replace(POINT, memory_bytes=1_000))
+    batches = stage(2, "batch", cache_point=replace(POINT, memory_bytes=100_000))
+    assert proposal(CACHE, decoding(stage(0, "range"), small, batches)).edits[0].stage == 2

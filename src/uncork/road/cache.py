@@ -34,6 +34,8 @@ from uncork.road.proposal import (
 from uncork.road.vectorize import VectorizeMaps
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
+# Of the memory that caches may take, what is not worth a thought.
+_LITTLE: Final = 0.05
 _AT_ONCE: Final = (
     "maps that take whole batches at once come first: they spare the epoch that fills a cache, too"
 )
@@ -58,7 +60,7 @@ class CacheDeterministic(Optimization):
         """The legal cache predicted to win most; of equal ones the smaller, then the later.
 
         Batches are put together by copying, which no probe tells apart from making what they hold:
-        kept as they are, they are handed out without.
+        kept as they are, they are handed out without. So where memory is no matter, it is the later.
         """
         missing = no_pipeline(diagnosis) or read_once(diagnosis)
         if missing:
@@ -80,7 +82,7 @@ class CacheDeterministic(Optimization):
             fitting,
             key=lambda s: (
                 round(gain(costs, after(costs, s)), 2),
-                -round(_bytes(s) / least, 1),
+                0.0 if _bytes(s) < _LITTLE * room else -round(_bytes(s) / least, 1),
                 s.index,
             ),
         )
