@@ -60,7 +60,7 @@ class CacheDeterministic(Optimization):
         """The legal cache predicted to win most; of equal ones the smaller, then the later.
 
         Batches are put together by copying, which no probe tells apart from making what they hold:
-        kept as they are, they are handed out without. So where memory is no matter, it is the later.
+        kept as they are, they are handed out without. Where memory is no matter, the later wins.
         """
         missing = no_pipeline(diagnosis) or read_once(diagnosis)
         if missing:
