@@ -106,7 +106,7 @@ def test_callbacks_and_validation_of_a_living_process_are_left_alone(tmp_path):
         subject = FitSubject(model, arguments, 0, "a.py:1", str(tmp_path))
         subject.ends_here = ends_here
         assert bool(subject.callbacks()) is ends_here
-        assert (subject.validation() is not None) is ends_here
+        assert (subject.validation(None, 0.1) is not None) is ends_here
         assert bool(Counting.batches) is ends_here
 
 
