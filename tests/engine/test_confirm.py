@@ -123,6 +123,10 @@ def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
     assert not found.validation_edits
     assert found.kept == plan().kept
     assert "validation was slower" in found.notes[-1]
+    assert found.validation is None
+    alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
+    assert not alone.kept
+    assert alone.tuned == alone.baseline
     assert load(dump(found)).edits == plan().edits
 
 

@@ -6,7 +6,7 @@ from records import observed, stage
 from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Vectorized
+from uncork.core.stage import AUTOTUNE
 from uncork.road.cache import CacheDeterministic
 
 from .situations import AUGMENTING, POINT, SITUATIONS, WAITING, proposal, reason
@@ -135,31 +135,6 @@ def test_a_loop_that_leaves_its_data_early_never_fills_a_cache():
 
 def test_what_is_made_anew_for_each_pass_is_not_read_again():
     assert "anew for each pass" in reason(CACHE, decoding(workload={"data_made_anew": True}))
-
-
-PARSED = Vectorized(batch=32, cpu_s_per_element=0.01, wall_s_per_element=0.01)
-
-
-def parsing(epochs):
-    """A map that costs 0.36 s of a step, and 0.01 s where it takes the batch at once."""
-    parse = replace(SLOW, name="parse", vectorized=PARSED)
-    shown = (stage(0, "text_line"), parse, stage(2, "batch"))
-    return observed(*shown, shares=WAITING, step_s=0.2, workload={"epochs": epochs})
-
-
-def test_the_epoch_that_fills_it_counts():
-    """Of two ways that end equally fast, the one whose first epoch is fast as well."""
-    assert "whole batches at once come first" in reason(CACHE, parsing(4))
-
-
-def test_in_a_long_training_the_first_epoch_is_soon_forgotten():
-    slowly = Vectorized(batch=32, cpu_s_per_element=0.2, wall_s_per_element=0.2)
-    parse = replace(SLOW, name="parse", vectorized=slowly)
-    shown = (stage(0, "text_line"), parse, stage(2, "batch"))
-    found = observed(*shown, shares=WAITING, step_s=0.2, workload={"epochs": 100})
-    assert proposal(CACHE, found).edits[0] == Cache(
-        stage=1, expects="51ab", bytes=POINT.memory_bytes
-    )
 
 
 def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from records import measurement, observed, stage
+from records import observed, stage
 from uncork.core.edit import Cache, ParallelMap, ValidationInput
-from uncork.core.facts import Validation, ValidationFeed
+from uncork.core.facts import Validation
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import CachePoint
 from uncork.road.validation_input import FeedValidation
 
-from .situations import POINT, SITUATIONS, proposal, reason
+from .situations import FED, POINT, SITUATIONS, proposal, reason
 
 FEEDING = FeedValidation()
 SMALL = CachePoint(elements=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.2)
@@ -18,15 +18,7 @@ LOAD = stage(1, "map", 0.3, name="load", parallelism=1, cache_point=SMALL)
 def validated(*stages, seconds=3.2, times=5, workload=None, feed=True, **changes):
     """A training of 100 steps of 0.1 s; a step of its validation takes 0.32 s, mostly for input."""
     shown = stages or (stage(0, "from_tensor_slices"), LOAD, stage(2, "batch", length=10))
-    fed = ValidationFeed(
-        pipeline="4f2a",
-        batches=10,
-        default_rewrites=True,
-        measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
-        resident=16.0,
-        resident_cpu_s=0.02,
-        stages=shown,
-    )
+    fed = replace(FED, stages=shown)
     found = Validation(seconds=seconds, samples=320, times=times, feed=fed if feed else None)
     return observed(
         stage(0, "range"),

@@ -24,7 +24,7 @@ PAIRS: Final = 3
 _WORK_S: Final = 14.0
 _MOST: Final = 0.38
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
-_NAMED: Final = 0.02
+_WORTH_TIMING: Final = 0.02
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
@@ -90,9 +90,15 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
     validation = _validation(plan, ours, theirs)
     if validation and validation.speedup.verdict == "slower":
         span = _span(validation.speedup)
+        if all(step.validates for step in plan.kept):
+            return _withdrawn(plan, validation.speedup, ours)
         steps = tuple(_rejected(s, span) if s.validates else s for s in plan.steps)
         note = f"withdrawn: in fresh processes the validation was slower, {span}"
-        plan = replace(plan, steps=steps, notes=(*plan.notes, note))
+        plan, validation = replace(plan, steps=steps, notes=(*plan.notes, note)), None
+        theirs = [
+            replace(tuned, validation_s=as_written.validation_s)
+            for tuned, as_written in zip(theirs, ours, strict=True)
+        ]
     return replace(
         plan,
         baseline=combine([c.measurement for c in ours]),
@@ -135,7 +141,7 @@ def _validation_s(runs: list[Confirmation]) -> list[float]:
     return found if len(found) == len(runs) else []
 
 
-def _withdrawn(plan: Plan, found: Comparison, ours: list[Confirmation]) -> Plan:
+def _withdrawn(plan: Plan, found: Comparison | Speedup, ours: list[Confirmation]) -> Plan:
     """The same with nothing in force."""
     span = _span(found)
     baseline = combine([c.measurement for c in ours])
@@ -193,7 +199,7 @@ def _time_to_finish(
 def _validates(plan: Plan) -> bool:
     """Its validations are worth timing: the plan edits them, or they take part of an epoch."""
     epoch_s, validating_s = seconds_of(plan.before)
-    return bool(plan.validation_edits) or validating_s > _NAMED * (epoch_s + validating_s)
+    return bool(plan.validation_edits) or validating_s > _WORTH_TIMING * (epoch_s + validating_s)
 
 
 def _validations(plan: Plan) -> int:

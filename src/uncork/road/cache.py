@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, filled, gain, worth_vectorizing
+from uncork.core.costmodel import StepCosts, costs_of, filled, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, ParallelMap, SplitMap
 from uncork.core.machine import Machine
@@ -31,14 +31,10 @@ from uncork.road.proposal import (
     not_worth,
     read_once,
 )
-from uncork.road.vectorize import VectorizeMaps
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
 # Of the memory that caches may take, what is not worth a thought.
 _LITTLE: Final = 0.05
-_AT_ONCE: Final = (
-    "maps that take whole batches at once come first: they spare the epoch that fills a cache, too"
-)
 _NEVER_FULL: Final = "the loop leaves the data before a cache would be complete"
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
@@ -89,30 +85,9 @@ class CacheDeterministic(Optimization):
         predicted = gain(costs, after(costs, best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        if _sooner_at_once(diagnosis, machine, policy, costs, after(costs, best)):
-            return Skipped(reason=_AT_ONCE)
         parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
         quiet = hushed(diagnosis, after(costs, best))
         return _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
-
-
-def _sooner_at_once(
-    diagnosis: WorkloadDiagnosis,
-    machine: Machine,
-    policy: Policy,
-    costs: StepCosts,
-    cached: StepCosts,
-) -> bool:
-    """All epochs together take less where maps are called for whole batches than with a cache.
-
-    The first of them makes all that a cache keeps, in the old way. What is called for batches can
-    be kept afterwards.
-    """
-    if isinstance(VectorizeMaps().propose(diagnosis, machine, policy), Skipped):
-        return False
-    at_once = costs.vectorized(worth_vectorizing(costs))
-    later = diagnosis.workload.epochs - 1
-    return at_once.step_s() * (1 + later) < costs.step_s() + cached.step_s() * later
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
