@@ -48,11 +48,20 @@ class FakeSubject:
     between_calls = False
 
     def __init__(
-        self, *, whole, alone, many=None, python_s=None, most=None, drift=0.0, noise=(1.0,)
+        self,
+        *,
+        whole,
+        alone,
+        many=None,
+        python_s=None,
+        most=None,
+        drift=0.0,
+        noise=(1.0,),
+        stalls=(1.0,),
     ):
         machine = Machine(drift)
         self._runners = [Fake(machine, whole, noise), Fake(machine, alone)]
-        self._many = None if many is None else Fake(machine, many)
+        self._many = None if many is None else Fake(machine, many, stalls)
         self._python_s, self._most = python_s, most
 
     def runner(self, version):
@@ -89,9 +98,15 @@ def test_drift_is_taken_for_no_part_of_the_step():
 
 
 def test_noise_is_unexplained_not_blamed_on_the_input():
-    found = apart(whole=0.1, alone=0.1, noise=(0.6, 1.6, 1.8, 1.2))
+    found = apart(whole=0.1, alone=0.1, noise=(0.6, 1.6, 1.8, 0.7))
     assert found.breakdown["input"] == 0.0
     assert found.breakdown["unknown"] > 0.0
+
+
+def test_a_round_that_stalls_does_not_hide_what_eleven_show():
+    found = apart(whole=0.1, alone=0.1, many=0.02, stalls=(40.0, *[1.0] * 11))
+    assert found.intervals["host"].n == 12
+    assert found.breakdown["host"] == pytest.approx(0.8)
 
 
 def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():

@@ -8,9 +8,9 @@ from tensorflow.python.data.experimental.ops import testing
 from uncork.pipeline import Pipeline, element_digests, read
 
 
-def epochs(dataset, limit=40):
-    """Digests of two passes."""
-    return element_digests(dataset, epochs=2, max_elements=limit, max_s=20).epochs
+def epochs(dataset, limit=40, passes=2):
+    """Digests of some passes."""
+    return element_digests(dataset, epochs=passes, max_elements=limit, max_s=20).epochs
 
 
 def kinds(pipeline: Pipeline):

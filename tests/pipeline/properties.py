@@ -193,7 +193,7 @@ def passes(dataset, most=2):
     goes on behind an error, and may complete a cache. Batches of unequal parts fail in other words
     where TensorFlow fuses the batch with the map below it; the place and the kind are the same.
     """
-    first, *others = epochs(dataset)[:most]
+    first, *others = epochs(dataset, passes=most)
     if first.error:
         first = dataclasses.replace(first, error=dataclasses.replace(first.error, message=""))
     return (first, *others) if first.complete else (first,)
@@ -221,6 +221,11 @@ def repeats_ahead(pipeline):
     return anew and again and any(n.kind in STOPPING for n in every)
 
 
+def may_differ_again(node):
+    """Rebuilt wrongly, it could give another order or other elements in a second pass only."""
+    return node.kind in ("shuffle", "cache") or is_random(node)
+
+
 STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
 
 # By hand: UNCORK_EXAMPLES=25000 pytest --timeout 0 tests/pipeline/test_properties_[12].py
@@ -234,19 +239,21 @@ def _check(steps, size, kinds, highest):
     original = read(data)
     assume(not draws_ahead(original))
     most = 1 if repeats_ahead(original) else 2
+    again = most if any(map(may_differ_again, nodes(original.root))) else 1
     expected = passes(seeded(original, 9).dataset, most)
     assert passes(apart(seeded(original, 9)).dataset, most) == expected
     for edit, preview in legal_edits(original):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
-        assert passes(changed.dataset, most) == expected, edit
+        seen = most if isinstance(edit, Cache) else again
+        assert passes(changed.dataset, seen) == expected[:seen], edit
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)
     assert passes(serially_drawn(together, *edits).dataset, most) == expected, edits
 
 
 def drawn(number):
-    """A test of 500 draws, the same in every run; other numbers draw others."""
+    """A test of 1,000 draws, the same in every run; other numbers draw others."""
     given_all = given(
         steps=st.lists(STEPS, min_size=1, max_size=6),
         size=st.integers(0, 13),
@@ -254,7 +261,7 @@ def drawn(number):
         highest=st.booleans(),
     )
     options = settings(
-        max_examples=BY_HAND or 500,
+        max_examples=BY_HAND or 1_000,
         deadline=None,
         database=None,
         print_blob=True,

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
 
-from uncork.core.edit import VectorizeMap
+from uncork.core.edit import DrawFirst, VectorizeMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, element_digests, read, seeded
 from uncork.pipeline.legality import batch_above
@@ -227,3 +227,19 @@ def test_the_users_own_vectorizing_stays_as_tensorflow_made_it():
         assert "LookupTableFindV2" in pfor._pfor_converter_registry
     moved(lines().map(csv).batch(5))
     assert pfor._pfor_converter_registry == before
+
+
+def test_what_goes_by_draws_takes_a_batch_once_they_are_made():
+    rows = np.random.default_rng(2).normal(size=(12, 16)).astype("float32")
+
+    def disturbed(row):
+        return tf.sort(tf.abs(row + tf.random.normal([16]))) * 2.0
+
+    dataset = tf.data.Dataset.from_tensor_slices(rows).map(disturbed).batch(5)
+    with pytest.raises(EditRefused):
+        moved(dataset)
+    as_it_is, changed = (seeded(read(dataset), 5) for _ in range(2))
+    changed = apply(changed, DrawFirst(stage=1, expects=changed.digest))
+    changed = apply(changed, VectorizeMap(stage=2, expects=changed.digest))
+    assert kinds(changed)[:4] == ["from_tensor_slices", "map", "batch", "map"]
+    assert epochs(changed.dataset) == epochs(as_it_is.dataset)

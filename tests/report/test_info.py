@@ -60,6 +60,13 @@ def test_nothing_found_far_from_the_ceiling_is_unknown_not_healthy():
     assert (said.cause, said.tone) == ("No cause was found.", "unknown")
 
 
+def test_where_noise_hides_the_brakes_nothing_is_called_healthy():
+    hidden = {"input": 0.0, "host": 0.0, "step": 0.6, "unknown": 0.4}
+    said = verdict(healthy_diagnosis(breakdown=hidden, findings=()))
+    assert said.cause == "The noise hides its brakes: try again with a longer --budget."
+    assert said.tone == "unknown"
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_an_unknown_ceiling_is_called_unknown(value):
     said = verdict(workload_diagnosis(ceilings={"consumer": value}, headroom=value))

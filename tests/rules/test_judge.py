@@ -102,6 +102,11 @@ def test_nothing_to_gain_is_healthy():
     assert "95%" in finding.evidence
 
 
+def test_what_noise_hides_is_not_healthy():
+    seen = {"input": 0.0, "host": 0.0, "step": 0.6, "unknown": 0.4}
+    assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen)) == []
+
+
 def test_healthy_stands_alone():
     assert "healthy" not in causes(MANY)
     assert causes(observed(shares={"step": 1.0}, in_bfloat16=LOWER)) == ["low_precision_unused"]

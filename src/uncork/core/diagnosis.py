@@ -31,6 +31,8 @@ from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 
 SCHEMA: Final = 4
+# Of a step. Where more may be noise or a brake, nothing was seen that could be called healthy.
+_MOST_UNKNOWN: Final = 0.3
 
 Severity = Literal["speed", "correctness", "environment"]
 
@@ -169,6 +171,11 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
         share = self.breakdown.get("step", 0.0)
         return 1 / (1 - share + share / ratio)
+
+    @property
+    def unclear(self) -> bool:
+        """Noise hides so much of a step that having found no brake proves nothing."""
+        return self.breakdown.get("unknown", 0.0) > _MOST_UNKNOWN
 
     @property
     def beside_step(self) -> float:

@@ -116,9 +116,10 @@ def _without_python(
 def _shares(slow: list[float], fast: list[float], whole: list[float]) -> Spread:
     """What part of the whole step the difference of two makes, round by round.
 
-    A resident step that took longer than a whole one is noise, and no part is more than the whole.
+    A resident step that took longer than a whole one is noise, and no part is more than the whole:
+    neither is what a round that stalled takes from it.
     """
-    return spread([(s - f) / max(s, w) for s, f, w in zip(slow, fast, whole, strict=True)])
+    return spread([(s - f) / max(s, f, w) for s, f, w in zip(slow, fast, whole, strict=True)])
 
 
 def breakdown(waiting: Spread, python: Spread) -> dict[str, float]:

@@ -181,6 +181,9 @@ def verdict(diagnosis: WorkloadDiagnosis) -> Verdict:
         sentence = f"{trains}; this machine could do {count(ceiling)} ({times(headroom)})."
     if brake is not None:
         return Verdict(sentence=sentence, cause=f"Brake: {_named(brake)}.{traps}", tone="brake")
+    if diagnosis.unclear:
+        cause = f"The noise hides its brakes: try again with a longer --budget.{traps}"
+        return Verdict(sentence=sentence, cause=cause, tone="unknown")
     healthy = any(each.cause == "healthy" for each in diagnosis.findings)
     if healthy or (headroom is not None and headroom < WORTH_NAMING):
         return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.{traps}", tone="healthy")

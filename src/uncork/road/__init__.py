@@ -37,8 +37,8 @@ ROAD: tuple[Optimization, ...] = (
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
-    VectorizeMaps(),  # elements that are neither cached nor split, a batch at a time
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
+    VectorizeMaps(),  # what is not cached and draws nothing any more, a batch at a time
     KeepBatches(),  # where there is no tf.data pipeline, these two stand for all of the above
     LoadInThreads(),
     ParallelizeMap(),  # only where the random part itself is the brake

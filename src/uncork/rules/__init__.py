@@ -105,7 +105,7 @@ def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     found = _unexplained(list(_brakes(diagnosis, machine)), diagnosis)
     brakes = sorted(found, key=_rank)
     findings = tuple(brakes) or tuple(low_precision.find(diagnosis, machine))
-    return replace(diagnosis, findings=findings or (healthy.finding(diagnosis),))
+    return replace(diagnosis, findings=findings or tuple(healthy.find(diagnosis)))
 
 
 def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

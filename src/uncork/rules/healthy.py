@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.evidence import WORTH
 
 
-def finding(diagnosis: WorkloadDiagnosis) -> Finding:
-    """The only finding of a training that runs as fast as this machine allows."""
+def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
+    """The only finding of a training that runs as fast as this machine allows.
+
+    None where the noise hides too much of a step.
+    """
     share = diagnosis.breakdown.get("step", 0.0)
-    return Finding(
+    if diagnosis.unclear:
+        return
+    yield Finding(
         cause="healthy",
         share=share,
         upper_bound=1.0,
