@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.facts import CallbackCost, Growth, SlowLayer
+from uncork.core.facts import CallbackCost, FullSize, Growth, SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.plan import Plan
 from uncork.core.record import replace
@@ -42,7 +42,8 @@ def conceal(record: R) -> R:
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
     named = (*_all(record, Stage), *_all(record, CallbackCost), *_all(record, Growth))
-    layers = (*_all(record, KernelPart), *_all(record, SlowLayer))
+    kinds = (KernelPart, SlowLayer, FullSize)
+    layers = [layer for kind in kinds for layer in _all(record, kind)]
     functions = [each.name for each in named if each.name]
     functions += [each.layer for each in layers if each.layer]
     functions += [name for workload in _all(record, Workload) for name in workload.batch_hooks]
@@ -86,7 +87,7 @@ class Concealer:
         made = {name: self.value(getattr(value, name), name) for name in names}
         if isinstance(value, (Stage, CallbackCost, Growth)):
             made["name"] = self._functions.get(value.name, "")
-        elif isinstance(value, (KernelPart, SlowLayer)):
+        elif isinstance(value, (KernelPart, SlowLayer, FullSize)):
             made["layer"] = self._functions.get(value.layer, "")
         elif isinstance(value, ModelSignature):
             made.update(name="Model", optimizer=_HIDDEN, loss=_HIDDEN)

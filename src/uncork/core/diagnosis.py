@@ -8,6 +8,7 @@ import msgspec
 
 from uncork.core.facts import (
     CallbackCost,
+    FullSize,
     Growth,
     KerasDefect,
     Larger,
@@ -117,6 +118,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         kernels: Those of the step on a resident batch, the longest parts first; none where the
             profiler saw none, as of a step that XLA compiled.
         slow_layers: Layers of the script that pay for one of their arguments.
+        full_size: Layers of the script that compute at the full size of its input.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
         unrolled: Where the first step takes seconds.
@@ -152,6 +154,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     transfer: Transfer | None = None
     kernels: tuple[KernelPart, ...] = ()
     slow_layers: tuple[SlowLayer, ...] = ()
+    full_size: tuple[FullSize, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
     unrolled: Unrolled | None = None

@@ -261,6 +261,25 @@ class SlowLayer(Record, frozen=True, kw_only=True):
     without: Comparison
 
 
+class FullSize(Record, frozen=True, kw_only=True):
+    """A layer that computes at every position of what the network reads.
+
+    Attributes:
+        layer: Its class.
+        at: Where it is made.
+        size: Positions along each axis, ``(72, 72)``, or steps of a sequence, ``(99,)``.
+        reduced_by: How others make them fewer: ``strides`` of a convolution, or ``stacking``
+            neighbouring steps of a sequence.
+        fewer: How many times fewer that leaves.
+    """
+
+    layer: str
+    at: str | None
+    size: tuple[int, ...]
+    reduced_by: Literal["strides", "stacking"]
+    fewer: int
+
+
 class OneHot(Record, frozen=True, kw_only=True):
     """Labels written as rows with a single one in them, beside the same as whole numbers.
 

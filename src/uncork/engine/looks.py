@@ -30,6 +30,7 @@ _CARRIED: Final = (
     "validation",
     "kernels",
     "slow_layers",
+    "full_size",
     "loop_lines",
     "new_shapes",
     "larger",
@@ -98,6 +99,7 @@ def look_once(
         "waiting": subject.waiting(block_s),
         "loop_lines": subject.loop_lines(block_s),
         "slow_layers": subject.slow_layers(kernels),
+        "full_size": subject.full_size(),
     }
 
 

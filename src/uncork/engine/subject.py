@@ -10,6 +10,7 @@ from typing import Any, Final
 from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
 from uncork.core.facts import (
     CallbackCost,
+    FullSize,
     Growth,
     KerasDefect,
     LoopLine,
@@ -34,7 +35,7 @@ from uncork.engine.unrolled import unrolled
 from uncork.measure.interleave import Block
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import Pipeline, apply, supply
-from uncork.step import Padding, defects_of_losses, kernel_parts, slow_layers
+from uncork.step import Padding, defects_of_losses, full_size, kernel_parts, slow_layers
 
 # How many times as large a batch is tried where several replicas share it.
 LARGER: Final = 8
@@ -297,6 +298,10 @@ class Subject(ABC):
         if self.layers is None or self.workload.batch_size is None:
             return ()
         return tuple(slow_layers(self.layers, parts, self.workload.batch_size))
+
+    def full_size(self) -> tuple[FullSize, ...]:
+        """Layers that compute at every position of what the network reads."""
+        return tuple(full_size(self.layers)) if self.layers else ()
 
     @abstractmethod
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:

@@ -16,6 +16,7 @@ from uncork.rules import (
     autotune_memory,
     cache,
     callbacks,
+    compute_bound,
     dense_embedding_update,
     eager,
     environment,
@@ -100,12 +101,17 @@ RULES = (
 )
 
 
+# What is dear, but no mistake: in turn, where there is nothing else to gain.
+_IF_NOTHING_ELSE = (low_precision.find, compute_bound.find)
+
+
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
     found = _unexplained(list(_brakes(diagnosis, machine)), diagnosis)
     brakes = sorted(found, key=_rank)
-    findings = tuple(brakes) or tuple(low_precision.find(diagnosis, machine))
-    return replace(diagnosis, findings=findings or tuple(healthy.find(diagnosis)))
+    for rule in _IF_NOTHING_ELSE:
+        brakes = brakes or list(rule(diagnosis, machine))
+    return replace(diagnosis, findings=tuple(brakes or healthy.find(diagnosis)))
 
 
 def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.feed import Feed, batch_samples, spec_text
 from uncork.step.flat_group import around, small_weights
+from uncork.step.full_size import full_size
 from uncork.step.graph_state import GraphState
 from uncork.step.growth import growth_of
 from uncork.step.held import held
@@ -78,6 +79,7 @@ __all__ = [
     "edited_loader",
     "fill_loader",
     "flat_group_of",
+    "full_size",
     "function_of",
     "graph_training",
     "growth_of",

@@ -1,0 +1,62 @@
+"""Arithmetic and nothing else, most of it at the full size of the input: ``compute_bound``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.facts import FullSize
+from uncork.core.machine import Machine
+from uncork.rules.evidence import ms
+
+# Ratio. Another model must be trained and judged anew: nobody does that for a few percent.
+_WORTH: Final = 1.3
+_REMEDIES: Final = {
+    "strides": "strides=2 in the first of them, as in the stem of a ResNet",
+    "stacking": "stack neighbouring steps before it, as speech recognition does with frames",
+}
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding: layers that a coarser input would make cheaper.
+
+    It tells the price of a decision, not of a mistake, so it stands only where there is nothing
+    else to gain.
+    """
+    del machine
+    shares = {each: _share(diagnosis, each) for each in dict.fromkeys(diagnosis.full_size)}
+    if not shares:
+        return
+    upper = diagnosis.without_kernels(sum(s * (1 - 1 / each.fewer) for each, s in shares.items()))
+    if upper < _WORTH:
+        return
+    most, share = max(shares, key=shares.__getitem__), sum(shares.values())
+    size = "x".join(map(str, most.size))
+    yield Finding(
+        cause="compute_bound",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=most.at or diagnosis.workload.at,
+        evidence=(
+            f"{share:.0%} of the kernels of a {ms(diagnosis.step_s)} step are those of "
+            f"{_named(shares)} at the full size of the input, {size}"
+        ),
+        remedy=(
+            f"{_REMEDIES[most.reduced_by]}, leaves one position in {most.fewer}: a decision about "
+            "the model, which must be judged by its accuracy"
+        ),
+    )
+
+
+def _share(diagnosis: WorkloadDiagnosis, layer: FullSize) -> float:
+    """Of all kernels of the step."""
+    parts = (p for p in diagnosis.kernels if (p.layer, p.at) == (layer.layer, layer.at))
+    return sum(part.share for part in parts)
+
+
+def _named(layers: Iterable[FullSize]) -> str:
+    """Classes, and on how many lines each is made."""
+    lines = Counter(each.layer for each in layers)
+    return " and ".join(f"{name} (on {n} lines)" if n > 1 else name for name, n in lines.items())
