@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
+from uncork.core.journal import Journal
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.looks import look_once
 
 
 @pytest.fixture
@@ -51,6 +53,27 @@ def test_many_steps_in_one_execution_are_no_loop_over_examples(tmp_path, layers)
     parts = fit.kernels(fit.original, 0.1)
     assert not any(part.rounds == 32 for part in parts)
     assert all(part.of_batch < 0.1 for part in parts)
+
+
+def test_an_optimizer_with_many_small_weights_is_tried_with_one_update(tmp_path, layers):
+    model = keras.Sequential([keras.Input((4,)), *(keras.layers.Dense(4) for _ in range(16))])
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    before = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+    x = tf.data.Dataset.from_tensor_slices(np.ones((64, 4), "float32"))
+    data = tf.data.Dataset.zip((x, x)).batch(16)
+    watched = FitSubject(model, {"x": data}, 0, "train.py:9", str(tmp_path))
+    watched.layers, watched.ends_here = layers, True
+    how = {"step_s": 0.001, "block_s": 0.1, "computing": False}
+    told, untold = (
+        look_once(watched, watched.original, Journal(), told=told, **how)["updated_at_once"]
+        for told in (True, False)
+    )
+    assert told.ratio > 0
+    assert untold is None
+    watched.restore()
+    after = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def test_where_no_script_was_watched_nothing_is_told(tmp_path, layers):

@@ -108,6 +108,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         in_float32: The same in float32, of a model whose layers compute in a lower precision.
         without_metrics: The step without the metrics of ``compile`` over the same as it is; None
             where there are none.
+        updated_at_once: The step with one update of all small weights over the same as it is; None
+            where that was not tried.
         callbacks: Those that act on every batch, as far as they could be tried; steps are
             measured without them.
         validation: After an epoch of ``fit``; None where there is none, or Python makes its data.
@@ -147,6 +149,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     in_bfloat16: Comparison | None = None
     in_float32: Comparison | None = None
     without_metrics: Comparison | None = None
+    updated_at_once: Comparison | None = None
     callbacks: tuple[CallbackCost, ...] = ()
     validation: Validation | None = None
     padded: Padded | None = None
@@ -173,6 +176,11 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     def with_step_faster(self, ratio: float) -> float:
         """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
         share = self.breakdown.get("step", 0.0)
+        return 1 / (1 - share + share / ratio)
+
+    def with_resident_faster(self, ratio: float) -> float:
+        """Speed-up of the whole if its step on a resident batch ran this many times as fast."""
+        share = 1 - self.breakdown.get("input", 0.0)
         return 1 / (1 - share + share / ratio)
 
     @property

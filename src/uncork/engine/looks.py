@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import FlatUpdates
 from uncork.core.facts import Larger, Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
@@ -18,12 +19,15 @@ from uncork.watch import only_call
 # Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
 _LOOKED_AT: Final = 16
 _MOST_LOOKED_AT_S: Final = 1.0
+# Kernels of a step that update small weights: fewer are not worth another trace of it.
+_MANY_UPDATES: Final = 200
 # Shapes are compiled for so long, one at least.
 _COMPILING_S: Final = 6.0
 _CARRIED: Final = (
     "together",
     "padded",
     "without_metrics",
+    "updated_at_once",
     "one_hot",
     "transfer",
     "callbacks",
@@ -79,12 +83,14 @@ def look_once(
         journal.write("phase", "looking at the kernels of the step")
         looked_at_s = min(_LOOKED_AT * step_s, _MOST_LOOKED_AT_S)
         kernels = _or((), lambda: subject.kernels(version, looked_at_s))
+    at_once = _or(None, lambda: _updated_at_once(subject, version, kernels, block_s, journal))
     steps = subject.workload.steps_per_epoch
     epoch_s = steps * step_s if steps else None
     return {
         "together": together(),
         "padded": padded,
         "without_metrics": without_metrics,
+        "updated_at_once": at_once,
         "one_hot": _or(None, subject.one_hot),
         "transfer": _or(None, subject.transfer),
         "callbacks": _or((), subject.callbacks),
@@ -152,3 +158,20 @@ def _without_metrics(
         return None
     journal.write("phase", "measuring the step without its metrics")
     return against(subject.resident(version), fewer, block_s / 2)
+
+
+def _updated_at_once(
+    subject: Subject,
+    version: Version,
+    kernels: tuple[KernelPart, ...],
+    block_s: float,
+    journal: Journal,
+) -> Comparison | None:
+    """The step with one update of all its small weights against the same as it is."""
+    updates = sum(part.brief_calls for part in kernels if part.phase == "optimizer")
+    work = subject.workload
+    if updates < _MANY_UPDATES or not work.small_weights or work.jit_compile or work.called_in_loop:
+        return None
+    journal.write("phase", "measuring the step with all small weights updated at once")
+    at_once = version.with_step_edits((FlatUpdates(),))
+    return against(subject.resident(version), subject.resident(at_once), block_s / 2)

@@ -7,7 +7,7 @@ from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms
+from uncork.rules.evidence import WORTH, ms, surely_faster
 
 # Of the time of kernels that take longer to be started than to compute, what one update of all of
 # them saves: weights are still laid end to end and back.
@@ -15,7 +15,7 @@ _SAVED: Final = 0.8
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding, with most of what updates of small weights take.
+    """At most one finding: what one update of all small weights saves, measured or told by kernels.
 
     Kernels of large ones compute; those of a large table have a cause of their own.
     """
@@ -23,7 +23,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     work, step_s = diagnosis.workload, diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s
     parts = [p for p in diagnosis.kernels if p.phase == "optimizer" and not p.rows]
     share, calls = sum(p.brief for p in parts), sum(p.brief_calls for p in parts)
+    at_once, tried = diagnosis.updated_at_once, ""
     upper = diagnosis.without_kernels(_SAVED * share)
+    if at_once is not None:
+        upper = diagnosis.with_resident_faster(at_once.ratio) if surely_faster(at_once) else 1.0
+        tried = f"; with all of them updated at once the step ran {at_once.ratio:.2f}x as fast"
     if upper < WORTH:
         return
     at = next((p.at for p in parts if p.at), None)
@@ -35,7 +39,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         evidence=(
             f"{ms(share * step_s)} of a {ms(diagnosis.step_s)} step pass in {calls:.0f} kernels of "
             f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
-            "than to compute it"
+            f"than to compute it{tried}"
         ),
         remedy=(
             "update all small weights as one vector ('uncork tune' tries it), or stack those of "
