@@ -189,6 +189,25 @@ def counted(source: str, folder: Path) -> set[int | None]:
     return seen
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "seen = [look() for x in range(2)]",
+        "seen = {str(look()) for x in range(2)}",
+        "seen = list(look() for x in range(2))",
+        "seen = [look() for part in range(1) for x in range(2)]",
+    ],
+)
+@pytest.mark.parametrize(("count", "around"), [(3, "for epoch in range(3):"), (1, "if True:")])
+def test_a_comprehension_is_a_loop(count: int, around: str, statement: str, tmp_path: Path) -> None:
+    assert counted(f"{around}\n    {statement}\n", tmp_path) == {count}
+
+
+def test_what_a_generator_hands_on_is_read_by_the_loop_that_asks(tmp_path: Path) -> None:
+    source = "for x in (look() for x in range(2)):\n    pass\n"
+    assert counted(source, tmp_path) == {1}
+
+
 @pytest.mark.parametrize("source", ONCE.values(), ids=ONCE)
 def test_data_read_once(source: str, tmp_path: Path) -> None:
     assert counted(dedent(source), tmp_path) == {1}
@@ -300,6 +319,43 @@ MADE_ANEW = {
                     look()
         for epoch in range(2):
             Trainer().epoch()
+    """,
+    ),
+    "before, read by a comprehension": (
+        False,
+        """
+        import itertools
+        data = [1, 2]
+        for epoch in range(2):
+            losses = [look() for x in itertools.islice(data, 1)]
+    """,
+    ),
+    "before, in the function that has the comprehension": (
+        False,
+        """
+        def main():
+            data = [1, 2]
+            for epoch in range(2):
+                losses = [look() for x in data]
+        main()
+    """,
+    ),
+    "in the loop around a comprehension": (
+        True,
+        """
+        for epoch in range(2):
+            data = [1, 2]
+            losses = [look() for x in data]
+    """,
+    ),
+    "in a function that has one": (
+        True,
+        """
+        def train_epoch():
+            data = [1, 2]
+            return sum(look() or 0 for x in data)
+        for epoch in range(2):
+            train_epoch()
     """,
     ),
     "for a loop that asks by hand": (

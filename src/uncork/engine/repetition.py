@@ -6,17 +6,25 @@ import ast
 import inspect
 import linecache
 import math
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from uncork.core.stack import outwards, owner
 from uncork.engine.loop_counts import times
 
 # Iterate over their first argument, or are bars that do.
-_HANDING_ON: Final = frozenset({"enumerate", "iter", "tqdm", "track", "progressbar", "Progbar"})
+_HANDING_ON: Final = frozenset(
+    {"enumerate", "iter", "islice", "tqdm", "track", "progressbar", "Progbar"}
+)
 
 Loop = ast.For | ast.AsyncFor | ast.While
+_Inlined = ast.ListComp | ast.SetComp | ast.DictComp
+# Frames of their own; from Python 3.12 on only that of a generator.
+_COMPREHENSIONS: Final = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+_INLINED: Final = sys.version_info >= (3, 12)
 
 
 def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
@@ -36,15 +44,25 @@ def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
 
 def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
     """Of each loop around the training."""
-    innermost = True
+    innermost, below = True, None
     for each in outwards(frame):
         if owner(each) != "user":
             continue
-        loops = loops_around(each.f_code.co_filename, each.f_lineno)
+        loops = _loops(each)
+        if below is not None:
+            # A generator that hands batches on shares its loop with the one that asks for them.
+            innermost = innermost and _hands_on(below, loops)
         for loop in loops[: len(loops) - own] if innermost else loops:
             yield None if isinstance(loop, ast.While) else times(loop, each)
-        # A generator that hands batches on shares its loop with the one that asks for them.
-        innermost = innermost and bool(each.f_code.co_flags & inspect.CO_GENERATOR)
+        below = each
+
+
+def _hands_on(frame: FrameType, loops: Sequence[Loop]) -> bool:
+    """Whether a frame gives what it reads to the innermost of the loops around its caller."""
+    if frame.f_code.co_name != "<genexpr>":
+        return bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
+    read = loops[-1].iter if loops and not isinstance(loops[-1], ast.While) else None
+    return read is not None and _covers(read, frame.f_lineno)
 
 
 def made_anew(frame: FrameType | None) -> bool:
@@ -56,7 +74,7 @@ def made_anew(frame: FrameType | None) -> bool:
         frame: Of the training loop or below it.
     """
     user = next((each for each in outwards(frame) if owner(each) == "user"), None)
-    loops = [] if user is None else loops_around(user.f_code.co_filename, user.f_lineno)
+    loops = [] if user is None else _around(user)
     if user is None or not loops or isinstance(loops[-1], ast.While):
         return False
     data = _data(loops[-1].iter)
@@ -66,6 +84,8 @@ def made_anew(frame: FrameType | None) -> bool:
         return False
     if len(loops) > 1:
         return data.id in _assigned(loops[-2])
+    while user.f_code.co_name in _COMPREHENSIONS and user.f_back is not None:
+        user = user.f_back
     arguments = inspect.getargs(user.f_code)
     own = set(user.f_code.co_varnames) - {*arguments.args, arguments.varargs, arguments.varkw}
     return user.f_code.co_name != "<module>" and data.id in own
@@ -90,6 +110,37 @@ def _assigned(loop: Loop) -> set[str]:
     return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
+def _around(frame: FrameType) -> list[Loop]:
+    """Loops of a function, those included that a comprehension of it stands in."""
+    loops = _loops(frame)
+    if frame.f_code.co_name not in _COMPREHENSIONS or frame.f_back is None:
+        return loops
+    outer = loops_around(frame.f_code.co_filename, frame.f_code.co_firstlineno)
+    return [*outer, *loops]
+
+
+def _loops(frame: FrameType) -> list[Loop]:
+    """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
+    code, line = frame.f_code, frame.f_lineno
+    if code.co_name in _COMPREHENSIONS:
+        kind = ast.GeneratorExp if code.co_name == "<genexpr>" else _Inlined
+        return _comprehended(code.co_filename, line, kind)
+    loops = list(loops_around(code.co_filename, line))
+    return [*loops, *_comprehended(code.co_filename, line, _Inlined)] if _INLINED else loops
+
+
+def _comprehended(filename: str, line: int, kind: Any) -> list[Loop]:
+    """The innermost comprehension of a kind at a line, as the loops that it stands for."""
+    found = (node for node in ast.walk(_tree(filename)) if isinstance(node, kind))
+    covering = [node for node in found if _covers(node, line)]
+    return [
+        ast.copy_location(
+            ast.For(target=each.target, iter=each.iter, body=[ast.Pass()], orelse=[]), covering[-1]
+        )
+        for each in (covering[-1].generators if covering else ())
+    ]
+
+
 def loops_around(filename: str, line: int) -> Sequence[Loop]:
     """The ``for`` and ``while`` statements of one function that enclose a line, outer ones first.
 
@@ -99,13 +150,8 @@ def loops_around(filename: str, line: int) -> Sequence[Loop]:
         >>> loops_around("no such file", 3)
         []
     """
-    source = "".join(linecache.getlines(filename))
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return []
     found: list[Loop] = []
-    for node in ast.walk(tree):  # outer statements before the inner ones
+    for node in ast.walk(_tree(filename)):  # outer statements before the inner ones
         if not _covers(node, line):
             continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -113,6 +159,13 @@ def loops_around(filename: str, line: int) -> Sequence[Loop]:
         if isinstance(node, Loop):
             found.append(node)
     return found
+
+
+def _tree(filename: str) -> ast.AST:
+    """Of a file; an empty one where it is unreadable."""
+    with suppress(SyntaxError):
+        return ast.parse("".join(linecache.getlines(filename)))
+    return ast.Module(body=[], type_ignores=[])
 
 
 def _covers(node: ast.AST, line: int) -> bool:
