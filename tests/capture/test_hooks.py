@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import time
 from pathlib import Path
 
 import keras
@@ -348,6 +349,38 @@ def test_listener_feeds_the_rest_of_the_loop(model, dataset):
     assert feed.rest == values[1:]
     assert [float(x[0, 0]) for x, _ in got[:-1]] == [values[0], *values]
     assert got[-1] == "last"
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_a_fed_loop_no_longer_reads_is_not_read_ahead(keeps, model, dataset):
+    made = []
+
+    def rows():
+        for n in range(2000):
+            made.append(n)
+            time.sleep(0.001)
+            yield np.ones(4, "float32"), np.ones(1, "float32")
+
+    class Feed(Recorder):
+        def loop(self, call, first):
+            self.kept = first if keeps else None
+            return iter(["last"])
+
+    specs = tuple(tf.TensorSpec(spec.shape[1:], spec.dtype) for spec in dataset.element_spec)
+    endless = tf.data.Dataset.from_generator(rows, output_signature=specs).batch(4).prefetch(10_000)
+    feed = Feed()
+    with listening(feed):
+        step = make_step(model, keras.optimizers.SGD())
+        for element in endless:
+            if element == "last":
+                break
+            step(*element)
+    time.sleep(0.2)  # calls that have begun end
+    before = len(made)
+    time.sleep(0.2)
+    assert (len(made) > before) == keeps
+    if keeps:
+        assert next(feed.kept)
 
 
 def test_listener_substitutes_the_dataset(dataset):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from uncork.capture.calls import Listener, LoopCall, LoopEvidence
 from uncork.capture.evidence import Counts, Evidence, trained
@@ -25,6 +25,8 @@ from uncork.core.facts import StartLine
 # Elements after which a loop that has not trained is taken for an evaluation. Leaves room for
 # gradient accumulation, where only every n-th step moves the optimizer.
 _PATIENCE: Final = 64
+# Where TensorFlow's iterator keeps what reads ahead for it; gone with the last who holds it.
+_RESOURCE: Final = "_iterator_resource"
 
 
 class Loops:
@@ -102,11 +104,12 @@ class Watch:
     """What is known about one loop.
 
     Attributes:
-        first: The iterator that TensorFlow made.
+        first: The iterator that TensorFlow made, as long as the loop may be fed by it.
         dataset: What it iterates over.
         at: Where the loop is.
         original: Makes another such iterator.
         start: Lines of the script that took long before its first element was asked for.
+        twin: Gives the iterator that the user's code holds.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Watch:
         self.at = at
         self.original = original
         self.start: tuple[StartLine, ...] = ()
+        self.twin: Callable[[], Any] = lambda: first
         self._loops = loops
         self._stops = loops.stops
         self._eager = eager
@@ -182,6 +186,10 @@ class Watch:
             first_step_s=self._first_step_s,
         )
         self._feed = self._stops.guarded(lambda: self._loops.recognised(self, evidence))
+        if self._feed is not self.first:
+            # Unless who took over reads it still, it would go on preparing what nobody takes.
+            self.first = iter(())
+            vars(self.twin()).pop(_RESOURCE, None)
 
 
 def _twin(iterator: Any, watch: Watch) -> Any:
@@ -197,6 +205,7 @@ def _twin(iterator: Any, watch: Watch) -> Any:
         _watched[kind] = type(kind.__name__, (kind,), fields)
     twin: Any = object.__new__(_watched[kind])
     vars(twin).update(vars(iterator), _uncork_watch=watch)
+    watch.twin = ref(twin)
     return twin
 
 

@@ -38,6 +38,7 @@ from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
+from uncork.measure.settle import settle
 from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
 from uncork.step import (
@@ -51,6 +52,10 @@ from uncork.step import (
     spec_text,
 )
 
+# Epochs up to so long are timed whole where the loop leaves its data early.
+_LEFT_EARLY_S: Final = 4.0
+# Steps that tell how long an epoch is.
+_TELLING: Final = 8
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
 _WATCHED_S: Final = 0.5
@@ -61,7 +66,10 @@ _RECORDED_S: Final = 0.5
 class LoopRunner(VersionRunner):
     """Lets the loop run on some batches.
 
-    Where epochs are shorter than a block, whole ones are timed, as in a ``fit``.
+    Where epochs are shorter than a block, whole ones are timed, as in a ``fit``; so are longer ones
+    of a loop that leaves its data before the end, as what was made ahead in vain belongs to them.
+    Whether epochs are short is seen once, and holds for all runners: blocks that are to be compared
+    are of one kind.
 
     Args:
         board: The loop's other end.
@@ -84,14 +92,13 @@ class LoopRunner(VersionRunner):
         self._pipeline = pipeline
         self._switch = switch
         self._check = check
-        self._epoch_s = math.inf
 
     def prime(self) -> float:
         """Fill caches and let the loop run its first steps; seconds it took."""
         begin = time.perf_counter()
         if self._pipeline is not None:
             fill_caches(self._pipeline)
-        self._run(0.0, whole=False)
+        self._run(self._unknown_s(), whole=False)
         self._check()
         return time.perf_counter() - begin
 
@@ -102,16 +109,30 @@ class LoopRunner(VersionRunner):
 
     def block(self, seconds: float) -> Block:
         """Let the loop run for about so long."""
-        return self._run(seconds, whole=self._epoch_s <= seconds)
+        longest_s = max(seconds, _LEFT_EARLY_S) if self._left_early() else seconds
+        return self._run(seconds, whole=self._board.epoch_s <= longest_s)
+
+    def _left_early(self) -> bool:
+        if self._pipeline is None or not self._board.steps_before_left:
+            return False
+        length = _length(self._pipeline)
+        return length is None or self._board.steps_before_left < length
+
+    def _unknown_s(self) -> float:
+        """How long to wait, once, for the loop to leave data that has no end."""
+        pipeline, board = self._pipeline, self._board
+        unknown = pipeline is not None and steps_of_epoch(pipeline, board) is None
+        return board.seconds_to_look() if unknown else 0.0
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
         self._switch()  # the loop waits for a batch: none of its steps is running
+        settle()
         if self._pipeline is None:
             return self._board.block(self._epoch, seconds)[0]
         found, _ = self._board.block(self._epoch, seconds, whole=whole, anew=True)
         steps = steps_of_epoch(self._pipeline, self._board)
-        if steps:
-            self._epoch_s = steps * found.wall_s / found.steps
+        if steps and math.isinf(self._board.epoch_s) and found.steps >= min(steps, _TELLING):
+            self._board.epoch_s = steps * found.wall_s / found.steps
         return found
 
 

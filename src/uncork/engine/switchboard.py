@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from tensorflow.python.eager import context
 
@@ -24,6 +24,9 @@ from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import OpTime
 from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
 from uncork.measure.tracing import tracing_s
+
+# Seconds.
+_LOOK_S: Final = 2.0
 
 
 class _Request:
@@ -164,6 +167,7 @@ class Switchboard(Iterator[Any]):
     Attributes:
         given: Batches that the loop was given in all.
         steps_before_left: Batches that the loop took before it was left, when that was seen.
+        epoch_s: Seconds of an epoch, as first timed; infinite as long as that is not known.
     """
 
     def __init__(
@@ -177,6 +181,8 @@ class Switchboard(Iterator[Any]):
         self._taken = taken
         self.given = 0
         self.steps_before_left: int | None = None
+        self.epoch_s = math.inf
+        self._look_s = _LOOK_S
 
     def block(
         self,
@@ -205,6 +211,11 @@ class Switchboard(Iterator[Any]):
         if isinstance(answer, BaseException):
             raise answer
         return answer, request.ops
+
+    def seconds_to_look(self) -> float:
+        """How long to watch whether the loop leaves its data: some seconds, and then none."""
+        look_s, self._look_s = self._look_s, 0.0
+        return look_s
 
     def finish(self, ending: BaseException) -> None:
         """Engine side: no more blocks; the loop gets this exception at its next batch."""

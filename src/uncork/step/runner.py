@@ -14,6 +14,7 @@ from tensorflow.python.eager import context
 
 from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
+from uncork.measure.settle import settle
 from uncork.measure.timing import timed
 from uncork.step.feed import Feed
 from uncork.step.settings import StepSettings
@@ -87,6 +88,7 @@ class FitRunner:
         return time.perf_counter() - begin
 
     def _run(self, seconds: float, *, whole: bool = False, warm_steps: int = 0) -> Block:
+        settle()
         with self._executing(whole=whole) as executions:
             samples = self.samples_per_step
             found = timed(
