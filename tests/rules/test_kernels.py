@@ -105,6 +105,11 @@ class TestAugmentationInModel:
         assert finding.upper_bound == pytest.approx(0.01 / 0.0055)
         assert "StringNGrams of TextVectorization" in finding.evidence
 
+    def test_where_the_step_itself_does_it_its_own_line_is_told(self):
+        called = part(0.6, of_batch=0.6, at="a.py:3", of_batch_at="a.py:9")
+        (finding,) = found(augmentation_in_model, called, consumer_cpu_s=0.011)
+        assert finding.at == "a.py:9"
+
     def test_where_all_cores_are_busy_moving_it_wins_nothing(self):
         assert found(augmentation_in_model, part(0.6, of_batch=0.6), consumer_cpu_s=0.0199) == []
 

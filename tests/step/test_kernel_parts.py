@@ -93,8 +93,35 @@ def test_what_depends_on_the_batch_alone_is_told():
     of_batch = [part for part in parts if part.of_batch > 0.01]
     assert "Letters" in {part.layer for part in of_batch}
     assert all(part.phase == "forward" for part in of_batch)
+    assert {part.of_batch_at for part in of_batch if part.layer == "Letters"} == {None}
     dense = [part for part in parts if part.layer == "Dense"]
     assert sum(part.of_batch for part in dense) < 0.05
+
+
+def numbers_of(letters, texts):
+    return letters(tf.strings.lower(texts))
+
+
+def test_what_a_step_does_to_its_batch_is_told_at_the_step_s_own_line():
+    with watched_layers() as layers:
+        letters = Letters()
+        weight = tf.Variable(tf.ones((400, 1)))
+
+        @tf.function
+        def train_step(texts):
+            numbers = numbers_of(letters, texts)  # in the step
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(numbers @ weight)
+            weight.assign_sub(0.01 * tape.gradient(loss, weight))
+
+        texts = tf.constant(["some words of one text " * 40] * BATCH)
+        train_step(texts)
+        forget_kernels()
+        kernels = profiled(lambda: [train_step(texts) for _ in range(6)])
+        parts = kernel_parts(kernels, layers, batch_size=BATCH)
+    most = max(parts, key=lambda part: part.of_batch)
+    assert most.layer == "Letters"
+    assert line_of("# in the step") in most.of_batch_at
 
 
 def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed():

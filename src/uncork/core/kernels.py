@@ -23,6 +23,8 @@ class KernelPart(Record, frozen=True, kw_only=True):
         at: Where that layer is made, or what stands in the user's code.
         rounds: Of the loop inside the step that they stand in; 0 outside of loops.
         of_batch: Share of those that depend on the batch alone, not on any weight.
+        of_batch_at: The line of the step's own function that most of these come from; None for
+            what layers of a model do.
         rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
         rows_used: Of these, what a batch looks up, at most.
         brief: Share of those that take less than ``BRIEF_S`` each.
@@ -37,6 +39,7 @@ class KernelPart(Record, frozen=True, kw_only=True):
     at: str | None = None
     rounds: int = 0
     of_batch: float = 0.0
+    of_batch_at: str | None = None
     rows: int = 0
     rows_used: int = 0
     brief: float = 0.0

@@ -27,7 +27,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if upper < WORTH:
         return
     most = max(parts, key=lambda p: p.of_batch)
-    at = most.at or diagnosis.workload.at
+    at = most.of_batch_at or most.at or diagnosis.workload.at
     yield Finding(
         cause="augmentation_in_model",
         share=1 - 1 / upper,

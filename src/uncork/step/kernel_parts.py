@@ -28,6 +28,8 @@ _UPDATE: Final = "update_state"
 _CALL: Final = "PartitionedCall"
 _BACKWARD: Final = "__backward_"
 _LAYERS: Final = "/keras/src/layers/layer.py"
+# Where TensorFlow calls a function to trace it.
+_TRACING: Final = "/tensorflow/python/framework/func_graph.py"
 
 
 def kernel_parts(
@@ -47,8 +49,10 @@ def kernel_parts(
     parts: dict[Any, _Part] = {}
     for kernel in kernels:
         key = sorter.key(kernel)
-        of_batch = key.phase == "forward" and sorter.is_of_batch(kernel)
-        parts.setdefault(key, _Part(key)).add(kernel, of_batch=of_batch)
+        part = parts.setdefault(key, _Part(key))
+        part.add(kernel)
+        if key.phase == "forward" and sorter.is_of_batch(kernel):
+            part.add_of_batch(kernel, sorter.called_at(kernel))
     total = sum(kernel.seconds for kernel in kernels)
     if not sorter.found or total <= 0:
         return ()
@@ -72,16 +76,15 @@ class _Key:
 class _Part:
     key: _Key
     seconds: float = 0.0
-    of_batch_s: float = 0.0
+    of_batch_s: Counter[str | None] = field(default_factory=Counter)
     calls: float = 0.0
     most_calls: float = 0.0
     brief_s: float = 0.0
     brief_calls: float = 0.0
     kinds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kernel: Kernel, *, of_batch: bool) -> None:
+    def add(self, kernel: Kernel) -> None:
         self.seconds += kernel.seconds
-        self.of_batch_s += kernel.seconds if of_batch else 0.0
         self.calls += kernel.calls
         self.most_calls = max(self.most_calls, kernel.calls)
         if kernel.seconds < BRIEF_S * kernel.calls:
@@ -89,9 +92,12 @@ class _Part:
             self.brief_calls += kernel.calls
         self.kinds[kernel.kind] += int(kernel.seconds * 1e9)
 
+    def add_of_batch(self, kernel: Kernel, called_at: str | None) -> None:
+        self.of_batch_s[called_at] += kernel.seconds  # type: ignore[assignment]
+
     def join(self, other: _Part) -> None:
         self.seconds += other.seconds
-        self.of_batch_s += other.of_batch_s
+        self.of_batch_s.update(other.of_batch_s)
         self.calls += other.calls
         self.brief_s += other.brief_s
         self.brief_calls += other.brief_calls
@@ -107,7 +113,8 @@ class _Part:
             layer=key.layer,
             at=key.at,
             rounds=round(self.most_calls) if key.in_loop else 0,
-            of_batch=self.of_batch_s / total_s,
+            of_batch=sum(self.of_batch_s.values()) / total_s,
+            of_batch_at=max(self.of_batch_s, key=self.of_batch_s.__getitem__, default=None),
             rows=key.rows,
             rows_used=key.rows_used,
             brief=self.brief_s / total_s,
@@ -160,6 +167,20 @@ class _Sorter:
     def is_of_batch(self, kernel: Kernel) -> bool:
         op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
         return op is not None and self.graphs.is_of_batch(op)
+
+    def called_at(self, kernel: Kernel) -> str | None:
+        """The line of the user's in the step's own function; None for what a model's layers do.
+
+        Those are told by where they are made.
+        """
+        op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
+        frames = [] if op is None else list(op.traceback)
+        traced = (number for number, frame in enumerate(frames) if _TRACING in frame.filename)
+        inside = frames[next(traced, len(frames)) :]
+        if sum(_LAYERS in frame.filename for frame in inside) > 1:
+            return None
+        users = (frame for frame in inside if is_users(frame.filename))
+        return next((place(frame.filename, frame.lineno) for frame in users), None)
 
     def _called_by(self, op: Any) -> Any:
         """Whose results a function takes that is no layer's own: the gradient of one, say."""
