@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -351,14 +352,28 @@ def test_listener_feeds_the_rest_of_the_loop(model, dataset):
     assert got[-1] == "last"
 
 
+def test_a_fed_loop_may_hand_its_iterator_on(model, dataset):
+    class Feed(Recorder):
+        def loop(self, call, first):
+            return iter(["last"])
+
+    with listening(Feed()):
+        step = make_step(model, keras.optimizers.SGD())
+        iterator = iter(dataset)
+        step(*next(iterator))
+        assert next(iterator) == "last"
+        assert bool(iterator.get_next_as_optional().has_value())
+        with pytest.raises(AttributeError):
+            _ = iterator.no_such_attribute
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_what_a_fed_loop_no_longer_reads_is_not_read_ahead(keeps, model, dataset):
-    made = []
+    made, ended = [], threading.Event()
 
     def rows():
-        for n in range(2000):
-            made.append(n)
-            time.sleep(0.001)
+        while not ended.wait(0.001):
+            made.append(1)
             yield np.ones(4, "float32"), np.ones(1, "float32")
 
     class Feed(Recorder):
@@ -379,8 +394,8 @@ def test_what_a_fed_loop_no_longer_reads_is_not_read_ahead(keeps, model, dataset
     before = len(made)
     time.sleep(0.2)
     assert (len(made) > before) == keeps
-    if keeps:
-        assert next(feed.kept)
+    ended.set()  # a generator at work while Python ends may keep it from ending
+    assert len(list(feed.kept or ())) * 4 <= len(made)
 
 
 def test_listener_substitutes_the_dataset(dataset):

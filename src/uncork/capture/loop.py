@@ -201,7 +201,12 @@ def _twin(iterator: Any, watch: Watch) -> Any:
     kind = type(iterator)
     if kind not in _watched:
         # One base and no fields: only so can the class be changed back.
-        fields = {"__next__": _next, "get_next": _get_next, "__module__": kind.__module__}
+        fields = {
+            "__next__": _next,
+            "get_next": _get_next,
+            "__getattr__": _renewed,
+            "__module__": kind.__module__,
+        }
         _watched[kind] = type(kind.__name__, (kind,), fields)
     twin: Any = object.__new__(_watched[kind])
     vars(twin).update(vars(iterator), _uncork_watch=watch)
@@ -210,6 +215,14 @@ def _twin(iterator: Any, watch: Watch) -> Any:
 
 
 _watched: dict[type, type] = {}
+
+
+def _renewed(twin: Any, name: str) -> Any:
+    """A loop that is fed may hand its iterator to a function all the same: it begins anew there."""
+    if name != _RESOURCE or "_uncork_watch" not in vars(twin):
+        raise AttributeError(name)
+    resource = vars(twin)[name] = vars(twin._uncork_watch.original())[name]
+    return resource
 
 
 def _next(twin: Any) -> Any:
