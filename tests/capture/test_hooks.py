@@ -390,12 +390,14 @@ def test_what_a_fed_loop_no_longer_reads_is_not_read_ahead(keeps, model, dataset
             if element == "last":
                 break
             step(*element)
-    time.sleep(0.2)  # calls that have begun end
-    before = len(made)
-    time.sleep(0.2)
+    time.sleep(0.5)  # calls that have begun end
+    before, until = len(made), time.monotonic() + (30.0 if keeps else 0.5)
+    while len(made) == before and time.monotonic() < until:
+        time.sleep(0.01)
     assert (len(made) > before) == keeps
     ended.set()  # a generator at work while Python ends may keep it from ending
-    assert len(list(feed.kept or ())) * 4 <= len(made)
+    if keeps:
+        assert list(feed.kept)
 
 
 def test_listener_substitutes_the_dataset(dataset):

@@ -37,6 +37,23 @@ def test_one_that_halves_the_maps_itself_leaves_none():
     assert found(conv(strides=2), conv()) == []
 
 
+def on_one_line(*made):
+    layers = Layers()
+    for layer in made:
+        layers.made(layer, "train.py:1")
+    keras.Sequential([keras.Input((64, 64, 3)), *made])
+    return [(each.at, each.size) for each in full_size(layers)]
+
+
+def test_layers_of_one_line_are_told_once():
+    pair = (conv(padding="valid"), conv(padding="valid"))
+    assert on_one_line(*pair, kl.MaxPooling2D()) == [("train.py:1", (64, 64))]
+
+
+def test_a_line_that_makes_coarser_ones_too_tells_nothing():
+    assert on_one_line(conv(), kl.MaxPooling2D(), conv()) == []
+
+
 def test_where_a_picture_is_given_back_its_size_may_be_needed():
     assert found(conv(), kl.MaxPooling2D(), kl.UpSampling2D(), conv()) == []
 

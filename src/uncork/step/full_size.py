@@ -35,19 +35,33 @@ _WIDER: Final = 2
 def full_size(layers: Layers) -> Iterator[FullSize]:
     """Convolutions and recurrent layers before which nothing has made the input coarser.
 
+    Each line once. Kernels are told by line, so of one that makes coarser layers as well, in a loop
+    over the depth of a network, nobody knows what its full-sized ones take: it is left out.
+
     Args:
         layers: Of the script.
     """
     known = layers.known()
+    found: dict[int, FullSize] = {}
     for layer, size in _convolutions(known):
-        yield _told(layer, layers, size, "strides", 2 ** len(size))
+        found[id(layer)] = _told(layer, layers, size, "strides", 2 ** len(size))
     for layer, steps, together in _recurrent(known):
-        yield _told(layer, layers, (steps,), "stacking", together)
+        found[id(layer)] = _told(layer, layers, (steps,), "stacking", together)
+    others = {_place(layer, layers) for layer in known if id(layer) not in found}
+    lines: dict[tuple[str, str | None], FullSize] = {}
+    for each in sorted(found.values(), key=lambda each: each.size, reverse=True):
+        lines.setdefault((each.layer, each.at), each)
+    yield from (each for line, each in lines.items() if line not in others)
 
 
 def _told(layer: Any, layers: Layers, size: tuple[int, ...], by: Any, fewer: int) -> FullSize:
-    at = layers.at(layer)
-    return FullSize(layer=type(layer).__name__, at=at, size=size, reduced_by=by, fewer=fewer)
+    name, at = _place(layer, layers)
+    return FullSize(layer=name, at=at, size=size, reduced_by=by, fewer=fewer)
+
+
+def _place(layer: Any, layers: Layers) -> tuple[str, str | None]:
+    """By which kernels know it."""
+    return type(layer).__name__, layers.at(layer)
 
 
 def _convolutions(known: Sequence[Any]) -> Iterator[tuple[Any, tuple[int, ...]]]:
