@@ -73,6 +73,8 @@ def sentence(step: Step) -> str:
     """One line of progress."""
     if step.outcome == "kept" and step.measured:
         return f"{step.name}: kept, {step.measured.ratio:.2f}x, {step.guarantee} proved"
+    if step.outcome == "kept":
+        return f"{step.name}: kept, {step.guarantee} proved, {step.reason}"
     return f"{step.name}: {step.outcome}, {step.reason}"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
@@ -36,6 +37,7 @@ from uncork.engine.outcomes import (
 )
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject, Version
+from uncork.engine.together import Part, Together, edits_input, left_open
 from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
@@ -58,6 +60,8 @@ _RESERVED_SHARE: Final = 0.3
 _RISKED_SHARE: Final = 0.5
 # What follows a gain once it is measured: the proof, and a look at where the bottleneck is now.
 _TAIL_S: Final = 20.0
+# A look at what a step leaves that is not kept yet, but tried together with others.
+_BETWEEN_S: Final = 8.0
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 
@@ -100,6 +104,7 @@ class Walk:
         for optimization in self.road:
             self._record(self._try(optimization))
         self._look_again()
+        self._try_together()
 
     def _record(self, step: Step) -> None:
         self.steps.append(step)
@@ -136,6 +141,9 @@ class Walk:
             proposal = self._postponed(optimization, proposal) or proposal
         if isinstance(proposal, Skipped):
             return record(optimization, "skipped", proposal.reason)
+        return self._attempt(optimization, proposal, again=again)
+
+    def _attempt(self, optimization: Optimization, proposal: Proposal, *, again: bool) -> Step:
         self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
         try:
             return self._trial(optimization, proposal, again)
@@ -149,6 +157,45 @@ class Walk:
             )
         finally:
             self.subject.restore()
+            # Datasets lie in cycles, and their caches with them: the next trial needs the memory.
+            gc.collect()
+
+    def _try_together(self) -> None:
+        """Of what noise left open one by one, all steps that edit the input, as one."""
+        tried = {step.name: step for step in self.steps if left_open(step)}
+        if len(tried) < 2 or self._left_s() < _PAIRS_S + _TAIL_S + len(tried) * _BETWEEN_S:
+            return
+        together = Together(self._parts([o for o in self.road if o.name in tried]))
+        if len(together.parts) < 2:
+            return
+        proposal = together.propose(self.now, self.machine, self.policy)
+        step = self._attempt(together, proposal, again=True)
+        befores = [tried[part.optimization.name] for part in together.parts]
+        found = together.outcomes(step, befores)
+        # All at once: of what is kept together no part may be in force unrecorded.
+        self.steps[:] = [*(each for each in self.steps if each not in befores), *found]
+        for each in found:
+            self.journal.write("step", sentence(each), payload=each)
+        self.after_step()
+
+    def _parts(self, road: Sequence[Optimization]) -> list[Part]:
+        """Each as it is proposed on what those before it leave."""
+        parts: list[Part] = []
+        version, now = self.version, self.now
+        try:
+            for optimization in road:
+                proposal = optimization.propose(now, self.machine, self.policy)
+                if isinstance(proposal, Skipped) or not edits_input(proposal):
+                    continue
+                version = _apply(version, proposal)
+                parts.append(Part(optimization, proposal))
+                if optimization is not road[-1]:
+                    now = self._look(version, now)
+        except EditRefused:
+            return []
+        finally:
+            self.subject.restore()
+        return parts
 
     def _proposed(self, optimization: Optimization) -> Proposal | Skipped:
         skipped = self._not_allowed(optimization)
@@ -316,6 +363,10 @@ class Walk:
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
         self.version, self.now = candidate, now
         return (*edits, *loader, *step)
+
+    def _look(self, version: Version, now: WorkloadDiagnosis) -> WorkloadDiagnosis:
+        looked: dict[str, Any] = {"version": version, "known": now, "budget_s": _BETWEEN_S}
+        return observe(self.subject, self.machine, self.journal, **looked)
 
     def _keep_validation(self, candidate: Version, measured: Measurement) -> None:
         """Nothing of the training has changed, so there is nothing to look at anew."""

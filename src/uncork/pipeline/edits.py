@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +29,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus, schedulable_cpus
+from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
 from uncork.pipeline.filtering import filtered_first
@@ -49,7 +50,6 @@ from uncork.pipeline.splitting import Split, split
 from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
 
-_CALLS: Final = "_num_parallel_calls"
 _MapEdit = SplitMap | ParallelMap | DrawFirst | PyFunctionCache
 
 
@@ -84,7 +84,7 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = _without_autotune(pipeline)
         case _:
             changed = _with_stage_edited(pipeline, edit)
-    return read(changed)
+    return read(with_calls(changed))
 
 
 def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
@@ -310,7 +310,7 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
     fields: dict[str, Any] = {"_map_func": function}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
-        fields[_CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
+        fields[CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
     return place, make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
 
 
@@ -380,9 +380,9 @@ def _less_ahead(node: Node) -> Dataset:
     dataset, fields = node.dataset, {}
     if node.kind == "prefetch" and told_ahead(node) is not None:
         fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
-    elif node.kind == "map" and hasattr(dataset, _CALLS) and node.parallelism != AUTOTUNE:
+    elif node.kind == "map" and hasattr(dataset, CALLS) and node.parallelism != AUTOTUNE:
         # A machine with more cores leaves more calls, up to those that were asked for.
-        fields[_CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
+        fields[CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
     else:
         raise EditRefused(
             f"{node} was not told how much to prepare ahead",

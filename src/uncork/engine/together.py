@@ -1,0 +1,104 @@
+"""Several steps of the road tried as one.
+
+Where each gains a little, noise may hide every one of them, and a walk that keeps only what is
+proved alone would keep none. What they gain together is larger and shows sooner.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Guarantee, PipelineEdit, loosest
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy, Step
+from uncork.core.record import replace
+from uncork.road import WORTH_TRYING, Optimization, Proposal
+
+
+@dataclass(frozen=True)
+class Part:
+    """One step among several, proposed on what those before it leave."""
+
+    optimization: Optimization
+    proposal: Proposal
+
+
+def left_open(step: Step) -> bool:
+    """Whether it was tried, promised a gain, and may have one: the noise does not rule it out."""
+    if step.outcome != "rejected" or step.proof is not None or step.measured is None:
+        return False
+    high = step.measured.high
+    promised = step.predicted or 1.0
+    return promised >= WORTH_TRYING and (high is None or high >= WORTH_TRYING)
+
+
+def edits_input(proposal: Proposal) -> bool:
+    """Whether it changes the input pipeline and nothing else."""
+    return all(isinstance(edit, PipelineEdit) for edit in proposal.edits)
+
+
+@final
+class Together(Optimization):
+    """The parts as one step, so that it is measured and proved like any other."""
+
+    name = "together"
+    stage = "input"
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]
+        """The loosest of theirs."""
+        return loosest(*(part.optimization.guarantee for part in self.parts))
+
+    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+        """All edits in order: those of a later part are meant for what the earlier ones leave."""
+        del diagnosis, machine, policy
+        proposals = [part.proposal for part in self.parts]
+        return Proposal(
+            edits=tuple(edit for proposal in proposals for edit in proposal.edits),
+            predicted=math.prod(proposal.predicted or 1.0 for proposal in proposals),
+            at=proposals[0].at,
+            why="; ".join(proposal.why for proposal in proposals),
+        )
+
+    def outcomes(self, step: Step, alone: Sequence[Step]) -> tuple[Step, ...]:
+        """What became of each part.
+
+        Args:
+            step: What became of them as one.
+            alone: The record of each by itself, in the same order.
+        """
+        if step.outcome == "kept":
+            return tuple(self._kept(step))
+        tried = f"; together with {{}}: {step.reason}"
+        return tuple(
+            replace(before, reason=before.reason + tried.format(self._others(part)))
+            for part, before in zip(self.parts, alone, strict=True)
+        )
+
+    def _kept(self, step: Step) -> Iterator[Step]:
+        """The last part has the figures of all: none of them was seen to gain that alone."""
+        edits = iter(step.edits)
+        for part in self.parts:
+            proposal, last = part.proposal, part is self.parts[-1]
+            yield replace(
+                step,
+                name=part.optimization.name,
+                stage=part.optimization.stage,
+                reason=f"{proposal.why}; measured together with {self._others(part)}",
+                edits=tuple(islice(edits, len(proposal.edits))),
+                at=proposal.at,
+                source_edit=proposal.source_edit,
+                predicted=step.predicted if last else None,
+                measured=step.measured if last else None,
+            )
+
+    def _others(self, part: Part) -> str:
+        return " and ".join(p.optimization.name for p in self.parts if p is not part)

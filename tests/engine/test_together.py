@@ -1,0 +1,159 @@
+"""Steps that noise hides one by one, tried as one: a real pipeline, and speeds from a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from road.situations import FOUR_CORES
+from uncork.core.edit import ParallelMap, Prefetch
+from uncork.core.journal import Journal
+from uncork.core.plan import Policy, Ratio, Step
+from uncork.core.record import replace
+from uncork.engine.subject import Version, VersionRunner
+from uncork.engine.together import left_open
+from uncork.engine.walk import Walk
+from uncork.pipeline import apply, read
+from uncork.road import Optimization, Proposal
+
+from .test_walk import CLEAR, DIAGNOSIS, USELESS, FakeRunner, FakeSubject
+
+LITTLE = [90.0, 125.0]  # 1.06 times as fast, if anything
+
+
+class FakePipelineSubject(FakeSubject):
+    """What reads a pipeline with so many edits runs at the speeds that were written for it."""
+
+    def __init__(self, speeds: dict[int, list[float]]) -> None:
+        super().__init__({})
+        data = tf.data.Dataset.range(256).map(lambda x: x + 1).batch(8)
+        self.original = Version(read(data))
+        self.workload = replace(self.workload, data="tf.data")
+        self.speeds = {0: [100.0], **speeds}
+
+    def runner(self, version: Version) -> VersionRunner:
+        return FakeRunner(cycle(self.speeds[len(version.edits)]))
+
+    def supply(self, version: Version) -> Any:
+        return version.pipeline.dataset
+
+
+class Ahead(Optimization):
+    name, stage, guarantee = "prefetch", "input", "exact"
+
+    def propose(self, diagnosis: Any, *_: object) -> Proposal:
+        edits = (Prefetch(expects=""),)
+        return Proposal(edits=edits, predicted=1.1, at="train.py:9", why="it overlaps")
+
+
+class InParallel(Optimization):
+    name, stage, guarantee = "parallelize_prefix", "input", "exact"
+
+    def propose(self, diagnosis: Any, *_: object) -> Proposal:
+        edits = (ParallelMap(stage=1, expects=""),)
+        return Proposal(edits=edits, predicted=1.2, at="train.py:7", why="on all cores")
+
+
+@pytest.fixture
+def walked() -> Callable[..., Walk]:
+    def run(speeds: dict[int, list[float]], road: tuple[Optimization, ...] = ROAD) -> Walk:
+        walk = Walk(
+            FakePipelineSubject(speeds),
+            DIAGNOSIS,
+            FOUR_CORES,
+            Policy(budget_s=1e9),
+            Journal(),
+            road=road,
+            after_step=lambda: saved.append([step.name for step in walk.steps]),
+        )
+        saved: list[list[str]] = []
+        walk.run()
+        # Never saved without a part of what is in force.
+        assert all(len(names) == len(road) for names in saved[len(road) - 1 :])
+        return walk
+
+    return run
+
+
+ROAD = (InParallel(), Ahead())
+
+
+def test_what_each_alone_could_not_show_they_show_together(walked) -> None:
+    walk = walked({1: LITTLE, 2: CLEAR})
+    assert [(step.name, step.outcome) for step in walk.steps] == [
+        ("parallelize_prefix", "kept"),
+        ("prefetch", "kept"),
+    ]
+    first, last = walk.steps
+    assert (first.measured, first.predicted) == (None, None)
+    assert last.measured.ratio == pytest.approx(1.5, abs=0.02)
+    assert last.predicted == pytest.approx(1.2 * 1.1)
+    assert "together with prefetch" in first.reason
+    assert (first.at, last.at) == ("train.py:7", "train.py:9")
+    assert first.proof == last.proof
+    assert first.proof.passed
+    assert walk.version.edits == (*first.edits, *last.edits)
+    assert walk.now.workload.pipeline == walk.version.pipeline.digest
+
+
+def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
+    """As a plan is: each edit expects the pipeline that those before it left."""
+    walk = walked({1: LITTLE, 2: CLEAR})
+    pipeline = walk.subject.original.pipeline
+    for step in walk.steps:
+        for edit in step.edits:
+            assert edit.expects == pipeline.digest
+            pipeline = apply(pipeline, edit)
+    assert pipeline.digest == walk.version.pipeline.digest
+
+
+def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
+    walk = walked({1: LITTLE, 2: USELESS})
+    assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
+    assert all("; together with" in step.reason for step in walk.steps)
+    assert walk.version is walk.subject.original
+
+
+def test_one_alone_is_not_tried_as_several(walked) -> None:
+    walk = walked({1: LITTLE, 2: CLEAR}, ROAD[:1])
+    assert [step.outcome for step in walk.steps] == ["rejected"]
+    assert "together" not in walk.steps[0].reason
+
+
+def test_an_edit_that_no_longer_applies_ends_it(walked) -> None:
+    class Elsewhere(InParallel):
+        def propose(self, diagnosis: Any, *_: object) -> Proposal:
+            edits = (ParallelMap(stage=2, expects=""),)  # a batch
+            return Proposal(edits=edits, predicted=1.2, at=None, why="of another pipeline")
+
+    walk = walked({1: LITTLE, 2: CLEAR}, (Elsewhere(), Ahead()))
+    assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "predicted", "is_open"),
+    [
+        (0.9, 1.2, 1.1, True),
+        (0.9, None, 1.1, True),
+        (0.9, 1.2, 1.01, False),  # nothing was promised
+        (0.9, 1.2, None, False),
+        (0.98, 1.02, 1.1, False),  # whatever was promised, it is not there
+        (0.5, 0.8, 1.1, False),
+    ],
+)
+def test_what_the_noise_leaves_open(low, high, predicted, is_open) -> None:
+    step = Step(
+        name="prefetch",
+        stage="input",
+        outcome="rejected",
+        reason="",
+        predicted=predicted,
+        measured=Ratio(ratio=(low + (high or low)) / 2, low=low, high=high),
+    )
+    assert left_open(step) == is_open
+    assert not left_open(replace(step, outcome="kept"))
+    assert not left_open(replace(step, measured=None))
