@@ -32,6 +32,8 @@ CURES: Final[dict[str, str]] = {
     "no_prefetch": "loop",
     "per_element_work": "fit",
     "shuffle_of_decoded": "loop",
+    "py_function": "fit",
+    "python_loader": "pydataset",
     "small_steps": "fit",
     "retracing": "loop",
     "eager_step": "loop",

@@ -58,11 +58,13 @@ class FakeSubject:
         drift=0.0,
         noise=(1.0,),
         stalls=(1.0,),
+        trained=None,
     ):
         machine = Machine(drift)
         self._runners = [Fake(machine, whole, noise), Fake(machine, alone)]
         self._many = None if many is None else Fake(machine, many, stalls)
         self._python_s, self._most = python_s, most
+        self._trained = None if trained is None else Fake(machine, trained)
 
     def runner(self, version):
         return self._runners[0]
@@ -72,6 +74,9 @@ class FakeSubject:
 
     def grouped(self, version, resident_s):
         return self._many
+
+    def grouped_training(self, version):
+        return self._trained
 
     def python_s(self, resident_s):
         return self._python_s
@@ -114,6 +119,24 @@ def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():
     assert lucky.breakdown["host"] == pytest.approx(0.04)
     small = apart(whole=0.002, alone=0.002, many=0.0005, most=0.004)
     assert small.breakdown["host"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("trained", "host"),
+    [(0.097, 0.03), (0.05, 0.15), (0.12, 0.0), (None, 0.15)],
+)
+def test_a_modest_part_is_asked_of_the_training(trained, host):
+    """What an input beside it uses anyway is not lost to Python; more than resident is not, too."""
+    times = {"whole": 0.1, "alone": 0.1, "many": 0.085, "trained": trained}
+    found = take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4, ask_training=True)
+    assert found.breakdown["host"] == pytest.approx(host)
+    assert apart(**times).breakdown["host"] == pytest.approx(0.15)
+
+
+def test_a_large_part_needs_no_such_question():
+    times = {"whole": 0.1, "alone": 0.1, "many": 0.05, "trained": 0.1}
+    found = take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4, ask_training=True)
+    assert found.breakdown["host"] == pytest.approx(0.5)
 
 
 def test_what_looks_large_is_looked_at_again():

@@ -83,7 +83,7 @@ CLEAR = [150.0, 151.0]
 USELESS = [100.0, 101.0, 99.0]
 
 
-def optimization(steps: int, promised: float = 1.5) -> Optimization:
+def optimization(steps: int, promised: float = 1.5, first: str = "") -> Optimization:
     class Grouping(Optimization):
         name = f"grouping_{steps}"
         stage = "host"
@@ -94,7 +94,8 @@ def optimization(steps: int, promised: float = 1.5) -> Optimization:
             if steps == 4 and diagnosis is DIAGNOSIS:
                 return Skipped(reason="something else is the bottleneck")
             edits = (StepsPerExecution(steps=steps),)
-            return Proposal(edits=edits, predicted=promised, at=None, why="it may help")
+            why = "it may help"
+            return Proposal(edits=edits, predicted=promised, at=None, why=why, first=first)
 
     return Grouping()
 
@@ -189,6 +190,19 @@ def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
     assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
+
+
+@pytest.mark.parametrize("outcome", ["kept", "rejected"])
+def test_a_step_that_had_better_come_first_does(outcome: str) -> None:
+    """And only once, whatever became of it."""
+    trials = {2: [CLEAR], 5: [CLEAR], 3: [CLEAR if outcome == "kept" else USELESS]}
+    road = (optimization(2, first="grouping_3"), optimization(5), optimization(3))
+    walk = Walk(
+        FakeSubject(trials), DIAGNOSIS, FOUR_CORES, Policy(budget_s=FAR), Journal(), road=road
+    )
+    walk.run()
+    names = [("grouping_3", outcome), ("grouping_2", "kept"), ("grouping_5", "kept")]
+    assert outcomes(walk) == names
 
 
 def test_every_outcome_is_told_and_saved(walked) -> None:

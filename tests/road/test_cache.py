@@ -6,10 +6,10 @@ from records import observed, stage
 from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE
+from uncork.core.stage import AUTOTUNE, Vectorized
 from uncork.road.cache import CacheDeterministic
 
-from .situations import AUGMENTING, POINT, SITUATIONS, WAITING, proposal, reason
+from .situations import AT_ONCE, AUGMENTING, POINT, SITUATIONS, WAITING, proposal, reason
 
 CACHE = CacheDeterministic()
 DECODE = stage(1, "map", 0.09, name="decode", parallelism=AUTOTUNE, cache_point=POINT)
@@ -46,6 +46,35 @@ def test_where_epochs_become_short_the_autotuner_goes_too():
         Prefetch(expects=""),
         AutotuneOff(expects=""),
     )
+
+
+PARSE = stage(
+    1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, vectorized=AT_ONCE
+)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "at_once_s", "first"),
+    [
+        (3, 0.001, "vectorize"),  # 0.09 once and twice nothing, or 0.01 of training three times
+        (200, 0.001, ""),
+        (3, 0.05, ""),  # not that much less
+        (3, 0.2, ""),  # more than one by one
+    ],
+)
+def test_the_first_epoch_counts(epochs, at_once_s, first):
+    """In few epochs a map called for whole batches takes less time than one whose work is kept."""
+    stacked = Vectorized(batch=32, cpu_s_per_element=at_once_s, wall_s_per_element=at_once_s)
+    stages = (stage(0, "text_line"), replace(PARSE, vectorized=stacked), stage(2, "batch"))
+    found = proposal(CACHE, decoding(*stages, workload={"epochs": epochs}))
+    assert found.first == first
+    assert found.edits[0].stage == 1
+
+
+def test_maps_above_the_cache_are_no_matter_to_it():
+    above = replace(PARSE, index=2, first=0, cache_point=None, cpu_s_per_element=0.04)
+    stages = (stage(0, "text_line"), SLOW, above, stage(3, "batch"))
+    assert proposal(CACHE, decoding(*stages, workload={"epochs": 3})).first == ""
 
 
 @pytest.mark.parametrize(

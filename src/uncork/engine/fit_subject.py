@@ -155,6 +155,16 @@ class FitSubject(FitLooks):
         self.notes.append("time between steps is counted as part of the step")
         return None
 
+    def grouped_training(self, version: Version) -> VersionRunner | None:
+        """As many steps in one execution as of the resident one."""
+        if self.workload.eager_step or self.workload.distributed:
+            return None
+        with suppress(Exception):
+            runner = self.runner(version.with_step_edits((StepsPerExecution(steps=_GROUP),)))
+            runner.prime()
+            return runner
+        return None
+
     def python_s(self, resident_s: float) -> float | None:
         """For an eager model that could not be compiled, the Python between its ops."""
         if not self.workload.eager_step:

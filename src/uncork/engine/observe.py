@@ -90,7 +90,7 @@ def observe(
     version = version or subject.original
     seconds = _BRIEF if measured else _CAREFUL.scaled(budget_s / BUDGET_S)
     journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
-    looks = {"rounds": seconds.rounds, "more": seconds.more}
+    looks = {"rounds": seconds.rounds, "more": seconds.more, "ask_training": measured is None}
     shares = take_apart(subject, version, block_s=seconds.block, **looks)
     if measured is None:
         measured = shares.measured

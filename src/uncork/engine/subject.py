@@ -148,6 +148,11 @@ class Subject(ABC):
         del version, resident_s
         return None
 
+    def grouped_training(self, version: Version) -> VersionRunner | None:
+        """The training with its steps grouped, on its own input, primed; None where it cannot be."""
+        del version
+        return None
+
     def python_s(self, resident_s: float) -> float | None:
         """Seconds of a resident step outside TensorFlow's ops, where :meth:`grouped` gives none."""
         del resident_s

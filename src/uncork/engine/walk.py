@@ -102,9 +102,22 @@ class Walk:
     def run(self) -> None:
         """Try every optimization in its order; each outcome is recorded, none is silent."""
         for optimization in self.road:
-            self._record(self._try(optimization))
+            first = self._before(optimization)
+            for each in (first, optimization) if first else (optimization,):
+                if not self._is_tried(each.name):
+                    self._record(self._try(each))
         self._look_again()
         self._try_together()
+
+    def _before(self, optimization: Optimization) -> Optimization | None:
+        """Of what is further along the road, the step that it had better come after."""
+        proposal = self._proposed(optimization)
+        if isinstance(proposal, Skipped):
+            return None
+        return next((o for o in self.road if o.name == proposal.first), None)
+
+    def _is_tried(self, name: str) -> bool:
+        return any(step.name == name for step in self.steps)
 
     def _record(self, step: Step) -> None:
         self.steps.append(step)

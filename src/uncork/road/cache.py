@@ -5,6 +5,9 @@ it anyway: deterministic, finite, in the same order. A random map is cut first, 
 part stays behind the cache and alive. A shuffle or repeat in between changes places with the
 deterministic 1:1 maps above it: it permutes positions, whatever stands in them.
 
+A cache saves nothing of the first epoch. Where all epochs together take less time with the maps
+called for whole batches, that is tried first, and then a cache of what lies below them.
+
 Where the cache makes epochs very short, the autotuner goes with it: there is nothing left for it to
 tune, and every epoch would end in waiting for it (see ``autotune_off``).
 """
@@ -16,9 +19,10 @@ from typing import Final, final
 from uncork.core.branches import made_from
 from uncork.core.costmodel import StepCosts, costs_of, filled, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Cache, Edit, ParallelMap, SplitMap
+from uncork.core.edit import Cache, Edit, ParallelMap, SplitMap, VectorizeMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.road.autotune_off import hushed, without_autotuner
 from uncork.road.parallelize_prefix import ParallelizePrefix
@@ -31,10 +35,13 @@ from uncork.road.proposal import (
     not_worth,
     read_once,
 )
+from uncork.road.vectorize import VectorizeMaps
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
 # Of the memory that caches may take, what is not worth a thought.
 _LITTLE: Final = 0.05
+# Of the time of all epochs: what is predicted to take no less is not worth another order of trials.
+_CLEARLY: Final = 0.8
 _NEVER_FULL: Final = "the loop leaves the data before a cache would be complete"
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
@@ -87,7 +94,11 @@ class CacheDeterministic(Optimization):
             return not_worth(predicted)
         parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
         quiet = hushed(diagnosis, after(costs, best))
-        return _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
+        found = _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
+        stacked = VectorizeMaps().propose(diagnosis, machine, policy)
+        if _saves_more(diagnosis, costs, best, stacked):
+            return replace(found, first=VectorizeMaps.name)
+        return found
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
@@ -95,6 +106,25 @@ def after(costs: StepCosts, stage: Stage) -> StepCosts:
     if stage.prefix is not None:
         return costs.split_and_cached(stage.index)
     return costs.without(made_from(stage))
+
+
+def _saves_more(
+    diagnosis: WorkloadDiagnosis, costs: StepCosts, stage: Stage, stacked: Proposal | Skipped
+) -> bool:
+    """Whether what a cache would keep had better be made a batch at a time, in every epoch.
+
+    The first epoch counts: a cache saves nothing of it, and of few epochs it is a large part. What
+    lies below the maps that were moved can be kept afterwards.
+    """
+    if isinstance(stacked, Skipped):
+        return False
+    moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
+    if not moved & set(made_from(stage)):
+        return False
+    epochs = diagnosis.workload.epochs
+    first_s = min(costs.step_s(), costs.measured_s)
+    kept_s = first_s + (epochs - 1) * after(costs, stage).step_s()
+    return epochs * costs.vectorized(moved).step_s() < _CLEARLY * kept_s
 
 
 def _bytes(stage: Stage) -> int:

@@ -25,6 +25,7 @@ class Proposal(Record, frozen=True, kw_only=True):
         at: ``file.py:line`` it concerns.
         why: What it is expected to take away.
         source_edit: The same by hand.
+        first: Name of a step further along the road that is to be tried before this one.
     """
 
     edits: tuple[Edit, ...]
@@ -32,6 +33,7 @@ class Proposal(Record, frozen=True, kw_only=True):
     at: str | None
     why: str
     source_edit: str = ""
+    first: str = ""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
