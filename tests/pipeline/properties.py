@@ -9,6 +9,7 @@ import dataclasses
 import os
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from uncork.core.edit import (
     Cache,
     DrawFirst,
     FilterFirst,
+    InlineMap,
     LessAhead,
     ParallelInterleave,
     ParallelMap,
@@ -135,7 +137,7 @@ STEPS = st.one_of(
 
 
 STAGE_EDITS = (
-    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, ParallelMap,
+    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, InlineMap, ParallelMap,
     ParallelInterleave, LessAhead,
 )  # fmt: skip
 
@@ -268,4 +270,4 @@ def drawn(number):
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
     test = options(given_all(_check))
-    return test if BY_HAND else seed(number)(test)
+    return test if BY_HAND else pytest.mark.timeout(1500)(seed(number)(test))

@@ -97,6 +97,16 @@ def test_flips_stay_alive_after_caching(photos):
     assert first.digests != second.digests
 
 
+@pytest.mark.parametrize(("size", "times"), [(3, 2), (3, 0), (0, 0)])
+def test_a_map_that_kept_a_shuffle_from_a_repeat_is_not_missed(size, times):
+    """Fused, the two draw the next pass otherwise; with no repetition at all that is an error."""
+    data = RANGE(size).shuffle(3).map(lambda x: x + 1).repeat(times)
+    digest = read(data).digest
+    kept = apply(seeded(read(data), 9), Cache(stage=2, expects=digest))
+    assert kinds(kept) == ["range", "map", "cache", "shuffle", "options", "repeat"]
+    assert epochs(kept.dataset) == epochs(seeded(read(data), 9).dataset)
+
+
 def test_a_cache_goes_below_shuffle_and_repeat():
     data = RANGE(20).shuffle(7, seed=3).map(words).repeat(2).map(lambda x: x + 1).batch(3)
     after = proved(data, cache_at(4))

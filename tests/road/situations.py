@@ -15,6 +15,7 @@ from uncork.core.stage import (
     Buffer,
     CachePoint,
     Draws,
+    Inlined,
     Keepable,
     Prefix,
     Vectorized,
@@ -26,6 +27,7 @@ FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
 POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
 PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
 FILLED = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+HERE = Inlined(cpu_s_per_element=0.001, wall_s_per_element=0.001)
 AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
@@ -70,6 +72,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "lines one by one": observed(
         stage(0, "text_line"),
         stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
+    "brightened in turn": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", 0.08, name="brighten", parallelism=1, random=True, inlined=HERE),
         stage(2, "batch"),
         shares=WAITING,
     ),

@@ -9,7 +9,17 @@ from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Vectorized
 from uncork.road.cache import CacheDeterministic
 
-from .situations import AT_ONCE, AUGMENTING, POINT, SITUATIONS, WAITING, proposal, reason
+from .situations import (
+    AT_ONCE,
+    AUGMENTING,
+    HERE,
+    POINT,
+    PREFIX,
+    SITUATIONS,
+    WAITING,
+    proposal,
+    reason,
+)
 
 CACHE = CacheDeterministic()
 DECODE = stage(1, "map", 0.09, name="decode", parallelism=AUTOTUNE, cache_point=POINT)
@@ -48,9 +58,7 @@ def test_where_epochs_become_short_the_autotuner_goes_too():
     )
 
 
-PARSE = stage(
-    1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, vectorized=AT_ONCE
-)
+PARSE = stage(1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, vectorized=AT_ONCE)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +77,13 @@ def test_the_first_epoch_counts(epochs, at_once_s, first):
     found = proposal(CACHE, decoding(*stages, workload={"epochs": epochs}))
     assert found.first == first
     assert found.edits[0].stage == 1
+
+
+@pytest.mark.parametrize(("epochs", "first"), [(2, "inline_map"), (200, "")])
+def test_what_makes_the_epoch_short_that_fills_it_comes_first(epochs, first):
+    drawing = replace(PARSE, vectorized=None, inlined=HERE, random=True, prefix=PREFIX)
+    stages = (stage(0, "text_line"), drawing, stage(2, "batch"))
+    assert proposal(CACHE, decoding(*stages, workload={"epochs": epochs})).first == first
 
 
 def test_maps_above_the_cache_are_no_matter_to_it():

@@ -120,6 +120,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
         chosen = set(stages)
         return self._with(lambda s: _vectorized(s) if s.index in chosen else s)
 
+    def inlined(self, stages: Iterable[int]) -> StepCosts:
+        """The same with some maps run in the threads that ask for their elements."""
+        chosen = set(stages)
+        return self._with(lambda s: _inlined(s) if s.index in chosen else s)
+
     def refilled_s(self, stage: int) -> float:
         """Seconds a step takes when a shuffle's buffer must be filled first, in every pass.
 
@@ -315,6 +320,31 @@ def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
     return min(choices, key=lambda stages: costs.vectorized(stages).step_s())
 
 
+def worth_inlining(costs: StepCosts) -> tuple[int, ...]:
+    """Indices of the maps to run in the threads that ask, highest first; empty where none gains.
+
+    Example:
+        >>> from uncork.core.stage import Inlined
+        >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
+        >>> here = Inlined(cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
+        >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, inlined=here,
+        ...                 **each) for i, c in enumerate((5e-5, 5e-7))]
+        >>> worth_inlining(StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2,
+        ...                          stages=tuple(stages)))
+        (0,)
+    """
+    chosen: list[int] = []
+    for stage in reversed(costs.stages):
+        if stage.inlined is None:
+            continue
+        least_s, cpu_s = costs.inlined(chosen).step_s(), costs.inlined(chosen).cpu_s()
+        tried = costs.inlined([*chosen, stage.index])
+        # Where another thread holds a step up, what a map no longer costs the cores counts, too.
+        if tried.step_s() <= least_s and tried.cpu_s() < cpu_s:
+            chosen.append(stage.index)
+    return tuple(chosen)
+
+
 def _locked_s(stage: Stage) -> float:
     """Elapsed seconds of a step for Python code in several threads, whose calls share one lock."""
     return (stage.threads_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
@@ -364,6 +394,17 @@ def _vectorized(stage: Stage) -> Stage:
         stage,
         cpu_s_per_element=stage.vectorized.cpu_s_per_element,
         wall_s_per_element=stage.vectorized.wall_s_per_element,
+    )
+
+
+def _inlined(stage: Stage) -> Stage:
+    if stage.inlined is None:
+        return stage
+    return replace(
+        stage,
+        parallelism=1,
+        cpu_s_per_element=stage.inlined.cpu_s_per_element,
+        wall_s_per_element=stage.inlined.wall_s_per_element,
     )
 
 

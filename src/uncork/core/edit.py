@@ -84,6 +84,13 @@ class DrawFirst(Record, tag="draw_first", frozen=True, kw_only=True):
     expects: str
 
 
+class InlineMap(Record, tag="inline_map", frozen=True, kw_only=True):
+    """Run the map at ``stage`` in the thread that asks for its elements, one after the other."""
+
+    stage: int
+    expects: str
+
+
 class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only=True):
     """Read what a serial interleave opens, its readers in threads of their own, in order."""
 
@@ -199,6 +206,7 @@ StageEdit = (
     | ShuffleFirst
     | VectorizeMap
     | DrawFirst
+    | InlineMap
     | ParallelMap
     | ParallelInterleave
     | LessAhead

@@ -34,6 +34,18 @@ class Draws(Record, frozen=True, kw_only=True):
     cpu_s_per_element: float
 
 
+class Inlined(Record, frozen=True, kw_only=True):
+    """A map run in the thread that asks for its elements.
+
+    Attributes:
+        cpu_s_per_element: Seconds of CPU time.
+        wall_s_per_element: Elapsed seconds.
+    """
+
+    cpu_s_per_element: float
+    wall_s_per_element: float
+
+
 class CachePoint(Record, frozen=True, kw_only=True):
     """A place where a cache is legal: everything above repeats itself exactly every epoch.
 
@@ -176,6 +188,7 @@ class Stage(Record, frozen=True, kw_only=True):
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work.
         draws: Set on a serial random map that does work beside drawing.
+        inlined: Set on a map that could run in the thread that asks for its elements.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
         buffer: Set on a shuffle whose passes end, and whose maps below could stand above it.
         may_precede: On a filter, indices of the maps directly below that do no work for it.
@@ -212,6 +225,7 @@ class Stage(Record, frozen=True, kw_only=True):
     frozen: bool = False
     prefix: Prefix | None = None
     draws: Draws | None = None
+    inlined: Inlined | None = None
     cache_point: CachePoint | None = None
     buffer: Buffer | None = None
     may_precede: tuple[int, ...] = ()

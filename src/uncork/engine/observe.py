@@ -90,8 +90,14 @@ def observe(
     version = version or subject.original
     seconds = _BRIEF if measured else _CAREFUL.scaled(budget_s / BUDGET_S)
     journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
-    looks = {"rounds": seconds.rounds, "more": seconds.more, "ask_training": measured is None}
-    shares = take_apart(subject, version, block_s=seconds.block, **looks)
+    shares = take_apart(
+        subject,
+        version,
+        block_s=seconds.block,
+        rounds=seconds.rounds,
+        more=seconds.more,
+        ask_training=measured is None,
+    )
     if measured is None:
         measured = shares.measured
         journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)

@@ -149,7 +149,7 @@ class Subject(ABC):
         return None
 
     def grouped_training(self, version: Version) -> VersionRunner | None:
-        """The training with its steps grouped, on its own input, primed; None where it cannot be."""
+        """The training on its own input, its steps grouped, primed; None where it cannot be."""
         del version
         return None
 

@@ -16,7 +16,17 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Draws, Prefix, Reading, Repeated, Stage, Vectorized
+from uncork.core.stage import (
+    AUTOTUNE,
+    ENDLESS,
+    Draws,
+    Inlined,
+    Prefix,
+    Reading,
+    Repeated,
+    Stage,
+    Vectorized,
+)
 from uncork.measure.machine import cpus
 from uncork.pipeline.asked import asked_of
 from uncork.pipeline.drawing import drawn_first
@@ -29,12 +39,13 @@ from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
     batch_above,
     is_random,
+    may_run_inline,
     ordered_by_default,
     parallel_by_default,
 )
 from uncork.pipeline.measured import AtOnce, Measured
 from uncork.pipeline.narrowed import narrowed
-from uncork.pipeline.nodes import MapFunction, derived, parallel_map, serial_map
+from uncork.pipeline.nodes import MapFunction, derived, inline_map, parallel_map, serial_map
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -109,6 +120,7 @@ def _explained(
         found,
         prefix=_prefix(stage),
         draws=_draws(stage),
+        inlined=_inlined(stage),
         cache_point=cache_point(stages, stage.index, budget_s),
         buffer=buffer(stages, stage.index),
         may_precede=tuple(stage.lowest + i for i in filtered_first(*stage.place)[0]),
@@ -178,6 +190,8 @@ def _prepare_map(
     if node.parallelism == 1 and not _in_python(node):
         together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
         stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
+    if may_run_inline(node):
+        stage.inline_probe = Probe(inline_map(below, dataset._map_func, dataset))
     single = narrowed(node.functions[0])
     if single is not None:
         function = derived(dataset._map_func, single)
@@ -307,6 +321,17 @@ def _draws(stage: Measured) -> Draws | None:
     if stage.drawn is None or stage.draw_cpu_s is None:
         return None
     return Draws(ops=stage.drawn.ops, cpu_s_per_element=stage.draw_cpu_s)
+
+
+def _inlined(stage: Measured) -> Inlined | None:
+    probe, under = stage.inline_probe, _under(stage)
+    found = probe.medians() if probe else None
+    if found is None or under is None or stage.cpu_s is None or stage.wall_s is None:
+        return None
+    cpu_s, wall_s = (max(0.0, a - b) for a, b in zip(found, under, strict=True))
+    return Inlined(
+        cpu_s_per_element=min(stage.cpu_s, cpu_s), wall_s_per_element=min(stage.wall_s, wall_s)
+    )
 
 
 def _spread(stage: Measured) -> float | None:

@@ -15,6 +15,7 @@ from uncork.core.edit import (
     DrawFirst,
     FilterFirst,
     GeneratorCache,
+    InlineMap,
     LessAhead,
     ParallelInterleave,
     ParallelMap,
@@ -34,10 +35,17 @@ from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
-from uncork.pipeline.legality import batch_above, cache_place, maps_below
+from uncork.pipeline.legality import (
+    batch_above,
+    cache_place,
+    is_inlined,
+    maps_below,
+    may_run_inline,
+)
 from uncork.pipeline.nodes import (
     barrier,
     derived,
+    inline_map,
     memory_cache,
     parallel_interleave,
     parallel_map,
@@ -139,6 +147,8 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
     match edit:
         case SplitMap() | ParallelMap() | DrawFirst() | PyFunctionCache():
             replaced = stage, _with_map_edited(edit, _map_at(pipeline, stage))
+        case InlineMap():
+            replaced = stage, _inline(pipeline, _map_at(pipeline, stage), stage)
         case Cache():
             replaced = stage, _cache(pipeline, pipeline.stages[stage], stage)
         case FilterFirst():
@@ -246,7 +256,11 @@ def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
     changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    return _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
+    changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
+    above = [node.kind for node in chain[stage + 1 : stage + 2]]
+    # What the map kept apart from the stage above it, too.
+    fused = kind_of(changed).name == "shuffle" and above == ["repeat"]
+    return barrier(changed) if place.sunk and fused else changed
 
 
 def _kept_apart(
@@ -317,7 +331,7 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
 def _parallel(node: Node) -> Dataset:
     if node.kind != "map" or node.parallelism != 1:
         raise EditRefused(f"{node} is parallel already", "a serial map", "keep it")
-    if getattr(node.dataset, "_force_synchronous", False):
+    if getattr(node.dataset, "_force_synchronous", False) and not is_inlined(node):
         raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
     if not may_overlap(node.functions[0]):
         raise EditRefused(
@@ -327,6 +341,20 @@ def _parallel(node: Node) -> Dataset:
         )
     below = node.inputs[0].dataset
     return parallel_map(below, node.dataset._map_func, node.dataset)
+
+
+def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    if not may_run_inline(node):
+        raise EditRefused(
+            f"the calls of {node} cannot be made one after the other in the thread that asks",
+            "a map without Python, branches and loops, which is not inline already; a parallel one "
+            "that neither draws nor keeps state, and keeps the order",
+            "leave it as it is",
+        )
+    changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
+    above = pipeline.stages[stage + 1 : stage + 2]
+    # TensorFlow fuses a map with a batch directly above it, and hands each call to a thread again.
+    return barrier(changed) if any(n.kind == "batch" for n in above) else changed
 
 
 def readers(node: Node) -> int | None:

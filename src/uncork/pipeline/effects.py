@@ -56,6 +56,10 @@ DRAWS: Final = frozenset({
 
 # Every op that takes a resource is registered as stateful; these only look.
 READS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2", "ReadVariableOp"})
+# What TensorFlow lowers to switches, and its executor on one thread does not take.
+_BRANCHES: Final = frozenset({
+    "If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase", "Switch", "RefSwitch",
+})  # fmt: skip
 WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
 
 
@@ -94,6 +98,11 @@ def stateful_ops(graph: Graph) -> set[str]:
 def reads_variables(function: ConcreteFunction) -> bool:
     """Some op reads a variable: run further ahead, it may see a value set earlier or later."""
     return "ReadVariableOp" in op_types(function)
+
+
+def branches(function: ConcreteFunction) -> bool:
+    """Some op, here or in a function called from here, chooses what to run next."""
+    return bool(op_types(function) & _BRANCHES)
 
 
 def runs_python(function: ConcreteFunction) -> bool:

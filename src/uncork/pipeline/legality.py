@@ -15,10 +15,12 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.pipeline.effects import (
+    branches,
     is_deterministic,
     is_order_free,
     is_stateless,
     reads_variables,
+    runs_python,
 )
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
@@ -86,6 +88,33 @@ def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     switches = (options.autotune.enabled, wanted.apply_default_optimizations)
     synchronous = getattr(node.dataset, "_force_synchronous", False)
     return not synchronous and wanted.map_parallelization is not False and False not in switches
+
+
+def may_run_inline(node: Node) -> bool:
+    """A map whose calls could be made one after the other by the thread that asks for elements.
+
+    One that runs in parallel must be free of anything that would show in which order its calls are
+    made, and keep the order of elements. Python is left to its own threads; branches and loops need
+    more than the executor of one thread, which TensorFlow then uses.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> numbers = tf.data.Dataset.range(4).map(lambda x: x + 1)
+        >>> may_run_inline(read(numbers).root), may_run_inline(read(numbers.batch(2)).root)
+        (True, False)
+    """
+    if node.kind != "map" or not node.inputs or is_inlined(node):
+        return False
+    function = node.functions[0]
+    if runs_python(function) or branches(function):
+        return False
+    in_turn = node.parallelism == 1 and not hasattr(node.dataset, "_num_parallel_calls")
+    return in_turn or (is_order_free(function) and keeps_order(node))
+
+
+def is_inlined(node: Node) -> bool:
+    """A map that runs in the thread that asks already."""
+    return node.kind == "map" and not node.dataset._use_inter_op_parallelism
 
 
 def is_random(node: Node, *, ordered: bool = True) -> bool:

@@ -49,6 +49,7 @@ class Measured:
         single_probe: Of a map that computes in float64, in float32.
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
+        inline_probe: Of a map in the thread that asks.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
         bytes: Of an element.
@@ -75,6 +76,7 @@ class Measured:
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
+    inline_probe: Probe | None = None
     # A cache in memory was read to its end.
     filled: bool = False
     inputs: tuple[float | None, ...] = ()
@@ -120,6 +122,6 @@ class Measured:
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
         every = (
             self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
-            *at_once, *(self.calls or ()),
+            self.inline_probe, *at_once, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

@@ -85,6 +85,24 @@ def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
     return initialise(dataset, [below], kind_of(dataset))
 
 
+def inline_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
+    """Map one element at a time, its ops too in the thread that asks, and handed to no other.
+
+    Flags and line are those of another map. TensorFlow's rewrites leave it as it is.
+    """
+    dataset = blank(
+        map_op._MapDataset,
+        _input_dataset=below,
+        _map_func=function,
+        _use_inter_op_parallelism=False,
+        _force_synchronous=True,
+        _preserve_cardinality=template._preserve_cardinality,
+        _name=template._name,
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
 def parallel_interleave(below: Dataset, template: Dataset, cycle: int) -> Dataset:
     """What a serial interleave does, its open inputs read by threads of their own, in order."""
     dataset = blank(

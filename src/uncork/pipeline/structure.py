@@ -39,6 +39,8 @@ def _describe(node: Node) -> Iterable[str]:
         yield type(dataset).__name__
     # How many at once depends on the machine; that it may be several, on the script.
     yield "parallel" if hasattr(dataset, "_num_parallel_calls") else "serial"
+    if getattr(dataset, "_use_inter_op_parallelism", True) is False:
+        yield "inline"
     for name in kind.parameters:
         yield f"{name}={_text(getattr(dataset, name, None))}"
     if node.kind == "options":

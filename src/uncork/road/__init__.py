@@ -10,6 +10,7 @@ from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.flat_updates import UpdateAtOnce
 from uncork.road.full_precision import FullPrecision
 from uncork.road.generator_cache import KeepElements
+from uncork.road.inline_map import RunInline
 from uncork.road.jit_compile import CompileStep
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
@@ -39,6 +40,7 @@ ROAD: tuple[Optimization, ...] = (
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
     VectorizeMaps(),  # what is not cached and draws nothing any more, a batch at a time
+    RunInline(),  # what is left of brief maps
     KeepBatches(),  # where there is no tf.data pipeline, these two stand for all of the above
     LoadInThreads(),
     ParallelizeMap(),  # only where the random part itself is the brake

@@ -6,7 +6,8 @@ part stays behind the cache and alive. A shuffle or repeat in between changes pl
 deterministic 1:1 maps above it: it permutes positions, whatever stands in them.
 
 A cache saves nothing of the first epoch. Where all epochs together take less time with the maps
-called for whole batches, that is tried first, and then a cache of what lies below them.
+called for whole batches, that is tried first, and then a cache of what lies below them; so is what
+makes the first epoch itself much shorter.
 
 Where the cache makes epochs very short, the autotuner goes with it: there is nothing left for it to
 tune, and every epoch would end in waiting for it (see ``autotune_off``).
@@ -19,12 +20,13 @@ from typing import Final, final
 from uncork.core.branches import made_from
 from uncork.core.costmodel import StepCosts, costs_of, filled, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Cache, Edit, ParallelMap, SplitMap, VectorizeMap
+from uncork.core.edit import Cache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.road.autotune_off import hushed, without_autotuner
+from uncork.road.inline_map import RunInline
 from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.proposal import (
     WORTH_TRYING,
@@ -95,10 +97,14 @@ class CacheDeterministic(Optimization):
         parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
         quiet = hushed(diagnosis, after(costs, best))
         found = _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
-        stacked = VectorizeMaps().propose(diagnosis, machine, policy)
-        if _saves_more(diagnosis, costs, best, stacked):
-            return replace(found, first=VectorizeMaps.name)
-        return found
+        first = ""
+        if _saves_more(diagnosis, costs, best, VectorizeMaps().propose(diagnosis, machine, policy)):
+            first = VectorizeMaps.name
+        elif not parallel and _fills_faster(
+            diagnosis, costs, best, RunInline().propose(diagnosis, machine, policy)
+        ):
+            first = RunInline.name
+        return replace(found, first=first)
 
 
 def after(costs: StepCosts, stage: Stage) -> StepCosts:
@@ -125,6 +131,18 @@ def _saves_more(
     first_s = min(costs.step_s(), costs.measured_s)
     kept_s = first_s + (epochs - 1) * after(costs, stage).step_s()
     return epochs * costs.vectorized(moved).step_s() < _CLEARLY * kept_s
+
+
+def _fills_faster(
+    diagnosis: WorkloadDiagnosis, costs: StepCosts, stage: Stage, inlined: Proposal | Skipped
+) -> bool:
+    """Whether the first epoch, which fills the cache, weighs enough to be made brief first."""
+    if isinstance(inlined, Skipped):
+        return False
+    later_s = (diagnosis.workload.epochs - 1) * after(costs, stage).step_s()
+    moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
+    first_s = min(costs.step_s(), costs.measured_s)
+    return costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)
 
 
 def _bytes(stage: Stage) -> int:

@@ -1,0 +1,70 @@
+"""Run brief maps in the thread that asks for their elements.
+
+TensorFlow hands each call of a map's function to a thread of its pool and waits for the answer, or,
+where it has fused the map with a batch or run it in parallel by itself, hands over one call after
+the other. To wake a thread takes 4 to 20 microseconds, twice for each element: more than most
+casting, scaling, splitting and looking up takes. An attribute of the op,
+``use_inter_op_parallelism``, which Python's ``map`` always sets, says that nothing is handed over.
+
+Legal as ``exact``: the same ops run on the same elements, one call after the other. A parallel map
+is only run so where it neither draws nor keeps state, and kept its order.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.costmodel import costs_of, gain, worth_inlining
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import InlineMap
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = """\
+# No public argument of map does this. What comes near: one call for many elements.
+dataset.batch(n).map(function_of_a_batch)"""
+
+
+@final
+class RunInline(Optimization):
+    """Spare brief maps the way to another thread and back."""
+
+    name = "inline_map"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """All maps that are predicted to cost less so, and hold up nothing."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        if not any(s.inlined for s in diagnosis.stages):
+            return Skipped(reason="no map that its consumer could run by itself")
+        costs = costs_of(diagnosis, machine.cpus)
+        chosen = worth_inlining(costs)
+        predicted = gain(costs, costs.inlined(chosen))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        # From the highest down: what is put above a map leaves the numbers of those below it.
+        first, *others = chosen
+        names = " and ".join(diagnosis.stages[i].name or "the map" for i in chosen)
+        return Proposal(
+            edits=(
+                InlineMap(stage=first, expects=diagnosis.workload.pipeline),
+                *(InlineMap(stage=stage, expects="") for stage in others),
+            ),
+            predicted=predicted,
+            at=diagnosis.stages[first].at,
+            why=f"{names} run in the thread that asks, not in another one for each element",
+            source_edit=_SOURCE,
+        )

@@ -1,0 +1,133 @@
+"""Maps run in the thread that asks for their elements."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import InlineMap, ParallelMap, VectorizeMap
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline.legality import is_inlined
+
+from .helpers import changing_table, epochs, kinds, table
+
+RANGE = tf.data.Dataset.range
+AUTOTUNE = tf.data.AUTOTUNE
+STATIC, CHANGING = table(), changing_table()
+
+
+def inlined(dataset, stage=1):
+    before = read(dataset)
+    return apply(before, InlineMap(stage=stage, expects=before.digest))
+
+
+def noisy(x):
+    return tf.cast(x, tf.float32) + tf.random.uniform([])
+
+
+FUNCTIONS = {
+    "sum": lambda x: x + 1,
+    "draw": noisy,
+    "call": tf.function(lambda x: x * 3),
+    "words": lambda x: tf.strings.split(tf.strings.as_string(x * 101), "0"),
+    "table": lambda x: STATIC.lookup(tf.cast(x, tf.int32)),
+    "changing table": lambda x: CHANGING.lookup(tf.cast(x, tf.int32)),
+    "dataset": lambda x: RANGE(x).reduce(tf.constant(0, tf.int64), lambda a, b: a + b),
+    "brightness": lambda x: tf.image.random_brightness(tf.fill([2, 2, 3], x / 40), 0.1),
+}
+BRANCHING = {
+    "cond": lambda x: tf.cond(x % 2 == 0, lambda: x + 1, lambda: x * 2),
+    "switch": lambda x: tf.switch_case(tf.cast(x % 2, tf.int32), [lambda: x, lambda: x + 1]),
+    "while": lambda x: tf.while_loop(lambda a: a < 9, lambda a: [a + 1], [x])[0],
+    "map_fn": lambda x: tf.map_fn(lambda y: y + x, tf.range(3, dtype=tf.int64)),
+    "inside": tf.function(lambda x: tf.cond(x > 1, lambda: x + 1, lambda: x * 2)),
+    "flip": lambda x: tf.image.random_flip_left_right(tf.fill([2, 2, 3], x)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_gives_the_same(name) -> None:
+    data = RANGE(40).shuffle(20, seed=3).map(FUNCTIONS[name])
+    expected = epochs(seeded(read(data), 5).dataset)
+    before = seeded(read(data), 5)
+    after = apply(before, InlineMap(stage=2, expects=before.digest))
+    assert is_inlined(after.root)
+    assert epochs(after.dataset) == expected
+
+
+@pytest.mark.parametrize("name", BRANCHING)
+def test_branches_and_loops_are_refused(name) -> None:
+    """TensorFlow's executor on one thread does not take them: the iterator could not be made."""
+    with pytest.raises(EditRefused, match="one after the other"):
+        inlined(RANGE(4).map(BRANCHING[name]))
+
+
+def test_an_error_ends_the_same_element() -> None:
+    data = RANGE(9).map(lambda x: tf.gather(tf.range(5), x))
+    (found,), (expected,) = (epochs(d, passes=1) for d in (inlined(data).dataset, data))
+    assert found.digests == expected.digests
+    assert len(found.digests) == 5
+    assert (found.error.index, found.error.type) == (5, expected.error.type)
+
+
+def test_a_batch_above_is_kept_apart() -> None:
+    """TensorFlow would fuse the two, and hand each call to a thread again."""
+    after = inlined(RANGE(40).map(lambda x: x + 1).batch(4))
+    assert kinds(after) == ["range", "map", "options", "batch"]
+    assert kinds(inlined(RANGE(40).map(lambda x: x + 1).shuffle(4))) == ["range", "map", "shuffle"]
+
+
+def test_a_parallel_map_that_keeps_the_order_is_made_serial() -> None:
+    data = RANGE(40).map(lambda x: x + 1, num_parallel_calls=AUTOTUNE)
+    after = inlined(data)
+    assert after.root.parallelism == 1
+    assert epochs(after.dataset) == epochs(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        RANGE(4).map(noisy, num_parallel_calls=2),
+        RANGE(4).map(lambda x: x + 1, num_parallel_calls=2, deterministic=False),
+        RANGE(4).map(lambda x: tf.numpy_function(abs, [x], tf.int64)),
+        RANGE(4).batch(2),
+    ],
+    ids=["drawing", "unordered", "python", "no map"],
+)
+def test_what_would_show_it_is_refused(data) -> None:
+    with pytest.raises(EditRefused):
+        inlined(data)
+
+
+def test_it_is_done_once() -> None:
+    after = inlined(RANGE(4).map(lambda x: x + 1))
+    with pytest.raises(EditRefused):
+        apply(after, InlineMap(stage=1, expects=after.digest))
+
+
+def test_another_digest_says_that_something_changed() -> None:
+    before = read(RANGE(4).map(lambda x: x + 1))
+    assert inlined(before.dataset).digest != before.digest
+
+
+def test_it_can_be_run_in_parallel_or_on_batches_afterwards() -> None:
+    data = RANGE(40).map(lambda x: x + 1).batch(4)
+    after = inlined(data)
+    parallel = apply(after, ParallelMap(stage=1, expects=after.digest))
+    assert parallel.stages[1].parallelism == AUTOTUNE
+    stacked = apply(after, VectorizeMap(stage=1, expects=after.digest))
+    assert epochs(parallel.dataset) == epochs(stacked.dataset) == epochs(data)
+
+
+def test_what_it_would_cost_is_measured() -> None:
+    """A call handed to another thread takes microseconds; an addition takes none."""
+    stages = measure(read(RANGE(4096).map(noisy).batch(64)), batch_size=64, budget_s=1.0)
+    assert stages[1].inlined is not None
+    assert 0 <= stages[1].inlined.cpu_s_per_element <= stages[1].cpu_s_per_element
+    assert [s.inlined for s in stages if s.kind != "map"] == [None, None]
+
+
+def test_what_runs_inline_already_is_not_offered_it_again() -> None:
+    stages = measure(inlined(RANGE(64).map(noisy)), batch_size=1, budget_s=0.5)
+    assert stages[1].inlined is None
