@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.stage import CachePoint, Vectorized
+from uncork.core.stage import CachePoint, Inlined, Vectorized
 from uncork.rules import cache, per_element_work
 
 WAITING = {"input": 0.8, "host": 0.0, "step": 0.2}
@@ -14,16 +14,20 @@ def at_once(cost_s: float) -> Vectorized:
     return Vectorized(batch=32, cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
 
 
-def diagnosis(each_s: float, stacked: Vectorized | None, shares=None):
+def inline(cost_s: float) -> Inlined:
+    return Inlined(cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
+
+
+def diagnosis(each_s: float, stacked: Vectorized | None, shares=None, here=None):
     parse = stage(
         1, "map", each_s, name="parse", at="a.py:7", parallelism=1, vectorized=stacked,
-        cache_point=POINT,
+        cache_point=POINT, inlined=here,
     )  # fmt: skip
     return observed(stage(0, "range"), parse, stage(2, "batch"), shares=shares or WAITING)
 
 
-def found(each_s, stacked, shares=None):
-    return list(per_element_work.find(diagnosis(each_s, stacked, shares), MACHINE))
+def found(each_s, stacked, shares=None, here=None):
+    return list(per_element_work.find(diagnosis(each_s, stacked, shares, here), MACHINE))
 
 
 def test_a_map_that_costs_little_at_once_is_named_with_both_costs():
@@ -39,6 +43,21 @@ def test_a_map_that_costs_little_at_once_is_named_with_both_costs():
 @pytest.mark.parametrize("stacked", [None, at_once(0.089)])
 def test_real_work_is_not_blamed_on_the_calls(stacked):
     assert not found(0.09, stacked)
+
+
+def test_a_map_that_cannot_be_stacked_is_named_for_its_way_to_another_thread():
+    (finding,) = found(0.09, None, here=inline(0.004))
+    assert "hands every element to another thread" in finding.evidence
+    assert "takes 4 ms" in finding.evidence
+    assert "inline_map" in finding.remedy
+    assert finding.upper_bound > 3
+
+
+def test_of_two_ways_the_better_one_is_told():
+    (finding,) = found(0.09, at_once(0.05), here=inline(0.004))
+    assert "another thread" in finding.evidence
+    (finding,) = found(0.09, at_once(0.002), here=inline(0.03))
+    assert "called once for all" in finding.evidence
 
 
 def test_what_the_training_does_not_wait_for_is_not_named():

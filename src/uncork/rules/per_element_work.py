@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Final
 
-from uncork.core.costmodel import costs_of, gain, worth_vectorizing
+from uncork.core.costmodel import StepCosts, costs_of, gain, worth_inlining, worth_vectorizing
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
+# Evidence and remedy.
+_AT_ONCE: Final = (
+    "{map} is called for one element after the other: {now} of CPU a step; called once for all of "
+    "a batch, the same function takes {then}",
+    "batch() first, then a map that takes whole batches",
+)
+_INLINE: Final = (
+    "{map} hands every element to another thread, and waits: {now} of CPU a step; in the thread "
+    "that asks for the elements the same function takes {then}",
+    "'uncork tune' runs it in that thread (inline_map); by hand, batch() first and a map that "
+    "takes whole batches, where the function can",
+)
+
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding: the map below a batch that would be spared most as a map above it."""
+    """At most one finding: the map below a batch that would be spared most as a map above it.
+
+    Or, where that saves more or none can stand there, the one that would be spared most in the
+    thread that asks for its elements, instead of another one that is woken for each.
+    """
     costs = costs_of(diagnosis, machine.cpus)
-    chosen = worth_vectorizing(costs)
-    at_once = costs.vectorized(chosen)
-    upper = bound(diagnosis.step_s, at_once.step_s())
-    if min(gain(costs, at_once), upper) < WORTH or input_share(diagnosis) <= 1 - 1 / WORTH:
+    stacked, inline = worth_vectorizing(costs), worth_inlining(costs)
+    at_once, here = costs.vectorized(stacked), costs.inlined(inline)
+    if at_once.step_s() <= here.step_s():
+        yield from _told(diagnosis, costs, at_once, stacked, _AT_ONCE)
+    else:
+        yield from _told(diagnosis, costs, here, inline, _INLINE)
+
+
+def _told(
+    diagnosis: WorkloadDiagnosis,
+    costs: StepCosts,
+    spared: StepCosts,
+    chosen: Collection[int],
+    told: tuple[str, str],
+) -> Iterator[Finding]:
+    evidence, remedy = told
+    upper = bound(diagnosis.step_s, spared.step_s())
+    if min(gain(costs, spared), upper) < WORTH or input_share(diagnosis) <= 1 - 1 / WORTH:
         return
-    pairs = [(diagnosis.stages[i], at_once.stages[i]) for i in chosen]
-    stage, vectorized = max(
+    pairs = [(diagnosis.stages[i], spared.stages[i]) for i in chosen]
+    stage, cheaper = max(
         pairs, key=lambda pair: (pair[0].cpu_s_per_step or 0.0) - (pair[1].cpu_s_per_step or 0.0)
     )
     yield Finding(
@@ -28,10 +60,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
         at=stage.at,
-        evidence=(
-            f"{place(stage)} is called for one element after the other: "
-            f"{ms(stage.cpu_s_per_step)} of CPU a step; called once for all of a batch, the same "
-            f"function takes {ms(vectorized.cpu_s_per_step)}"
+        evidence=evidence.format(
+            map=place(stage), now=ms(stage.cpu_s_per_step), then=ms(cheaper.cpu_s_per_step)
         ),
-        remedy="batch() first, then a map that takes whole batches",
+        remedy=remedy,
     )
