@@ -14,6 +14,7 @@ from uncork.core.edit import ParallelMap, Prefetch
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Ratio, Step
 from uncork.core.record import replace
+from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Version, VersionRunner
 from uncork.engine.together import left_open
 from uncork.engine.walk import Walk
@@ -116,6 +117,21 @@ def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
     assert all("; together with" in step.reason for step in walk.steps)
     assert walk.version is walk.subject.original
+
+
+def test_what_breaks_is_no_end_of_the_tuning(walked, monkeypatch) -> None:
+    walk_look = Walk._look
+
+    def breaks(*_: object) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory for {'image': 3}")
+
+    monkeypatch.setattr(Walk, "_look", breaks)
+    walk = walked({1: LITTLE, 2: CLEAR})
+    assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
+    monkeypatch.setattr(Walk, "_look", walk_look)
+    monkeypatch.setattr(PipelineProver, "prove", breaks)
+    walk = walked({1: LITTLE, 2: CLEAR})
+    assert all("{'image': 3}" in step.reason for step in walk.steps)
 
 
 def test_one_alone_is_not_tried_as_several(walked) -> None:

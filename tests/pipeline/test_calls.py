@@ -11,9 +11,9 @@ from uncork.core.edit import AutotuneOff, DrawFirst, ParallelMap
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
 from uncork.pipeline import apply, read
+from uncork.pipeline.edits import told_ahead
 
-from .conftest import load_and_flip
-from .helpers import epochs
+from .helpers import behind_unknown, epochs
 
 MANY = 8 * math.ceil(cpus())
 
@@ -51,9 +51,9 @@ def test_a_map_made_parallel_later_has_as_many() -> None:
     assert parallel.stages[1].parallelism == MANY
 
 
-def test_so_has_the_work_that_goes_by_draws(jpegs) -> None:
-    labels = list(range(len(jpegs)))
-    after = off(tf.data.Dataset.from_tensor_slices((jpegs, labels)).map(load_and_flip))
+def test_so_has_the_work_that_goes_by_draws() -> None:
+    images = tf.data.Dataset.from_tensor_slices(tf.zeros([6, 8, 8, 3]))
+    after = off(images.map(tf.image.random_flip_left_right))
     drawn = apply(after, DrawFirst(stage=1, expects=after.digest))
     assert [node.parallelism for node in drawn.stages if node.kind == "map"] == [1, MANY]
 
@@ -75,6 +75,43 @@ def test_with_the_autotuner_the_number_stays_open() -> None:
 def test_what_may_do_more_than_it_gives_is_left_alone(function) -> None:
     before = tf.data.Dataset.range(8).map(function, num_parallel_calls=AUTOTUNE)
     assert off(before).stages[1].parallelism == AUTOTUNE
+
+
+def test_elements_of_unknown_size_are_not_piled_up(jpegs) -> None:
+    """Nobody knows how much is read of a name, and TensorFlow says that a string takes none."""
+    before = tf.data.Dataset.from_tensor_slices(jpegs)
+    before = before.map(tf.io.read_file, num_parallel_calls=AUTOTUNE)
+    assert off(before).stages[1].parallelism == AUTOTUNE
+    sizes = before.map(tf.strings.length, num_parallel_calls=AUTOTUNE)
+    assert off(sizes).stages[2].parallelism == AUTOTUNE
+
+
+def test_what_reads_a_variable_reads_it_when_it_did() -> None:
+    factor = tf.Variable(2, dtype=tf.int64)
+    before = tf.data.Dataset.range(8).map(lambda x: x * factor, num_parallel_calls=AUTOTUNE)
+    assert off(before).stages[1].parallelism == AUTOTUNE
+
+
+def test_below_a_class_that_cannot_be_made_anew_all_stays_as_it_is() -> None:
+    before = tf.data.Dataset.range(8).map(plus_one, num_parallel_calls=AUTOTUNE)
+    after = off(behind_unknown(before))
+    assert epochs(after.dataset) == epochs(before)
+
+
+@pytest.mark.parametrize("keep", [tf.data.Dataset.cache, lambda d: d.shuffle(4)])
+def test_caches_and_shuffles_stay_the_same_objects(keep) -> None:
+    """A copy would be filled beside the user's, or count epochs of its own."""
+    kept = keep(tf.data.Dataset.range(8).map(plus_one, num_parallel_calls=AUTOTUNE))
+    after = off(kept.map(plus_one, num_parallel_calls=AUTOTUNE))
+    assert [n.parallelism for n in after.stages if n.kind == "map"] == [AUTOTUNE, MANY]
+    assert after.stages[2].dataset is kept
+
+
+def test_the_number_is_not_told_to_the_user_as_his_own() -> None:
+    after = off(tf.data.Dataset.range(40).map(plus_one, num_parallel_calls=AUTOTUNE))
+    assert told_ahead(after.stages[1]) is None
+    own = tf.data.Dataset.range(40).map(plus_one, num_parallel_calls=400)
+    assert told_ahead(off(own).stages[1]) == 400
 
 
 def test_a_number_of_the_users_own_is_kept() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
@@ -116,7 +119,9 @@ def test_it_can_be_run_in_parallel_or_on_batches_afterwards() -> None:
     after = inlined(data)
     parallel = apply(after, ParallelMap(stage=1, expects=after.digest))
     assert parallel.stages[1].parallelism == AUTOTUNE
+    assert not is_inlined(parallel.stages[1])  # several calls at once wait in threads of their own
     stacked = apply(after, VectorizeMap(stage=1, expects=after.digest))
+    assert not any(map(is_inlined, stacked.stages))
     assert epochs(parallel.dataset) == epochs(stacked.dataset) == epochs(data)
 
 
@@ -131,3 +136,35 @@ def test_what_it_would_cost_is_measured() -> None:
 def test_what_runs_inline_already_is_not_offered_it_again() -> None:
     stages = measure(inlined(RANGE(64).map(noisy)), batch_size=1, budget_s=0.5)
     assert stages[1].inlined is None
+
+
+ON_ANOTHER_DEVICE = """
+import tensorflow as tf
+from uncork.pipeline import measure, read
+from uncork.pipeline.legality import may_run_inline
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+with tf.device("/CPU:1"):
+    generator = tf.random.Generator.from_seed(1)
+
+def asks(x):
+    with tf.device("/CPU:1"):
+        return x * 2
+
+def draws(x):
+    return generator.uniform([])
+
+for function in (asks, draws):
+    pipeline = read(tf.data.Dataset.range(40).map(function))
+    assert not may_run_inline(pipeline.root)
+    measure(pipeline, batch_size=1, budget_s=0.2)
+assert may_run_inline(read(tf.data.Dataset.range(40).map(lambda x: x * 2)).root)
+"""
+
+
+def test_what_reaches_another_device_is_left_alone() -> None:
+    """In one thread the receiver would wait for the sender that comes after it, for ever."""
+    command = [sys.executable, "-c", ON_ANOTHER_DEVICE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

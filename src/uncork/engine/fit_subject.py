@@ -156,8 +156,12 @@ class FitSubject(FitLooks):
         return None
 
     def grouped_training(self, version: Version) -> VersionRunner | None:
-        """As many steps in one execution as of the resident one."""
-        if self.workload.eager_step or self.workload.distributed:
+        """As many steps in one execution as of the resident one; none of data of unknown length.
+
+        There an execution that meets the end of an epoch ends in an error, its steps uncounted.
+        """
+        work = self.workload
+        if work.eager_step or work.distributed or work.steps_per_epoch is None:
             return None
         with suppress(Exception):
             runner = self.runner(version.with_step_edits((StepsPerExecution(steps=_GROUP),)))

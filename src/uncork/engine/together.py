@@ -77,9 +77,11 @@ class Together(Optimization):
         """
         if step.outcome == "kept":
             return tuple(self._kept(step))
-        tried = f"; together with {{}}: {step.reason}"
         return tuple(
-            replace(before, reason=before.reason + tried.format(self._others(part)))
+            replace(
+                before,
+                reason=f"{before.reason}; together with {self._others(part)}: {step.reason}",
+            )
             for part, before in zip(self.parts, alone, strict=True)
         )
 

@@ -204,10 +204,13 @@ class Walk:
                 parts.append(Part(optimization, proposal))
                 if optimization is not road[-1]:
                     now = self._look(version, now)
-        except EditRefused:
+        except Exception as error:  # as of a trial: it must not take the tuning with it
+            self.journal.write("phase", f"not tried together: {first_line(error)}")
             return []
         finally:
+            del version, now
             self.subject.restore()
+            gc.collect()
         return parts
 
     def _proposed(self, optimization: Optimization) -> Proposal | Skipped:

@@ -9,14 +9,15 @@ times as many a second as two (TensorFlow 2.21).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import tensorflow as tf
 
+from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
-from uncork.pipeline.effects import is_order_free
+from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
@@ -24,12 +25,16 @@ from uncork.pipeline.tree import Node, read
 
 CALLS: Final = "_num_parallel_calls"
 _PER_CORE: Final = 8
-# What the results of all calls may take together.
+# Where a map remembers that the number of its calls was left open.
+_OPEN: Final = "_uncork_calls"
+# What all calls may take together: elements that they are given, or make.
 _MOST_BYTES: Final = 64e6
 
 
 def with_calls(dataset: Dataset) -> Dataset:
     """The same with enough calls under way, where the autotuner is off; itself where it is on.
+
+    Only of maps that can be exchanged without making a cache or a shuffle anew.
 
     Example:
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: x + 1, num_parallel_calls=AUTOTUNE)
@@ -42,35 +47,57 @@ def with_calls(dataset: Dataset) -> Dataset:
     """
     if dataset.options().autotune.enabled is not False:
         return dataset
+    root = read(dataset).root
+    calls = {id(node.dataset): _calls(node) for node in _exchangeable(root)}
 
     def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
-        calls = _calls(node)
-        if calls is None:
+        several = calls.get(id(node.dataset))
+        if several is None:
             return rebuild(node.dataset, inputs) if inputs else node.dataset
-        fields = {CALLS: tf.constant(calls, tf.int64)}
+        fields = {CALLS: tf.constant(several, tf.int64), _OPEN: True}
         return make(node.dataset, inputs, kind_of(node.dataset), **fields)
 
-    return remade(read(dataset).root, made)
+    try:
+        return remade(root, made)
+    except EditRefused:  # below a class that cannot be made anew: it goes on as it is
+        return dataset
+
+
+def calls_were_open(node: Node) -> bool:
+    """Whether the number of its calls is no wish of the user's, but was chosen here."""
+    return bool(getattr(node.dataset, _OPEN, False))
+
+
+def _exchangeable(node: Node) -> Iterator[Node]:
+    """What lies above all caches and shuffles, which are shared, and count, as the same objects."""
+    if node.kind in ("cache", "shuffle"):
+        return
+    yield node
+    for below in node.inputs:
+        yield from _exchangeable(below)
 
 
 def _calls(node: Node) -> int | None:
     """Of a parallel map that leaves the number open; None where it is to stay open.
 
-    What draws, keeps state or runs Python is left alone: ahead of a pass that is left early it
-    would do more of that.
+    What draws, keeps state, reads a variable or runs Python is left alone: ahead of a pass that is
+    left early it would do more of that, or see a variable too early.
     """
     if node.kind != "map" or node.parallelism != AUTOTUNE or not hasattr(node.dataset, CALLS):
         return None
-    each = _bytes(node.dataset.element_spec)
-    if each is None or not is_order_free(node.functions[0]):
+    sizes = [_bytes(node.inputs[0].dataset.element_spec), _bytes(node.dataset.element_spec)]
+    function = node.functions[0]
+    if None in sizes or not is_order_free(function) or reads_variables(function):
         return None
-    cores = math.ceil(cpus())
-    return max(cores, min(_PER_CORE * cores, int(_MOST_BYTES // max(each, 1))))
+    cores, each = math.ceil(cpus()), max(1, *(size or 0 for size in sizes))
+    return max(cores, min(_PER_CORE * cores, int(_MOST_BYTES // each)))
 
 
 def _bytes(spec: object) -> int | None:
     """Of one element; None where its spec does not tell."""
     leaves = tf.nest.flatten(spec)
     if not all(isinstance(s, tf.TensorSpec) and s.shape.is_fully_defined() for s in leaves):
+        return None
+    if not all(s.dtype.is_numpy_compatible and s.dtype != tf.string for s in leaves):
         return None
     return sum(int(s.shape.num_elements() * s.dtype.size) for s in leaves)

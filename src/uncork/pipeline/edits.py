@@ -30,7 +30,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus, schedulable_cpus
-from uncork.pipeline.calls import CALLS, with_calls
+from uncork.pipeline.calls import CALLS, calls_were_open, with_calls
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
 from uncork.pipeline.filtering import filtered_first
@@ -322,6 +322,8 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
     below = node.inputs[0].dataset
     below = _kept_apart(pipeline, below, range(stage + 1, place), gone={stage})
     fields: dict[str, Any] = {"_map_func": function}
+    if is_inlined(node):  # it was for brief calls: those of a batch are others
+        fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
         fields[CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
@@ -400,7 +402,8 @@ def told_ahead(node: Node) -> int | None:
     if node.kind == "prefetch":
         told = int(np.asarray(node.dataset._buffer_size))
     else:
-        told = (node.parallelism or 1) if node.kind == "map" else 1
+        own = node.kind == "map" and not calls_were_open(node)
+        told = (node.parallelism or 1) if own else 1
     return told if told > 1 else None
 
 

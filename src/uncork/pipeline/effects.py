@@ -100,6 +100,13 @@ def reads_variables(function: ConcreteFunction) -> bool:
     return "ReadVariableOp" in op_types(function)
 
 
+def devices(function: ConcreteFunction) -> frozenset[str]:
+    """Devices that ops ask for by name, here or in a function called from here."""
+    graph = graph_of(function)
+    inner = (node for f in graph.library.values() for node in f.node_def)
+    return frozenset(node.device for node in (*graph.nodes.values(), *inner) if node.device)
+
+
 def branches(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, chooses what to run next."""
     return bool(op_types(function) & _BRANCHES)

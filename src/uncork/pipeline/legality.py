@@ -16,6 +16,7 @@ import tensorflow as tf
 from uncork.core.errors import EditRefused
 from uncork.pipeline.effects import (
     branches,
+    devices,
     is_deterministic,
     is_order_free,
     is_stateless,
@@ -95,7 +96,8 @@ def may_run_inline(node: Node) -> bool:
 
     One that runs in parallel must be free of anything that would show in which order its calls are
     made, and keep the order of elements. Python is left to its own threads; branches and loops need
-    more than the executor of one thread, which TensorFlow then uses.
+    more than the executor of one thread, which TensorFlow then uses; and a function that reaches
+    another device would wait in that thread for itself.
 
     Example:
         >>> from uncork.pipeline.tree import read
@@ -106,10 +108,22 @@ def may_run_inline(node: Node) -> bool:
     if node.kind != "map" or not node.inputs or is_inlined(node):
         return False
     function = node.functions[0]
-    if runs_python(function) or branches(function):
+    if runs_python(function) or branches(function) or not _on_one_device(node):
         return False
     in_turn = node.parallelism == 1 and not hasattr(node.dataset, "_num_parallel_calls")
     return in_turn or (is_order_free(function) and keeps_order(node))
+
+
+def _on_one_device(node: Node) -> bool:
+    """No op asks for another device than the dataset's, and nothing captured lies on one."""
+    own = tf.DeviceSpec.from_string(node.dataset._variant_tensor.device)
+    function = node.functions[0]
+    asked = {*devices(function), *(getattr(t, "device", "") for t in function.captured_inputs)}
+    specs = [tf.DeviceSpec.from_string(device) for device in asked if device]
+    return all(
+        s.device_type in (None, own.device_type) and s.device_index in (None, own.device_index)
+        for s in specs
+    )
 
 
 def is_inlined(node: Node) -> bool:

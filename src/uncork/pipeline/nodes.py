@@ -52,14 +52,17 @@ def variables_of(wrapper: Any) -> tuple[Any, ...]:
 
 
 def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = -1) -> Dataset:
-    """Map several elements at once, in order, with flags and line of another map."""
+    """Map several elements at once, in order, with flags and line of another map.
+
+    That one may run inline; several calls at once have threads of their own.
+    """
     dataset = blank(
         map_op._ParallelMapDataset,
         _input_dataset=below,
         _map_func=function,
         _num_parallel_calls=tf.constant(calls, tf.int64),
         _deterministic="true",
-        _use_inter_op_parallelism=template._use_inter_op_parallelism,
+        _use_inter_op_parallelism=True,
         _preserve_cardinality=template._preserve_cardinality,
         _use_unbounded_threadpool=False,
         _name=template._name,
@@ -77,7 +80,7 @@ def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
         map_op._MapDataset,
         _input_dataset=below,
         _map_func=function,
-        _use_inter_op_parallelism=template._use_inter_op_parallelism,
+        _use_inter_op_parallelism=True,
         _preserve_cardinality=template._preserve_cardinality,
         _name=template._name,
         **same_line(template),
