@@ -44,6 +44,12 @@ def test_one_that_gains_nothing_stays_where_it_is():
     assert [edit.stage for edit in found.edits] == [1]
 
 
+def test_one_that_is_mostly_work_is_left_to_all_cores():
+    """However little the training waits for it as it is."""
+    found = proposal(INLINE, with_maps((0.09, inline(0.001)), (0.005, inline(0.004))))
+    assert [edit.stage for edit in found.edits] == [1]
+
+
 def test_work_that_several_cores_share_is_not_taken_from_them():
     assert "predicted gain" in reason(INLINE, with_maps((0.09, inline(0.08)), parallelism=AUTOTUNE))
 

@@ -23,6 +23,9 @@ _ASYNCHRONOUS = ("prefetch",)
 R = TypeVar("R", bound=Record)
 # Of all CPU time, what a consumer takes at most that only drops what it is given.
 _NOTHING = 0.05
+# Of a map's CPU time, what it may still cost where its calls were what cost most: work that is
+# better shared out is not to be gathered in one thread for the noise of a measurement.
+_MOST_LEFT = 0.7
 
 
 class StepCosts(Record, frozen=True, kw_only=True):
@@ -335,7 +338,8 @@ def worth_inlining(costs: StepCosts) -> tuple[int, ...]:
     """
     chosen: list[int] = []
     for stage in reversed(costs.stages):
-        if stage.inlined is None:
+        here = stage.inlined
+        if here is None or here.cpu_s_per_element > _MOST_LEFT * (stage.cpu_s_per_element or 0.0):
             continue
         least_s, cpu_s = costs.inlined(chosen).step_s(), costs.inlined(chosen).cpu_s()
         tried = costs.inlined([*chosen, stage.index])
