@@ -33,7 +33,6 @@ CURES: Final[dict[str, str]] = {
     "per_element_work": "fit",
     "shuffle_of_decoded": "loop",
     "py_function": "fit",
-    "python_loader": "pydataset",
     "small_steps": "fit",
     "retracing": "loop",
     "eager_step": "loop",
