@@ -32,7 +32,6 @@ CURES: Final[dict[str, str]] = {
     "no_prefetch": "loop",
     "per_element_work": "fit",
     "shuffle_of_decoded": "loop",
-    "py_function": "fit",
     "small_steps": "fit",
     "retracing": "loop",
     "eager_step": "loop",

@@ -94,9 +94,10 @@ def test_a_parallel_map_that_keeps_the_order_is_made_serial() -> None:
         RANGE(4).map(noisy, num_parallel_calls=2),
         RANGE(4).map(lambda x: x + 1, num_parallel_calls=2, deterministic=False),
         RANGE(4).map(lambda x: tf.numpy_function(abs, [x], tf.int64)),
+        RANGE(4).map(lambda x: x + 1, synchronous=True),
         RANGE(4).batch(2),
     ],
-    ids=["drawing", "unordered", "python", "no map"],
+    ids=["drawing", "unordered", "python", "synchronous", "no map"],
 )
 def test_what_would_show_it_is_refused(data) -> None:
     with pytest.raises(EditRefused):

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
 
+from uncork.core import stage_costs
 from uncork.core.branches import made_from
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.record import Record, replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Stage
 
 _ASYNCHRONOUS = ("prefetch",)
-R = TypeVar("R", bound=Record)
 # Of all CPU time, what a consumer takes at most that only drops what it is given.
 _NOTHING = 0.05
 # Of a map's CPU time, what it may still cost where its calls were what cost most: work that is
@@ -77,7 +76,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
     def without(self, stages: Iterable[int]) -> StepCosts:
         """The same with some stages free of cost: what caching their result would leave."""
         gone = set(stages)
-        return self._with(lambda s: _free(s) if s.index in gone else s)
+        return self._with(lambda s: stage_costs.free(s) if s.index in gone else s)
 
     def fewer(self, stage: int, share: float) -> StepCosts:
         """The same with everything below a stage done for this share of its elements only."""
@@ -86,7 +85,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
     def spared(self, stages: Iterable[int], share: float) -> StepCosts:
         """The same with some stages done for this share of their elements only."""
         chosen = set(stages)
-        return self._with(lambda s: _scaled(s, share) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.scaled(s, share) if s.index in chosen else s)
 
     def once(self, stage: int) -> StepCosts:
         """The same with what one stage's branches share made once."""
@@ -95,19 +94,19 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def parallel(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as it has readers, or cores."""
-        return self._with(lambda s: _parallel(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.parallel(s) if s.index == stage else s)
 
     def in_threads(self, stage: int) -> StepCosts:
         """The same with the batches of a Python loader made by several threads."""
-        return self._with(lambda s: _in_threads(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.in_threads(s) if s.index == stage else s)
 
     def kept(self, stage: int) -> StepCosts:
         """The same with what a stage's Python code makes in memory, from the second epoch on."""
-        return self._with(lambda s: _kept(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.kept(s) if s.index == stage else s)
 
     def narrowed(self, stage: int) -> StepCosts:
         """The same with a map that computes in float32 instead of float64."""
-        return self._with(lambda s: _narrowed(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.narrowed(s) if s.index == stage else s)
 
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that no stage accounts for."""
@@ -121,12 +120,12 @@ class StepCosts(Record, frozen=True, kw_only=True):
     def vectorized(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
         chosen = set(stages)
-        return self._with(lambda s: _vectorized(s) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.vectorized(s) if s.index in chosen else s)
 
     def inlined(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps run in the threads that ask for their elements."""
         chosen = set(stages)
-        return self._with(lambda s: _inlined(s) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.inlined(s) if s.index in chosen else s)
 
     def refilled_s(self, stage: int) -> float:
         """Seconds a step takes when a shuffle's buffer must be filled first, in every pass.
@@ -157,8 +156,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
                 stages.append(each)
                 continue
             share = min(1.0, each.draws.cpu_s_per_element / each.cpu_s_per_element)
-            work = _parallel(replace(each, random=False))
-            stages += [_scaled(each, share), _scaled(work, 1.0 - share)]
+            work = stage_costs.parallel(replace(each, random=False))
+            stages += [stage_costs.scaled(each, share), stage_costs.scaled(work, 1.0 - share)]
         return replace(self, stages=tuple(stages))
 
     def split_and_cached(self, stage: int) -> StepCosts:
@@ -170,12 +169,15 @@ class StepCosts(Record, frozen=True, kw_only=True):
         below = range(self._at(index).first, index)
         for stage in self.stages:
             if stage.index != index or stage.prefix is None:
-                stages.append(_free(stage) if cached and stage.index in below else stage)
+                stages.append(stage_costs.free(stage) if cached and stage.index in below else stage)
                 continue
             cpu = min(stage.prefix.cpu_s_per_element, stage.cpu_s_per_element or 0.0)
             share = cpu / stage.cpu_s_per_element if stage.cpu_s_per_element else 0.0
-            prefix = _scaled(replace(stage, parallelism=AUTOTUNE, random=False), share)
-            stages += [_free(prefix) if cached else prefix, _scaled(stage, 1.0 - share)]
+            prefix = stage_costs.scaled(replace(stage, parallelism=AUTOTUNE, random=False), share)
+            stages += [
+                stage_costs.free(prefix) if cached else prefix,
+                stage_costs.scaled(stage, 1.0 - share),
+            ]
         return replace(self, stages=tuple(stages))
 
     def _at(self, index: int) -> Stage:
@@ -201,7 +203,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
                 threads.append(thread_s)
                 if stage.parallelism != AUTOTUNE:
                     threads.append(wall_s / min(stage.parallelism or 1, self.cpus))
-                threads.append(_locked_s(stage))
+                threads.append(stage_costs.locked_s(stage))
                 thread_s = 0.0
             if stage.kind in _ASYNCHRONOUS:
                 threads.append(thread_s)
@@ -222,7 +224,10 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     all_cpu, own_cpu = diagnosis.measurement.cpu_s_per_step, diagnosis.consumer_cpu_s
     stages, consumer_cpu = diagnosis.stages, max(0.0, all_cpu - input_cpu)
     if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
-        stages, consumer_cpu = tuple(_dearer(s, all_cpu / input_cpu) for s in stages), 0.0
+        stages, consumer_cpu = (
+            tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
+            0.0,
+        )
     costs = StepCosts(
         consumer_s=batch / consumer if consumer else diagnosis.step_s,
         consumer_cpu_s=consumer_cpu,
@@ -347,86 +352,3 @@ def worth_inlining(costs: StepCosts) -> tuple[int, ...]:
         if tried.step_s() <= least_s and tried.cpu_s() < cpu_s:
             chosen.append(stage.index)
     return tuple(chosen)
-
-
-def _locked_s(stage: Stage) -> float:
-    """Elapsed seconds of a step for Python code in several threads, whose calls share one lock."""
-    return (stage.threads_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-
-
-def _free(stage: Stage) -> Stage:
-    return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
-
-
-def _parallel(stage: Stage) -> Stage:
-    calls = stage.readers or AUTOTUNE
-    if stage.cpu_s_per_element is None:
-        return replace(stage, parallelism=calls)
-    # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
-    left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
-    return replace(stage, parallelism=calls, cpu_s_per_element=left)
-
-
-def _in_threads(stage: Stage) -> Stage:
-    together, alone = stage.threads_wall_s_per_element, stage.wall_s_per_element
-    return (
-        stage
-        if together is None or alone is None
-        else replace(stage, wall_s_per_element=min(alone, together))
-    )
-
-
-def _kept(stage: Stage) -> Stage:
-    if stage.keepable is None or not stage.wall_s_per_element:
-        return stage
-    share = min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element)
-    together = stage.threads_wall_s_per_element
-    spared = None if together is None else together * share
-    return replace(_scaled(stage, share), threads_wall_s_per_element=spared)
-
-
-def _narrowed(stage: Stage) -> Stage:
-    if stage.float32_cpu_s_per_element is None or not stage.cpu_s_per_element:
-        return stage
-    return _scaled(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
-
-
-def _vectorized(stage: Stage) -> Stage:
-    if stage.vectorized is None:
-        return stage
-    return replace(
-        stage,
-        cpu_s_per_element=stage.vectorized.cpu_s_per_element,
-        wall_s_per_element=stage.vectorized.wall_s_per_element,
-    )
-
-
-def _inlined(stage: Stage) -> Stage:
-    if stage.inlined is None:
-        return stage
-    return replace(
-        stage,
-        parallelism=1,
-        cpu_s_per_element=stage.inlined.cpu_s_per_element,
-        wall_s_per_element=stage.inlined.wall_s_per_element,
-    )
-
-
-def _dearer(stage: R, factor: float) -> R:
-    """All seconds of a stage, and of the parts and forms of it that were timed."""
-    changed: dict[str, Any] = {}
-    for field in stage.__struct_fields__:
-        value = getattr(stage, field)
-        if isinstance(value, Record):
-            changed[field] = _dearer(value, factor)
-        elif "_s_per_" in field and value is not None:
-            changed[field] = value * factor
-    return replace(stage, **changed)
-
-
-def _scaled(stage: Stage, share: float) -> Stage:
-    return replace(
-        stage,
-        cpu_s_per_element=(stage.cpu_s_per_element or 0.0) * share,
-        wall_s_per_element=(stage.wall_s_per_element or 0.0) * share,
-    )

@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
@@ -381,8 +381,8 @@ class Walk:
         return (*edits, *loader, *step)
 
     def _look(self, version: Version, now: WorkloadDiagnosis) -> WorkloadDiagnosis:
-        looked: dict[str, Any] = {"version": version, "known": now, "budget_s": _BETWEEN_S}
-        return observe(self.subject, self.machine, self.journal, **looked)
+        work = self.subject, self.machine, self.journal
+        return observe(*work, version=version, known=now, budget_s=_BETWEEN_S)
 
     def _keep_validation(self, candidate: Version, measured: Measurement) -> None:
         """Nothing of the training has changed, so there is nothing to look at anew."""

@@ -107,6 +107,8 @@ def may_run_inline(node: Node) -> bool:
     """
     if node.kind != "map" or not node.inputs or is_inlined(node):
         return False
+    if getattr(node.dataset, "_force_synchronous", False):
+        return False  # its author wants no element made ahead, and that must stay known
     function = node.functions[0]
     if runs_python(function) or branches(function) or not _on_one_device(node):
         return False

@@ -1,0 +1,101 @@
+"""What one stage would cost, were it done in another way: the terms of the cost model."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from uncork.core.record import Record, replace
+from uncork.core.stage import AUTOTUNE, Stage
+
+R = TypeVar("R", bound=Record)
+
+
+def locked_s(stage: Stage) -> float:
+    """Elapsed seconds of a step for Python code in several threads, whose calls share one lock."""
+    return (stage.threads_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+
+
+def free(stage: Stage) -> Stage:
+    """What is kept in memory costs nothing."""
+    return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def parallel(stage: Stage) -> Stage:
+    """Run on as many elements at once as it has readers, or cores."""
+    calls = stage.readers or AUTOTUNE
+    if stage.cpu_s_per_element is None:
+        return replace(stage, parallelism=calls)
+    # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
+    left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
+    return replace(stage, parallelism=calls, cpu_s_per_element=left)
+
+
+def in_threads(stage: Stage) -> Stage:
+    """Batches of a Python loader made by several threads."""
+    together, alone = stage.threads_wall_s_per_element, stage.wall_s_per_element
+    return (
+        stage
+        if together is None or alone is None
+        else replace(stage, wall_s_per_element=min(alone, together))
+    )
+
+
+def kept(stage: Stage) -> Stage:
+    """What its Python code makes is kept in memory."""
+    if stage.keepable is None or not stage.wall_s_per_element:
+        return stage
+    share = min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element)
+    together = stage.threads_wall_s_per_element
+    spared = None if together is None else together * share
+    return replace(scaled(stage, share), threads_wall_s_per_element=spared)
+
+
+def narrowed(stage: Stage) -> Stage:
+    """A map that computes in float32 instead of float64."""
+    if stage.float32_cpu_s_per_element is None or not stage.cpu_s_per_element:
+        return stage
+    return scaled(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
+
+
+def vectorized(stage: Stage) -> Stage:
+    """A map called once for a whole batch."""
+    if stage.vectorized is None:
+        return stage
+    return replace(
+        stage,
+        cpu_s_per_element=stage.vectorized.cpu_s_per_element,
+        wall_s_per_element=stage.vectorized.wall_s_per_element,
+    )
+
+
+def inlined(stage: Stage) -> Stage:
+    """A map run in the thread that asks for its elements."""
+    if stage.inlined is None:
+        return stage
+    return replace(
+        stage,
+        parallelism=1,
+        cpu_s_per_element=stage.inlined.cpu_s_per_element,
+        wall_s_per_element=stage.inlined.wall_s_per_element,
+    )
+
+
+def dearer(stage: R, factor: float) -> R:
+    """All seconds of a stage, and of the parts and forms of it that were timed."""
+    changed: dict[str, Any] = {}
+    for field in stage.__struct_fields__:
+        value = getattr(stage, field)
+        if isinstance(value, Record):
+            changed[field] = dearer(value, factor)
+        elif "_s_per_" in field and value is not None:
+            changed[field] = value * factor
+    return replace(stage, **changed)
+
+
+def scaled(stage: Stage, share: float) -> Stage:
+    """This share of a stage."""
+    return replace(
+        stage,
+        cpu_s_per_element=(stage.cpu_s_per_element or 0.0) * share,
+        wall_s_per_element=(stage.wall_s_per_element or 0.0) * share,
+    )
