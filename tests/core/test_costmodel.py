@@ -114,7 +114,7 @@ def test_a_prefix_in_a_branch_spares_nothing_of_the_other():
     joined = costs(
         stage(0, 0.002, first=0), stage(1, 0.002, first=1, prefix=prefix), stage(2, 0.0, "zip")
     )
-    assert joined.split_and_cached(1).cpu_s() == pytest.approx(0.01 + 0.02 + 0.01)
+    assert joined.cached(joined.stages[1]).cpu_s() == pytest.approx(0.01 + 0.02 + 0.01)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(2, 0.2), (4, 0.1025), (64, 0.1025)])
@@ -170,7 +170,7 @@ def test_a_cached_prefix_leaves_the_rest_and_what_follows():
         stage(1, 0.04, parallelism=1, prefix=PREFIX),
         stage(2, 0.002, kind="batch"),
     )
-    assert before.split_and_cached(1).step_s() == pytest.approx(0.1 + 0.02)
+    assert before.cached(before.stages[1]).step_s() == pytest.approx(0.1 + 0.02)
 
 
 def test_a_prefix_costs_no_more_than_its_map():
@@ -187,7 +187,7 @@ def test_a_map_without_prefix_cannot_be_split():
 def test_unknown_costs_count_as_none():
     unknown = Stage(index=0, kind="map", parallelism=1, prefix=PREFIX)
     before = costs(unknown)
-    for after in (before, before.split(0), before.split_and_cached(0), before.parallel(0)):
+    for after in (before, before.split(0), before.cached(before.stages[0]), before.parallel(0)):
         assert after.step_s() == 0.01
 
 

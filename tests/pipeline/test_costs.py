@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import math
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.pipeline import measure, read, supply
-from uncork.pipeline.costs import _most_s
+from uncork.pipeline.handing_on import handed
 from uncork.pipeline.probes import count, inputs_for_one, serial_twin, serially
 
 from .helpers import behind_unknown, epochs
@@ -344,12 +342,21 @@ def test_windows_that_are_not_full_at_the_end_do_not_count(length, expected):
     assert inputs_for_one(bucketed, below) == pytest.approx(expected, rel=0.1)
 
 
-def test_passing_elements_on_costs_no_more_than_that_can():
-    batch = read(RANGE(64).batch(32)).root
-    most = _most_s(SimpleNamespace(node=batch, bytes=1_000_000))
-    assert most == pytest.approx(32e-5 + 2e-3)
-    mapped = read(RANGE(64).map(words)).root
-    assert _most_s(SimpleNamespace(node=mapped, bytes=8)) == math.inf
+def test_handing_on_is_timed_without_what_stands_below():
+    """However long the map takes, and in whichever mood TensorFlow's threads are."""
+    shuffled = RANGE(5_000).map(heavy).shuffle(50).batch(32)
+    _, slow_map, shuffle, batch = measure(read(shuffled), batch_size=32, budget_s=2.0)
+    assert shuffle.cpu_s_per_element < slow_map.cpu_s_per_element / 10
+    assert batch.cpu_s_per_element < 32 * slow_map.cpu_s_per_element / 10
+
+
+@pytest.mark.parametrize(
+    ("below", "budget_s"),
+    [(RANGE(0), 1.0), (RANGE(9).map(lambda x: tf.gather(tf.range(2), x)), 1.0), (RANGE(9), 0.0)],
+    ids=["nothing", "an error", "no time"],
+)
+def test_where_no_elements_are_there_the_difference_counts(below, budget_s):
+    assert handed(read(below.batch(4)).root, below, budget_s=budget_s) is None
 
 
 def test_inputs_of_unknown_number_are_counted():

@@ -7,6 +7,7 @@ import tensorflow as tf
 from uncork.core.edit import SplitMap
 from uncork.pipeline import apply, is_deterministic, read, split
 from uncork.pipeline.graphs import graph_of
+from uncork.pipeline.splitting import narrow
 
 from .conftest import load_and_flip
 from .helpers import changing_table, epochs, function_of, in_a_branch, in_a_function, table, twice
@@ -208,3 +209,58 @@ def test_a_table_beside_a_variable_is_cut_off():
     cut = split(function_of(function))
     assert "LookupTableFindV2" in op_types(cut.prefix)
     assert "LookupTableFindV2" not in op_types(cut.rest)
+
+
+def scaled(x):
+    pixels = tf.tile(tf.reshape(tf.cast(x, tf.uint8), [1, 1, 1]), [4, 4, 3])
+    return tf.cast(pixels, tf.float32) / 255.0, tf.one_hot(x % 7, 7)
+
+
+def test_widening_at_the_end_is_cut_off():
+    """The label's class takes its eight bytes, not the twenty-eight of its code."""
+    whole = function_of(scaled)
+    assert split(whole) is None
+    cut = narrow(whole)
+    assert [(spec.dtype, spec.shape.as_list()) for spec in cut.specs] == [
+        (tf.uint8, [4, 4, 3]),
+        (tf.int64, []),
+    ]
+    for given in (tf.constant(3, tf.int64), tf.constant(250, tf.int64)):
+        expected = [np.asarray(tensor).tobytes() for tensor in whole(given)]
+        assert [part.tobytes() for part in run(cut, given)] == expected
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.cast(x, tf.float64) / 255.0,  # a cache below it is as small
+        lambda x: tf.cast(tf.reduce_max([x, x]), tf.uint8),
+        tf.strings.as_string,
+        lambda x: tf.cast(x, tf.float32) + tf.random.uniform([]),
+        lambda x: tf.cast(tf.numpy_function(abs, [x], tf.uint8), tf.float32),
+    ],
+    ids=["all cheap", "narrows", "neither", "draws", "python"],
+)
+def test_without_widening_nothing_is(function):
+    assert narrow(function_of(function)) is None
+
+
+def test_lists_are_not_kept_before_they_are_widened():
+    data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3]])).batch(2)
+    assert narrow(function_of(lambda rows: tf.cast(rows * rows, tf.float64), data)) is None
+
+
+def test_an_assertion_on_what_is_widened_still_fails():
+    def checked(x):
+        pixels = tf.tile([tf.cast(x, tf.uint8)], [12])
+        wide = tf.cast(pixels, tf.float32)
+        with tf.control_dependencies([tf.debugging.assert_less(wide, 3.0)]):
+            return wide * 2.0
+
+    data = tf.data.Dataset.range(5).map(checked)
+    pipeline = read(data)
+    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    assert [node.kind for node in after.stages] == ["range", "map", "map"]
+    found, expected = epochs(after.dataset)[0], epochs(data)[0]
+    assert found.digests == expected.digests
+    assert found.error.index == expected.error.index == 3

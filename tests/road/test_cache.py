@@ -6,7 +6,7 @@ from records import observed, stage
 from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Vectorized
+from uncork.core.stage import AUTOTUNE, Prefix, Vectorized
 from uncork.road.cache import CacheDeterministic
 
 from .situations import (
@@ -137,6 +137,31 @@ def test_the_policy_decides_how_much_memory_there_is(share, fits):
         assert reason(CACHE, decoding(), policy=policy) == (
             "needs 1.0 GB of memory, the budget is 0.8 GB"
         )
+
+
+BYTES = Prefix(ops=9, bytes_per_element=25_000, cpu_s_per_element=0.35)
+WIDENING = replace(SLOW, bytes_per_element=100_000, narrow=BYTES)
+
+
+def test_what_is_too_large_is_kept_before_it_is_widened():
+    stages = stage(0, "range"), WIDENING, stage(2, "batch")
+    found = proposal(CACHE, decoding(*stages, memory_available_bytes=10**9))
+    cache = Cache(stage=1, expects="", bytes=POINT.memory_bytes // 4)
+    assert found.edits == (SplitMap(stage=1, expects="51ab"), cache)
+    assert "all but the widening of decode is made once and kept in 0.25 GB" in found.why
+    assert "tf.cast" in found.source_edit
+
+
+def test_what_fits_is_kept_whole():
+    stages = stage(0, "range"), WIDENING, stage(2, "batch")
+    found = proposal(CACHE, decoding(*stages))
+    assert found.edits == (Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),)
+
+
+def test_what_does_not_fit_in_any_form_is_told_by_the_smallest():
+    stages = stage(0, "range"), WIDENING, stage(2, "batch")
+    little = decoding(*stages, memory_available_bytes=2 * 10**8)
+    assert reason(CACHE, little) == "needs 0.2 GB of memory, the budget is 0.1 GB"
 
 
 def test_a_custom_loop_is_cached_too():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
+from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, CachePoint, Prefix
 from uncork.rules import cache
 
@@ -29,6 +30,14 @@ def test_repeated_work_is_named_with_what_a_cache_would_take():
     assert finding.upper_bound > 1.5
     for figure in ("9,984", "90 ms", "1 GB", "map(decode)"):
         assert figure in finding.evidence
+
+
+def test_what_would_take_too_much_is_told_as_it_could_be_kept():
+    bytes_ = Prefix(ops=9, bytes_per_element=25_000, cpu_s_per_element=0.08)
+    wide = replace(DECODE, bytes_per_element=100_000, narrow=bytes_, cache_point=point(6.0))
+    (finding,) = found(stage(0, "range"), wide)
+    assert "before it is widened, map(decode)" in finding.evidence
+    assert "1.5 GB" in finding.evidence
 
 
 def test_a_cache_that_spares_something_else_is_misplaced():

@@ -160,9 +160,17 @@ class StepCosts(Record, frozen=True, kw_only=True):
             stages += [stage_costs.scaled(each, share), stage_costs.scaled(work, 1.0 - share)]
         return replace(self, stages=tuple(stages))
 
-    def split_and_cached(self, stage: int) -> StepCosts:
-        """The same with everything up to the prefix of one map already in memory."""
-        return self._with_split(stage, cached=True)
+    def cached(self, stage: Stage) -> StepCosts:
+        """The same with all up to a stage, or up to its prefix where it has one, in memory.
+
+        Args:
+            stage: One of the stages, or a form of it (:func:`forms_to_keep`).
+        """
+        if stage.prefix is None:
+            return self.without(made_from(stage))
+        prefix, index = stage.prefix, stage.index
+        cut = self._with(lambda s: replace(s, prefix=prefix) if s.index == index else s)
+        return cut._with_split(index, cached=True)
 
     def _with_split(self, index: int, *, cached: bool) -> StepCosts:
         stages: list[Stage] = []
@@ -298,6 +306,28 @@ def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
     if point is None or diagnosis.workload.kind != "custom_loop" or steps is None or to_the_end:
         return True
     return steps * (stage.elements_per_step or 0.0) > point.elements
+
+
+def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
+    """A stage as it could be kept: whole, and smaller where that does not fit so many bytes.
+
+    A map that ends with making its elements larger can be cut before that; where there is room,
+    it is kept whole.
+
+    Example:
+        >>> from uncork.core.stage import CachePoint, Prefix
+        >>> floats = Stage(index=1, kind="map", bytes_per_element=4000,
+        ...                narrow=Prefix(ops=9, bytes_per_element=1000, cpu_s_per_element=1e-3),
+        ...                cache_point=CachePoint(elements=9, memory_bytes=36000,
+        ...                                       saved_cpu_s_per_step=1e-2))
+        >>> [form.cache_point.memory_bytes for form in forms_to_keep(floats, room=10000)]
+        [36000, 9000]
+    """
+    point, part = stage.cache_point, stage.narrow
+    if point is None or part is None or not stage.bytes_per_element or point.memory_bytes <= room:
+        return (stage,)
+    taken = round(point.memory_bytes * part.bytes_per_element / stage.bytes_per_element)
+    return stage, replace(stage, prefix=part, cache_point=replace(point, memory_bytes=taken))
 
 
 def passing(below: Stage, stage: Stage) -> float | None:

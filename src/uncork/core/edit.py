@@ -31,7 +31,10 @@ def loosest(*guarantees: Guarantee) -> Guarantee:
 
 
 class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):
-    """Cut the map at ``stage`` into a parallel deterministic prefix and its random rest."""
+    """Cut the map at ``stage`` in two: what repeats itself, in parallel, and what is random.
+
+    Where all of it repeats itself, the second part is what only makes its elements larger.
+    """
 
     stage: int
     expects: str

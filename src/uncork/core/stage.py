@@ -9,7 +9,7 @@ ENDLESS = -1
 
 
 class Prefix(Record, frozen=True, kw_only=True):
-    """The deterministic part of a map function that also draws random numbers.
+    """The first part of a map function that can be cut in two.
 
     Attributes:
         ops: TensorFlow ops in it.
@@ -186,7 +186,8 @@ class Stage(Record, frozen=True, kw_only=True):
         reading: Set on a map that reads many files for each element.
         copied: Set on a Python loader that copies far more than it hands over.
         frozen: A cache that keeps what is drawn at random below it.
-        prefix: Set on a random map whose function starts with deterministic work.
+        prefix: Set on a random map whose function starts with deterministic work: that work.
+        narrow: Set on a deterministic map that ends with making its elements larger: all before.
         draws: Set on a serial random map that does work beside drawing.
         inlined: Set on a map that could run in the thread that asks for its elements.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
@@ -224,6 +225,7 @@ class Stage(Record, frozen=True, kw_only=True):
     copied: Copied | None = None
     frozen: bool = False
     prefix: Prefix | None = None
+    narrow: Prefix | None = None
     draws: Draws | None = None
     inlined: Inlined | None = None
     cache_point: CachePoint | None = None

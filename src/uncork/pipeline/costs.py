@@ -34,6 +34,7 @@ from uncork.pipeline.edits import drawing_half, first_half, readers, told_ahead
 from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws
+from uncork.pipeline.handing_on import handed
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
@@ -59,7 +60,7 @@ from uncork.pipeline.ratios import count_ratios, static_ratio
 from uncork.pipeline.reads import files_read, only_reading
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
-from uncork.pipeline.splitting import split
+from uncork.pipeline.splitting import narrow, split
 from uncork.pipeline.tree import Node, Pipeline
 from uncork.pipeline.vectorize import batch_size as size_of
 from uncork.pipeline.vectorize import batched, vectorized
@@ -67,12 +68,6 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
-# A shuffle hands on what it holds, and a batch is copied together. What they seem to take beyond
-# that, on a slow machine and in a short time, is work of the stages below: the filling of a buffer,
-# or a moment in which they were slower than alone.
-_MOST_TO_PASS_ON_S: Final = 1e-5
-# A byte, ten times what copying one takes.
-_COPIED_S: Final = 2e-9
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -96,7 +91,10 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         stages = _stages(pipeline)
         _fill_caches(stages, budget_s * _PASS_SHARE)
         for stage in stages:
-            stage.bytes = bytes_of(stage.dataset, budget_s=budget_s / len(stages) / 8)
+            some_s = budget_s / len(stages) / 8
+            stage.bytes = bytes_of(stage.dataset, budget_s=some_s)
+            if stage.below:
+                stage.handed = handed(stage.node, stage.below[0].dataset, budget_s=some_s)
         count_ratios(stages, batch_size, budget_s / 8)
         left = budget_s - (time.monotonic() - started)
         probes = {id(probe): probe for stage in stages for probe in stage.probes}
@@ -118,7 +116,8 @@ def _explained(
         )
     return replace(
         found,
-        prefix=_prefix(stage),
+        prefix=_before_the_cut(stage, repeats=False),
+        narrow=_before_the_cut(stage, repeats=True),
         draws=_draws(stage),
         inlined=_inlined(stage),
         cache_point=cache_point(stages, stage.index, budget_s),
@@ -178,7 +177,7 @@ def _prepare_map(
 ) -> None:
     """What else of a map is timed: its parts, and what it would be elsewhere."""
     node, dataset = stage.node, stage.dataset
-    stage.cut = split(node.functions[0])
+    stage.cut = split(node.functions[0]) or narrow(node.functions[0])
     if stage.cut is not None:
         half = first_half(node, stage.cut)
         half = serial_map(below, half._map_func, half)
@@ -237,23 +236,13 @@ def _difference(stages: Sequence[Measured]) -> None:
         whole, under = stage.probe.medians(), _under(stage)
         if whole is None or under is None:
             continue
-        most = _most_s(stage)
-        stage.cpu_s, stage.wall_s = (
-            min(most, max(0.0, a - b)) for a, b in zip(whole, under, strict=True)
-        )
+        differences = tuple(max(0.0, a - b) for a, b in zip(whole, under, strict=True))
+        handed_on = stage.handed.medians() if stage.handed else None
+        stage.cpu_s, stage.wall_s = handed_on or differences
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
-
-
-def _most_s(stage: Measured) -> float:
-    """What passing on its elements can cost a stage; infinite where it does other work."""
-    if stage.node.kind == "shuffle":
-        return _MOST_TO_PASS_ON_S
-    if stage.node.kind == "batch" and stage.bytes is not None:
-        return _MOST_TO_PASS_ON_S * (static_ratio(stage.node) or 1.0) + _COPIED_S * stage.bytes
-    return math.inf
 
 
 def _own(probe: Probe | None, most: float, under: float) -> float | None:
@@ -307,8 +296,11 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
     )
 
 
-def _prefix(stage: Measured) -> Prefix | None:
-    if not stage.cut or stage.prefix_cpu_s is None or stage.prefix_bytes is None:
+def _before_the_cut(stage: Measured, *, repeats: bool) -> Prefix | None:
+    """Of a map that repeats itself as a whole, or of another one."""
+    if stage.prefix_cpu_s is None or stage.prefix_bytes is None:
+        return None
+    if stage.cut is None or stage.cut.repeats is not repeats:
         return None
     return Prefix(
         ops=stage.cut.ops,

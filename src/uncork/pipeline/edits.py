@@ -54,7 +54,7 @@ from uncork.pipeline.nodes import (
 from uncork.pipeline.python_edits import keep_calls, keep_generator
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
-from uncork.pipeline.splitting import Split, split
+from uncork.pipeline.splitting import Split, narrow, split
 from uncork.pipeline.tree import Node, Pipeline, read
 from uncork.pipeline.vectorize import batched, vectorized
 
@@ -210,11 +210,11 @@ def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
 
 
 def _split_map(node: Node) -> Dataset:
-    cut = split(node.functions[0])
+    cut = split(node.functions[0]) or narrow(node.functions[0])
     if cut is None:
         raise EditRefused(
-            f"{node} has no deterministic part to cut off",
-            "deterministic ops before the first random one",
+            f"{node} has no part to cut off that would be worth keeping by itself",
+            "deterministic ops before the first random one, or before a cast to a wider dtype",
             "leave the map whole",
         )
     return second_half(node, cut, first_half(node, cut))

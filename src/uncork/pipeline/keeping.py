@@ -43,7 +43,8 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
         return None  # gives what the stage below gives; that one has the point
     if not _read_to_its_end(stages, index):
         return None  # so never complete
-    halved = stage.cut is not None and stage.prefix_cpu_s is not None
+    drawing = stage.cut is not None and not stage.cut.repeats
+    halved = drawing and stage.prefix_cpu_s is not None
     size = stage.prefix_bytes if halved else stage.bytes
     try:
         changed = _split(pipeline, index - stages[stage.lowest].first) if halved else pipeline

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from uncork.pipeline.drawing import Drawn
+from uncork.pipeline.handing_on import Handed
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.probes import Probe
 from uncork.pipeline.splitting import Split
@@ -41,8 +42,8 @@ class Measured:
         below: What it reads from.
         dataset: Its serial twin.
         probe: Of the twin, and so of all that it is made from.
-        cut: Of a map that draws after deterministic work.
-        prefix_probe: Of that work.
+        cut: Of a map that draws after deterministic work, or ends with making elements larger.
+        prefix_probe: Of the work before.
         drawn: Of a serial map that draws, where its draws end.
         draw_probe: Of its draws.
         at_once: Of a map that could take whole batches.
@@ -50,13 +51,14 @@ class Measured:
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
         inline_probe: Of a map in the thread that asks.
+        handed: Of a stage that only hands on what it is given.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
         bytes: Of an element.
-        prefix_bytes: Of what the deterministic work gives.
+        prefix_bytes: Of what the work before the cut gives.
         cpu_s: CPU seconds of an element, those of its inputs taken off.
         wall_s: Elapsed seconds likewise.
-        prefix_cpu_s: CPU seconds of the deterministic work.
+        prefix_cpu_s: CPU seconds of the work before the cut.
         reading_cpu_s: CPU seconds of an element up to where files are read.
         draw_cpu_s: CPU seconds of its draws.
         single_cpu_s: CPU seconds of an element with float32 in place of float64.
@@ -77,6 +79,7 @@ class Measured:
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
     inline_probe: Probe | None = None
+    handed: Handed | None = None
     # A cache in memory was read to its end.
     filled: bool = False
     inputs: tuple[float | None, ...] = ()
@@ -120,8 +123,9 @@ class Measured:
     def probes(self) -> tuple[Probe, ...]:
         """All that is to be timed."""
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
+        handed = (self.handed.given, self.handed.handed_on) if self.handed else ()
         every = (
             self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
-            self.inline_probe, *at_once, *(self.calls or ()),
+            self.inline_probe, *at_once, *handed, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

@@ -1,13 +1,14 @@
-"""A map function cut in two: where does its random part begin?
+"""A map function cut in two: where does its random part begin, where are its elements smallest?
 
 A function such as *read, decode, resize, random flip, scale* is deterministic up to the flip. Cut
-there, the first part may run in parallel and be cached, the rest draws its numbers as before.
+there, the first part may run in parallel and be cached, the rest draws its numbers as before. One
+that ends with *cast, scale* can be cut before them: a cache then holds bytes, not floats.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -45,12 +46,14 @@ class Split:
         frontier: Tensors at the cut: the output of the prefix, the input of the rest.
         specs: Their shapes and dtypes.
         ops: How many ops of the prefix do work.
+        repeats: The rest repeats itself, too, and is only cheap work that makes elements larger.
     """
 
     source: ConcreteFunction
     frontier: tuple[str, ...]
     specs: tuple[tf.TensorSpec, ...]
     ops: int
+    repeats: bool = False
 
     @cached_property
     def prefix(self) -> ConcreteFunction:
@@ -108,10 +111,37 @@ def split(function: ConcreteFunction) -> Split | None:
     """
     graph = graph_of(function)
     inside = _eligible(graph)
-    if inside >= set(graph.nodes):
+    return None if inside >= set(graph.nodes) else _cut(function, inside)
+
+
+def narrow(function: ConcreteFunction) -> Split | None:
+    """Cut a deterministic function before the cheap ops that only make its elements larger.
+
+    Returns:
+        None where no such ops end it, where nothing else is done, or where it draws.
+
+    Example:
+        >>> longest = tf.function(lambda x: tf.cast(tf.reduce_max(x), tf.float64) / 255.0)
+        >>> cut = narrow(longest.get_concrete_function(tf.TensorSpec([9], tf.uint8)))
+        >>> cut.specs
+        (TensorSpec(shape=(), dtype=tf.uint8, name=None),)
+    """
+    graph = graph_of(function)
+    inside = _eligible(graph)
+    whole = _frontier(graph, inside)
+    if not inside >= set(graph.nodes) or tf.variant in [spec_of(graph, r).dtype for r in whole]:
         return None
-    frontier = _frontier(graph, inside)
-    shrunk = tuple(dict.fromkeys(_smallest(graph, reference) for reference in frontier))
+    cut = _cut(function, inside)
+    size = sum(_bytes(spec_of(graph, reference)) for reference in whole)
+    if cut is None or sum(map(_bytes, cut.specs)) >= size:
+        return None
+    return replace(cut, repeats=True)
+
+
+def _cut(function: ConcreteFunction, inside: set[str]) -> Split | None:
+    """Behind some ops, or before what of them is cheap and makes elements larger."""
+    graph = graph_of(function)
+    shrunk = tuple(dict.fromkeys(_smallest(graph, r) for r in _frontier(graph, inside)))
     work = [n for n in graph.needed(shrunk) if graph.nodes[n].op not in NO_WORK]
     if not shrunk or not work:
         return None

@@ -2,8 +2,10 @@
 
 Legal because a cache repeats its first pass, and it is placed only above stages that would repeat
 it anyway: deterministic, finite, in the same order. A random map is cut first, so that its random
-part stays behind the cache and alive. A shuffle or repeat in between changes places with the
-deterministic 1:1 maps above it: it permutes positions, whatever stands in them.
+part stays behind the cache and alive. Where memory is short, a map that ends with a cast to a wider
+dtype is cut before it: the same ops then widen what the cache holds, in every epoch. A shuffle or
+repeat in between changes places with the deterministic 1:1 maps above it: it permutes positions,
+whatever stands in them.
 
 A cache saves nothing of the first epoch. Where all epochs together take less time with the maps
 called for whole batches, that is tried first, and then a cache of what lies below them; so is what
@@ -18,7 +20,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, filled, gain
+from uncork.core.costmodel import StepCosts, costs_of, filled, forms_to_keep, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
 from uncork.core.machine import Machine
@@ -49,6 +51,9 @@ _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
        .shuffle(...)       # behind the cache, or the order freezes
        .map(random_part)   # behind the cache, or the augmentation freezes"""
+_NARROW: Final = """\
+dataset.map(all_but_the_cast, num_parallel_calls=tf.data.AUTOTUNE).cache()  # bytes, not floats
+       .map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))"""
 
 
 @final
@@ -75,9 +80,10 @@ class CacheDeterministic(Optimization):
         if not lasting:
             return Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
         room = policy.memory_share * diagnosis.memory_available_bytes
-        fitting = [s for s in lasting if _bytes(s) <= room]
+        forms = [form for s in lasting for form in forms_to_keep(s, room)]
+        fitting = [s for s in forms if _bytes(s) <= room]
         if not fitting:
-            smallest = min(_bytes(s) for s in lasting)
+            smallest = min(_bytes(s) for s in forms)
             return Skipped(
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
@@ -86,16 +92,16 @@ class CacheDeterministic(Optimization):
         best = max(
             fitting,
             key=lambda s: (
-                round(gain(costs, after(costs, s)), 2),
+                round(gain(costs, costs.cached(s)), 2),
                 0.0 if _bytes(s) < _LITTLE * room else -round(_bytes(s) / least, 1),
                 s.index,
             ),
         )
-        predicted = gain(costs, after(costs, best))
+        predicted = gain(costs, costs.cached(best))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
-        quiet = hushed(diagnosis, after(costs, best))
+        quiet = hushed(diagnosis, costs.cached(best))
         found = _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
         first = ""
         if _saves_more(diagnosis, costs, best, VectorizeMaps().propose(diagnosis, machine, policy)):
@@ -105,13 +111,6 @@ class CacheDeterministic(Optimization):
         ):
             first = RunInline.name
         return replace(found, first=first)
-
-
-def after(costs: StepCosts, stage: Stage) -> StepCosts:
-    """Costs of a later epoch with the cache in place."""
-    if stage.prefix is not None:
-        return costs.split_and_cached(stage.index)
-    return costs.without(made_from(stage))
 
 
 def _saves_more(
@@ -129,7 +128,7 @@ def _saves_more(
         return False
     epochs = diagnosis.workload.epochs
     first_s = min(costs.step_s(), costs.measured_s)
-    kept_s = first_s + (epochs - 1) * after(costs, stage).step_s()
+    kept_s = first_s + (epochs - 1) * costs.cached(stage).step_s()
     return epochs * costs.vectorized(moved).step_s() < _CLEARLY * kept_s
 
 
@@ -139,7 +138,7 @@ def _fills_faster(
     """Whether the first epoch, which fills the cache, weighs enough to be made brief first."""
     if isinstance(inlined, Skipped):
         return False
-    later_s = (diagnosis.workload.epochs - 1) * after(costs, stage).step_s()
+    later_s = (diagnosis.workload.epochs - 1) * costs.cached(stage).step_s()
     moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
     first_s = min(costs.step_s(), costs.measured_s)
     return costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)
@@ -178,12 +177,13 @@ def _proposal(
         )
     if quiet:
         edits += without_autotuner(diagnosis, expects="")
-    what = f"the deterministic part of {stage.name or 'the map'}" if stage.prefix else stage.kind
+    part = "the deterministic part" if stage.narrow is None else "all but the widening"
+    what = f"{part} of {stage.name or 'the map'}" if stage.prefix else stage.kind
     return Proposal(
         edits=edits,
         predicted=predicted,
         at=stage.at,
         why=f"{what} is made once{', in parallel,' if parallel else ''} and kept in "
         f"{_bytes(stage) / 1e9:.3g} GB of memory",
-        source_edit=_SOURCE,
+        source_edit=_NARROW if stage.prefix and stage.narrow else _SOURCE,
     )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, filled, gain, worth_vectorizing
+from uncork.core.costmodel import costs_of, filled, forms_to_keep, gain, worth_vectorizing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
@@ -28,21 +27,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     costs = found.vectorized(worth_vectorizing(found))
     room = MEMORY_SHARE * diagnosis.memory_available_bytes
     legal = [s for s in diagnosis.stages if s.cache_point and filled(diagnosis, s)]
-    fitting = [s for s in legal if s.cache_point and s.cache_point.memory_bytes < room]
-    best = min(fitting, key=lambda s: cached(costs, s).step_s(), default=None)
+    forms = [form for s in legal for form in forms_to_keep(s, room)]
+    fitting = [s for s in forms if s.cache_point and s.cache_point.memory_bytes <= room]
+    best = min(fitting, key=lambda s: costs.cached(s).step_s(), default=None)
     # What the model leaves unexplained of a step, a cache does not take away.
-    if best is None or gain(costs, cached(costs, best)) < WORTH:
+    if best is None or gain(costs, costs.cached(best)) < WORTH:
         return
-    upper = bound(diagnosis.step_s, cached(costs, best).step_s()) / gain(found, costs)
+    upper = bound(diagnosis.step_s, costs.cached(best).step_s()) / gain(found, costs)
     if upper >= WORTH:
         yield _finding(diagnosis, best, upper)
-
-
-def cached(costs: StepCosts, stage: Stage) -> StepCosts:
-    """What a step costs in later epochs with a cache after this stage, or after its prefix."""
-    if stage.prefix is not None:
-        return costs.split_and_cached(stage.index)
-    return costs.without(made_from(stage))
 
 
 def _on_the_way(one: Stage, other: Stage) -> bool:
@@ -78,7 +71,9 @@ def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
             f"epoch, one after the other: {ms(read_s)} of CPU a step; in memory {taken}",
             "cache() without a file name, or a second one behind it where making them takes long",
         )
-    part = "the deterministic part of " if stage.prefix else ""
+    part = ""
+    if stage.prefix:
+        part = "before it is widened, " if stage.narrow else "the deterministic part of "
     but = f"in spite of the cache at {there.at}, " if there else ""
     return (
         "cache_misplaced" if there else "cache_missing",
