@@ -103,7 +103,7 @@ def test_every_step_is_in_exactly_one_table():
     assert sorted(row.name for row in rows) == sorted(step.name for step in STEPS)
     assert all(row.reason for row in rows)
     assert info.kept[0].edits == (
-        "split the map at stage 2: first what repeats itself, then what is random",
+        "split the map at stage 2: first what repeats itself, then the rest",
     )
 
 

@@ -57,6 +57,7 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
         None for a stage that makes other elements of them; where there was no time, or an error.
 
     Example:
+        >>> import tensorflow as tf
         >>> from uncork.pipeline.tree import read
         >>> numbers = tf.data.Dataset.range(9)
         >>> handed(read(numbers.shuffle(9)).root, numbers, budget_s=1.0).ratio

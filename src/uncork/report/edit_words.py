@@ -43,7 +43,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
 }
 
 SAID: Final[dict[type[Edit], str]] = {
-    SplitMap: "split the map at stage {stage}: first what is kept or parallel, then the rest",
+    SplitMap: "split the map at stage {stage}: first what repeats itself, then the rest",
     Cache: "keep the elements after stage {stage} in memory",
     FilterFirst: "ask the filter at stage {stage} before the maps below it, not after",
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
