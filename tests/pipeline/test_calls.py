@@ -11,7 +11,7 @@ from uncork.core.edit import AutotuneOff, DrawFirst, ParallelMap
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
 from uncork.pipeline import apply, read
-from uncork.pipeline.edits import told_ahead
+from uncork.pipeline.concurrency import told_ahead
 
 from .helpers import behind_unknown, epochs
 

@@ -37,7 +37,8 @@ def test_what_would_take_too_much_is_told_as_it_could_be_kept():
     wide = replace(DECODE, bytes_per_element=100_000, narrow=bytes_, cache_point=point(6.0))
     (finding,) = found(stage(0, "range"), wide)
     assert "before it is widened, map(decode)" in finding.evidence
-    assert "1.5 GB" in finding.evidence
+    for figure in ("1.5 GB", "80 ms"):  # of 90, ten are for widening, in every epoch
+        assert figure in finding.evidence
 
 
 def test_a_cache_that_spares_something_else_is_misplaced():

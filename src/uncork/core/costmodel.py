@@ -327,7 +327,10 @@ def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
     if point is None or part is None or not stage.bytes_per_element or point.memory_bytes <= room:
         return (stage,)
     taken = round(point.memory_bytes * part.bytes_per_element / stage.bytes_per_element)
-    return stage, replace(stage, prefix=part, cache_point=replace(point, memory_bytes=taken))
+    widening_s = max(0.0, (stage.cpu_s_per_element or 0.0) - part.cpu_s_per_element)
+    saved_s = point.saved_cpu_s_per_step - widening_s * (stage.elements_per_step or 0.0)
+    smaller = replace(point, memory_bytes=taken, saved_cpu_s_per_step=max(0.0, saved_s))
+    return stage, replace(stage, prefix=part, cache_point=smaller)
 
 
 def passing(below: Stage, stage: Stage) -> float | None:

@@ -29,8 +29,9 @@ from uncork.core.stage import (
 )
 from uncork.measure.machine import cpus
 from uncork.pipeline.asked import asked_of
+from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.drawing import drawn_first
-from uncork.pipeline.edits import drawing_half, first_half, readers, told_ahead
+from uncork.pipeline.edits import drawing_half, first_half
 from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.frozen import freezes_draws

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import (
@@ -29,10 +28,11 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import cpus, schedulable_cpus
-from uncork.pipeline.calls import CALLS, calls_were_open, with_calls
+from uncork.measure.machine import cpus
+from uncork.pipeline.calls import CALLS, with_calls
+from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.drawing import Drawn, drawn_first
-from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables
+from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
@@ -359,28 +359,6 @@ def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     return barrier(changed) if any(n.kind == "batch" for n in above) else changed
 
 
-def readers(node: Node) -> int | None:
-    """Inputs that a serial interleave has open at once, where each could have a thread of its own.
-
-    None where there is but one, where they are read in parallel already, or where what they do
-    depends on the order in which they do it.
-
-    Example:
-        >>> two = tf.data.Dataset.range(4).interleave(tf.data.Dataset.range, cycle_length=2)
-        >>> readers(read(two).root), readers(read(two.batch(2)).root)
-        (2, None)
-    """
-    if node.kind != "interleave" or node.parallelism != 1:
-        return None
-    if not is_order_free(node.functions[0]) or reads_variables(node.functions[0]):
-        return None
-    cycle = int(np.asarray(node.dataset._cycle_length))
-    # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
-    # one for another number.
-    cycle = schedulable_cpus() if cycle == AUTOTUNE else cycle
-    return None if cycle == 1 else cycle
-
-
 def _interleave_in_parallel(node: Node) -> Dataset:
     cycle = readers(node)
     if cycle is None:
@@ -390,21 +368,6 @@ def _interleave_in_parallel(node: Node) -> Dataset:
             "leave it serial",
         )
     return parallel_interleave(node.inputs[0].dataset, node.dataset, cycle)
-
-
-def told_ahead(node: Node) -> int | None:
-    """Elements that a stage was told to prepare before they are asked for; None for no number.
-
-    Example:
-        >>> told_ahead(read(tf.data.Dataset.range(4).prefetch(400)).root)
-        400
-    """
-    if node.kind == "prefetch":
-        told = int(np.asarray(node.dataset._buffer_size))
-    else:
-        own = node.kind == "map" and not calls_were_open(node)
-        told = (node.parallelism or 1) if own else 1
-    return told if told > 1 else None
 
 
 def _less_ahead(node: Node) -> Dataset:

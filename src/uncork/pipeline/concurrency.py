@@ -1,0 +1,52 @@
+"""How many elements a stage works on at once, or could; and how many it prepares ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uncork.core.stage import AUTOTUNE
+from uncork.measure.machine import schedulable_cpus
+from uncork.pipeline.calls import calls_were_open
+from uncork.pipeline.effects import is_order_free, reads_variables
+from uncork.pipeline.tree import Node
+
+
+def readers(node: Node) -> int | None:
+    """Inputs that a serial interleave has open at once, where each could have a thread of its own.
+
+    None where there is but one, where they are read in parallel already, or where what they do
+    depends on the order in which they do it.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> two = tf.data.Dataset.range(4).interleave(tf.data.Dataset.range, cycle_length=2)
+        >>> readers(read(two).root), readers(read(two.batch(2)).root)
+        (2, None)
+    """
+    if node.kind != "interleave" or node.parallelism != 1:
+        return None
+    if not is_order_free(node.functions[0]) or reads_variables(node.functions[0]):
+        return None
+    cycle = int(np.asarray(node.dataset._cycle_length))
+    # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
+    # one for another number.
+    cycle = schedulable_cpus() if cycle == AUTOTUNE else cycle
+    return None if cycle == 1 else cycle
+
+
+def told_ahead(node: Node) -> int | None:
+    """Elements that a stage was told to prepare before they are asked for; None for no number.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> told_ahead(read(tf.data.Dataset.range(4).prefetch(400)).root)
+        400
+    """
+    if node.kind == "prefetch":
+        told = int(np.asarray(node.dataset._buffer_size))
+    else:
+        own = node.kind == "map" and not calls_were_open(node)
+        told = (node.parallelism or 1) if own else 1
+    return told if told > 1 else None
