@@ -66,6 +66,13 @@ def test_nothing_kept_is_healthy_only_near_the_ceiling():
     assert plan_verdict(far).tone == "unknown"
 
 
+def test_a_brake_that_no_step_took_away_is_not_called_healthy():
+    near = empty_plan(before=healthy_diagnosis(headroom=1.0, findings=FINDINGS))
+    found = plan_verdict(near)
+    assert found.tone == "unknown"
+    assert "was found, but no step on the road" in found.cause
+
+
 def test_the_road_rises_from_baseline_to_confirmation():
     drawn = road(plan())
     assert [(p.kind, p.label) for p in drawn.points] == [

@@ -46,6 +46,16 @@ def test_what_was_not_measured_is_left_alone():
     assert "float32" in reason(FULL, training(None))
 
 
+def test_the_step_of_a_loop_is_traced_anew():
+    low = ("float32", "mixed_bfloat16")
+    work = {"kind": "custom_loop", "model": None, "step_code": "abc", "layer_policies": low}
+    found = proposal(FULL, training(**work))
+    assert found.edits == (DtypePolicy(policy="float32", code="abc"),)
+    assert "more than one" in reason(FULL, training(**{**work, "step_code": ""}))
+    scaled = ("float32", "mixed_float16")
+    assert "double the scale" in reason(FULL, training(**{**work, "layer_policies": scaled}))
+
+
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
 def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
     assert reason(FULL, replace(SITUATIONS[situation], in_float32=FASTER))

@@ -62,6 +62,25 @@ def test_kernels_that_take_no_time_are_left_alone(shares):
     assert "predicted gain" in reason(BFLOAT16, training(shares))
 
 
+def test_the_step_of_a_loop_is_traced_anew():
+    work = {
+        "kind": "custom_loop",
+        "model": None,
+        "step_code": "abc",
+        "layer_policies": ("float32",),
+    }
+    found = proposal(BFLOAT16, training(**work))
+    assert found.edits == (DtypePolicy(policy="mixed_bfloat16", code="abc"),)
+    for changed, why in (
+        ({"step_code": ""}, "more than one compiled function"),
+        ({"layer_policies": ()}, "no layer of Keras's"),
+        ({"layer_policies": ("float32", "mixed_float16")}, "mixed_float16"),
+        ({"eager_step": True}, "op by op"),
+        ({"replicas": 2}, "strategy"),
+    ):
+        assert why in reason(BFLOAT16, training(**{**work, **changed}))
+
+
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
 def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
     assert reason(BFLOAT16, replace(SITUATIONS[situation], bfloat16=True))

@@ -229,7 +229,7 @@ def test_all_that_a_step_changes_is_given_back(training, given_back):
     state = GraphState(step.graph().get_concrete_function(*args, **kwargs))
     held = [*training.model.variables, *training.optimizer.variables, *training.mean.variables]
     before = [v.numpy() for v in held]
-    for mode in Mode:
+    for mode in (Mode.WRITTEN, Mode.GRAPH, Mode.ANY_SHAPE, Mode.XLA):
         step.mode = mode
         training.step(X, Y)
         assert any((v.numpy() != b).any() for v, b in zip(held, before, strict=True))

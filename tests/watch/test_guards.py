@@ -313,3 +313,22 @@ def test_what_keras_reads_by_reference(change):
 
 
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.2, 20)
+
+
+class Stepper:
+    def __init__(self):
+        self.one, self.two, self.trainer = 1, 2, Trainer()
+
+    def first(self, x):
+        return self.second(x) * self.one
+
+    def second(self, x):
+        return self.trainer.step(x) * self.two
+
+
+def test_names_that_are_met_while_an_object_is_looked_at():
+    stepper = Stepper()
+    guards = Guards(Stepper.first, stepper)
+    assert guards.changed() is None
+    stepper.trainer.count = 3
+    assert guards.changed() == "count"

@@ -14,6 +14,8 @@ MOST_WORKERS = 8
 # Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
 AHEAD = 2
 
+# Of layers, in Keras's words: what they compute in. Their weights are float32.
+Precision = Literal["mixed_bfloat16", "float32"]
 Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
 
 # From the strictest to the loosest; a plan promises the loosest of its steps.
@@ -182,10 +184,14 @@ class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
 
 
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
-    """Compute in another dtype; ``keep`` names layers that stay as they are."""
+    """Compute in another dtype; ``keep`` names layers that stay as they are.
 
-    policy: Literal["mixed_bfloat16", "float32"]
+    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    """
+
+    policy: Precision
     keep: tuple[str, ...] = ()
+    code: str = ""
 
 
 class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
@@ -236,10 +242,12 @@ def is_graph(edits: tuple[StepEdit, ...]) -> bool:
     return any(isinstance(edit, TfFunction) for edit in edits)
 
 
-def of_function(edits: tuple[StepEdit, ...]) -> JitCompile | ReduceRetracing | None:
-    """The edit that has another function traced in the place of a loop's own; the last such."""
-    kinds = (JitCompile, ReduceRetracing)
-    return next((edit for edit in reversed(edits) if isinstance(edit, kinds)), None)
+def of_function(
+    edits: tuple[StepEdit, ...],
+) -> tuple[JitCompile | ReduceRetracing | DtypePolicy, ...]:
+    """The edits that have another function traced in the place of a loop's own, in order."""
+    kinds = (JitCompile, ReduceRetracing, DtypePolicy)
+    return tuple(edit for edit in edits if isinstance(edit, kinds))
 
 
 def of_validation(edits: tuple[Edit, ...]) -> tuple[PipelineEdit, ...]:

@@ -64,6 +64,7 @@ class Workload(Record, frozen=True, kw_only=True):
         batch_hooks: Callbacks that act on every batch, by class name: they must keep seeing each.
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
+        layer_policies: Dtype policies of the layers that a loop's step calls, as far as was seen.
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
@@ -105,3 +106,9 @@ class Workload(Record, frozen=True, kw_only=True):
     small_weights: int = 0
     parts_later: bool = False
     data_made_anew: bool = False
+    layer_policies: tuple[str, ...] = ()
+
+    @property
+    def dtype_policies(self) -> tuple[str, ...]:
+        """Of the layers that the step computes with."""
+        return self.layer_policies if self.model is None else self.model.dtype_policy

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
+from uncork.engine.data_orders import prove_over_orders
 from uncork.proof.rounding import (
     NUDGE_UNITS,
     NUDGED_RUNS,
@@ -25,43 +29,45 @@ _FIRST_STEPS: Final = 3
 _ROUNDING_STEPS: Final = 12
 
 
-def prove_step_of_loop(step: TakenStep, mode: Mode, kind: Guarantee) -> Proof:
+def prove_step_of_loop(
+    step: TakenStep, mode: Mode, kind: Guarantee, budget_s: float = math.inf
+) -> Proof:
     """Run the recorded calls as written and otherwise; the variables are given back afterwards.
 
     Args:
         step: Seen, with some calls recorded; on the thread that calls it.
         mode: How else.
-        kind: ``exact``, or ``rounding`` where bits differ.
+        kind: ``exact``, ``rounding`` where bits differ, or ``precision``.
+        budget_s: Seconds that a proof of ``precision`` may take.
     """
     if step.refusal or not step.calls:
         detail = step.refusal or "no call of the step was seen"
         return Proof(kind=kind, passed=False, detail=detail)
     args, kwargs = step.calls[0]
-    state = GraphState(step.graph().get_concrete_function(*args, **kwargs))
+    now = GraphState(step.graph().get_concrete_function(*args, **kwargs))
+    # An optimizer may have got its variables since.
+    state = step.began if step.began is not None and len(step.began) == len(now) else now
     candidate = step.graph(mode)
     try:
+        if kind == "precision":
+            return _over_orders(step, candidate, state, budget_s)
         if kind != "exact":
             return _compared(step, candidate, state, _ROUNDING_STEPS, kind)
         # Bits that differ do so at once, and a step that runs op by op takes its time.
         first = _compared(step, candidate, state, _FIRST_STEPS, kind)
         return _compared(step, candidate, state, _EXACT_STEPS, kind) if first.passed else first
     finally:
-        state.restore()
+        now.restore()
 
 
 def _compared(
     step: TakenStep, otherwise: Callable[..., Any], state: GraphState, steps: int, kind: Guarantee
 ) -> Proof:
-    calls = [step.calls[n % len(step.calls)] for n in range(steps)]
-    random = random_state()
+    order = [n % len(step.calls) for n in range(steps)]
+    train = _Training(step, state)
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
-        set_random_state(random)
-        state.restore()
-        if seed is not None:
-            state.nudge(seed, NUDGE_UNITS)
-        losses = [_loss(function(*args, **kwargs)) for args, kwargs in calls]
-        return Replay(tuple(loss for loss in losses if loss is not None), state.values())
+        return train.over(function, order, seed=seed)
 
     original, again = run(step.written), run(step.written)
     refused = unrepeatable(original, again, kind)
@@ -73,6 +79,61 @@ def _compared(
         return exact
     nudged = [run(step.written, seed) for seed in range(NUDGED_RUNS)]
     return prove_rounding(original, nudged, candidate, steps)
+
+
+def _over_orders(
+    step: TakenStep, otherwise: Callable[..., Any], state: GraphState, budget_s: float
+) -> Proof:
+    train = _Training(step, state)
+    if not train.over(step.written, [0]).losses:
+        detail = "the step returns no loss, and nothing else tells how the training goes"
+        return Proof(kind="precision", passed=False, detail=detail)
+    return prove_over_orders(
+        functools.partial(train.over, step.written),
+        functools.partial(train.over, otherwise),
+        held=len(step.calls),
+        budget_s=budget_s,
+    )
+
+
+class _Training:
+    """Short trainings from one state, over the recorded calls of a step.
+
+    Args:
+        step: With its calls.
+        state: Where each begins.
+    """
+
+    def __init__(self, step: TakenStep, state: GraphState) -> None:
+        self._calls = step.calls
+        self._state = state
+        self._random = random_state()
+
+    def over(
+        self,
+        function: Callable[..., Any],
+        order: Sequence[int],
+        windows: int | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Replay:
+        """Call a function on these recorded arguments, in this order.
+
+        Args:
+            function: The step, as written or otherwise.
+            order: Of the calls.
+            windows: Losses are averaged over so many parts; None for each by itself.
+            seed: Of a nudge of the last bits; None for none.
+        """
+        set_random_state(self._random)
+        self._state.restore()
+        if seed is not None:
+            self._state.nudge(seed, NUDGE_UNITS)
+        returned = [function(*args, **kwargs) for args, kwargs in (self._calls[n] for n in order)]
+        losses = [loss for loss in map(_loss, returned) if loss is not None]
+        if windows and losses:
+            losses = [float(part.mean()) for part in np.array_split(losses, windows)]
+        return Replay(tuple(losses), self._state.values())
 
 
 def _loss(returned: Any) -> float | None:

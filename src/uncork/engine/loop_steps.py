@@ -9,7 +9,16 @@ from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Final
 
-from uncork.core.edit import Guarantee, JitCompile, ReduceRetracing, StepEdit, is_graph, of_function
+from uncork.core.edit import (
+    DtypePolicy,
+    Guarantee,
+    JitCompile,
+    Precision,
+    ReduceRetracing,
+    StepEdit,
+    is_graph,
+    of_function,
+)
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -29,13 +38,19 @@ Ways = tuple[Callable[[], None], Callable[[], None]]
 
 
 def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
-    """How a loop's step runs with these edits."""
-    match of_function(edits):
-        case JitCompile():
-            return Mode.XLA
-        case ReduceRetracing():
-            return Mode.ANY_SHAPE
-    return Mode.GRAPH if is_graph(edits) else Mode.WRITTEN
+    """How a loop's step runs with these edits.
+
+    Example:
+        >>> mode_of((JitCompile(), DtypePolicy(policy="float32"))).words
+        'compiled with XLA and in float32'
+    """
+    kinds = {type(edit) for edit in edits}
+    policies = [edit.policy for edit in edits if isinstance(edit, DtypePolicy)]
+    xla = JitCompile in kinds
+    # XLA compiles for one shape.
+    any_shape = ReduceRetracing in kinds and not xla
+    policy = policies[-1] if policies else ""
+    return Mode(graph=is_graph(edits), xla=xla, any_shape=any_shape, policy=policy)
 
 
 class StepSwitch:
@@ -47,6 +62,8 @@ class StepSwitch:
 
     def __init__(self, step: TakenStep | None) -> None:
         self._step = step
+        if step is not None:
+            step.keeps_state = True  # in the first steps of a training its loss says most
 
     @property
     def known(self) -> bool:
@@ -73,16 +90,23 @@ class StepSwitch:
         Raises:
             EditRefused: It is another step than the edit is for.
         """
-        edit = of_function(version.step)
-        if edit is not None and not isinstance(self._step, EagerStep):
+        edits = of_function(version.step)
+        if not isinstance(self._step, EagerStep):
             code = "" if self._step is None else self._step.code
-            if code != edit.code:
+            if any(code != edit.code for edit in edits):
                 raise EditRefused(
                     "the loop does not call the step that the edit is for",
                     "the code that the plan was made for",
                     "run 'uncork tune' again",
                 )
         return self.to(mode_of(version.step)), functools.partial(self._check, version)
+
+    def in_policy(self, version: Version, policy: Precision) -> Version | None:
+        """The version with its step in another dtype policy; None where none can be switched."""
+        step = self._step
+        if step is None or step.refusal or not step.code:
+            return None
+        return version.with_step_edits((DtypePolicy(policy=policy, code=step.code),))
 
     def may_be_graph(self, version: Version) -> bool:
         """It runs op by op in this version, was watched, and need not."""
@@ -106,6 +130,7 @@ class StepSwitch:
         self,
         version: Version,
         kind: Guarantee,
+        budget_s: float,
         run_steps: Callable[[], object],
         call_once: Callable[[], object],
     ) -> Proof:
@@ -114,6 +139,7 @@ class StepSwitch:
         Args:
             version: How otherwise.
             kind: What to prove.
+            budget_s: Seconds that it may take, where that is ours to choose.
             run_steps: Lets the loop run as it is for some steps, to record what it calls them with.
             call_once: Lets the loop call its step.
         """
@@ -127,7 +153,7 @@ class StepSwitch:
 
         def prove() -> None:
             try:
-                answers.append(prove_step_of_loop(step, mode_of(version.step), kind))
+                answers.append(prove_step_of_loop(step, mode_of(version.step), kind, budget_s))
             except Exception as error:
                 answers.append(error)
 
@@ -141,7 +167,7 @@ class StepSwitch:
     def _check(self, version: Version) -> None:
         if self._step is not None and of_function(version.step) and self._step.unable:
             raise EditRefused(
-                f"the step cannot run {mode_of(version.step).value}: {self._step.unable}",
+                f"the step cannot run {mode_of(version.step).words}: {self._step.unable}",
                 "a step that can",
                 "leave it as it is",
             )

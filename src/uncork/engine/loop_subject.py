@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee, of_function
+from uncork.core.edit import Guarantee, Precision, of_function
 from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import LoopLine, Remade, Waiting
 from uncork.core.measurement import Comparison
@@ -48,6 +48,7 @@ from uncork.step import (
     code_of,
     held,
     in_float32,
+    policies_of,
     replicas_of,
     spec_text,
 )
@@ -254,8 +255,13 @@ class LoopSubject(Subject):
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
+    def in_policy(self, version: Version, policy: Precision) -> Version | None:
+        """Its step traced anew, where the loop calls one."""
+        self._know_step()
+        return self._step.in_policy(version, policy)
+
     def in_float32(self, block_s: float) -> Comparison | None:
-        """By itself: the step was compiled by its author."""
+        """The model by itself, of a loop whose step is not one function."""
         if self.layers is None or self.workload.batch_size is None:
             return None
         return in_float32(self.layers, self.workload.batch_size, block_s)
@@ -290,17 +296,23 @@ class LoopSubject(Subject):
         assert self._pipeline is not None
         steps = steps_of_epoch(self._pipeline, self.board)
         replicas = replicas_of(self.layers.known()) if self.layers else 1
+        policies = policies_of(self.layers) if self.layers else ()
         return self._step.described(
-            replace(self.workload, steps_per_epoch=steps, replicas=replicas)
+            replace(
+                self.workload,
+                steps_per_epoch=steps,
+                replicas=replicas,
+                layer_policies=policies,
+            )
         )
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
-        del budget_s
         as_it_is = self.runner(self.original)
         return self._step.prove(
             version,
             kind,
+            budget_s,
             run_steps=lambda: as_it_is.block(_RECORDED_S),
             call_once=self.resident(self.original).prime,
         )
@@ -310,9 +322,13 @@ class LoopSubject(Subject):
         self._step.to(Mode.WRITTEN)()
 
     def _ways(self, version: Version) -> Ways:
-        if of_function(version.step) and not self._step.known:
-            self._find_step(_WATCHED_S / _WATCHED)  # nobody has asked for grouped steps before
+        if of_function(version.step):
+            self._know_step()
         return self._step.ways(version)
+
+    def _know_step(self) -> None:
+        if not self._step.known:
+            self._find_step(_WATCHED_S / _WATCHED)  # nobody has asked for grouped steps before
 
     def _many(self, version: Version, resident_s: float) -> VersionRunner | None:
         if not self._step.known:

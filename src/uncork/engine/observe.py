@@ -9,7 +9,7 @@ from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, is_graph
+from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, Precision, is_graph
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -191,21 +191,16 @@ def _in_other_precision(
     subject: Subject, version: Version, seconds: _Seconds, journal: Journal
 ) -> tuple[Comparison | None, Comparison | None]:
     """The kernels in bfloat16, or in float32 where they are in a lower precision, against as is."""
-    work = subject.workload
-    eager = _is_eager(subject, version)
-    if eager or work.distributed or _switched(version):
+    work = subject.seen()
+    if _is_eager(subject, version) or work.distributed or work.replicas > 1 or _switched(version):
         return None, None
-    if work.model is None:
-        with suppress(Exception):  # a model that wants more than what its step gave it
-            return None, subject.in_float32(seconds.block / 2)
-        return None, None
-    if any(policy in MIXED for policy in work.model.dtype_policy):
+    if any(policy in MIXED for policy in work.dtype_policies):
         journal.write("phase", "measuring the step in float32")
-        return None, _in_dtype(subject, version, seconds, DtypePolicy(policy="float32"))
-    if not native_bfloat16():
+        return None, _in_policy(subject, version, seconds, "float32")
+    if not (work.dtype_policies and native_bfloat16()):
         return None, None
     journal.write("phase", "measuring the step in bfloat16")
-    return _in_dtype(subject, version, seconds, DtypePolicy(policy="mixed_bfloat16")), None
+    return _in_policy(subject, version, seconds, "mixed_bfloat16"), None
 
 
 def _still_open(
@@ -221,12 +216,15 @@ def _switched(version: Version) -> bool:
     return any(isinstance(edit, DtypePolicy) for edit in version.step)
 
 
-def _in_dtype(
-    subject: Subject, version: Version, seconds: _Seconds, policy: DtypePolicy
+def _in_policy(
+    subject: Subject, version: Version, seconds: _Seconds, policy: Precision
 ) -> Comparison | None:
     with suppress(Exception):  # layers in another dtype, or a step that needs its own
-        edited = version.with_step_edits((policy,))
-        return compare_resident(subject, version, edited, seconds.block / 2)
+        edited = subject.in_policy(version, policy)
+        if edited is not None:
+            return compare_resident(subject, version, edited, seconds.block / 2)
+    with suppress(Exception):  # a model that wants more than what its step gave it
+        return subject.in_float32(seconds.block / 2) if policy == "float32" else None
     return None
 
 

@@ -151,8 +151,8 @@ class Running(PassThrough):
         at = self.plan.before.workload.at
         if function not in self._functions:
             self._functions.add(function)
-            edit = of_function(self.plan.step_edits)
-            if edit is not None and code_of(function) == edit.code:
+            codes = {edit.code for edit in of_function(self.plan.step_edits)}
+            if codes == {code_of(function)}:
                 self._step_met = True
                 step = CompiledStep(function, functools.partial(self._goes_on, at))
                 step.mode = mode_of(self.plan.step_edits)
@@ -253,9 +253,16 @@ class Running(PassThrough):
             self._refuse(_other_data(), call.at)
             return False
         self._reached = True
-        if self.plan.step_edits:
-            self._tell_machine()
-        return bool(self.plan.step_edits)
+        if not self.plan.step_edits:
+            return False
+        try:
+            check_bfloat16(self.plan)
+        except EditRefused as refusal:
+            self._step_met = True
+            self._goes_on(call.at, "as it was", refusal.received)
+            return False
+        self._tell_machine()
+        return True
 
     def _tell_machine(self) -> None:
         """Once: what was proved on another machine need not be the same here to the last bit."""

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.edit import Guarantee, of_function
+from uncork.core.edit import Guarantee, Precision, of_function
 from uncork.core.facts import OneHot, Transfer, Waiting
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -49,6 +49,7 @@ from uncork.step import (
     is_categorical,
     one_hot_of,
     padding_of,
+    policies_of,
     replicas_of,
     several_times,
     transfer_of,
@@ -195,7 +196,14 @@ class StepLoopSubject(Subject):
     def seen(self) -> Workload:
         """The workload, with what was seen of its step."""
         replicas = replicas_of(self.layers.known()) if self.layers else 1
-        return self._step.described(replace(self.workload, replicas=replicas))
+        policies = policies_of(self.layers) if self.layers else ()
+        return self._step.described(
+            replace(self.workload, replicas=replicas, layer_policies=policies)
+        )
+
+    def in_policy(self, version: Version, policy: Precision) -> Version | None:
+        """Its step traced anew."""
+        return self._step.in_policy(version, policy)
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Every argument with rows of that length is cut."""
@@ -285,11 +293,11 @@ class StepLoopSubject(Subject):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
-        del budget_s
         as_it_is = self.runner(self.original)
         return self._step.prove(
             version,
             kind,
+            budget_s,
             run_steps=lambda: as_it_is.block(_RECORDED_S),
             call_once=as_it_is.prime,
         )

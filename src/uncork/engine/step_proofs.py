@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
-
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.plan import Proof
-from uncork.proof.precision import (
-    MOST_ORDERS,
-    ORDERS,
-    WINDOWS,
-    orders_needed,
-    prove_precision,
-)
+from uncork.engine.data_orders import Train, order_of, prove_over_orders
 from uncork.proof.rounding import (
     NUDGED_RUNS,
     nudge,
@@ -28,9 +18,6 @@ from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 # has not yet grown into another trajectory.
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
-_PRECISION_STEPS = (40, 400)
-# Seconds for all runs together.
-_PRECISION_S = 24.0
 
 
 class StepProver:
@@ -46,6 +33,7 @@ class StepProver:
         self._original = original
         self._snapshot = snapshot
         self._recording = recording
+        self._held = len(recording.batches)
 
     def prove(self, settings: StepSettings, kind: Guarantee, budget_s: float) -> Proof:
         """Put one guarantee to the test; the original's weights are given back afterwards."""
@@ -60,7 +48,7 @@ class StepProver:
         group = _group(settings.edits)
         steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
         # Whole executions, and one cut short by the end of the data.
-        order = self._order(steps + group + group // 2, seed=0)
+        order = order_of(self._held, steps + group + group // 2, seed=0)
         original, again = (self._run(self._original, order) for _ in range(2))
         if not original.equals(again):
             few = order[:_ROUNDING_STEPS]  # rounding has not grown by then
@@ -80,40 +68,16 @@ class StepProver:
         return prove_rounding(original, nudged, candidate, len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
-        # Losses are read at the end of an execution only: windows must end where executions do.
-        unit = WINDOWS * _group(settings.edits)
-        steps = self._affordable(min(budget_s, _PRECISION_S) / (2 * MOST_ORDERS))
-        steps = max(unit, steps // unit * unit)
-        original: list[Replay] = []
-        candidate: list[Replay] = []
+        def train(settings: StepSettings) -> Train:
+            return lambda order, windows: self._run(settings, order, windows)
 
-        def run(seeds: range) -> None:
-            for order in [self._order(steps, seed) for seed in seeds]:
-                original.append(self._run(self._original, order, WINDOWS))
-                candidate.append(self._run(settings, order, WINDOWS))
-
-        run(range(ORDERS))
-        # By the variance alone, never by how the comparison stands; few runs often show too little.
-        while (needed := orders_needed(original, candidate)) > len(original):
-            run(range(len(original), needed))
-        return prove_precision(original, candidate, steps)
-
-    def _affordable(self, seconds: float) -> int:
-        """Steps that fit into the time, within the limits."""
-        few = self._order(WINDOWS, seed=0)
-        self._run(self._original, few)
-        begin = time.perf_counter()
-        self._run(self._original, few)
-        step_s = (time.perf_counter() - begin) / len(few)
-        least, most = _PRECISION_STEPS
-        return int(np.clip(seconds / step_s, least, most))
-
-    def _order(self, steps: int, seed: int) -> list[int]:
-        """Passes over the recording, each in an order of its own."""
-        rng, held = np.random.default_rng(seed), len(self._recording.batches)
-        passes = -(-steps // held)
-        order = np.concatenate([rng.permutation(held) for _ in range(passes)])
-        return [int(index) for index in order[:steps]]
+        return prove_over_orders(
+            train(self._original),
+            train(settings),
+            held=self._held,
+            budget_s=budget_s,
+            unit=_group(settings.edits),  # losses are read at the end of an execution only
+        )
 
     def _run(self, settings: StepSettings, order: list[int], windows: int = 1) -> Replay:
         return replay(settings, self._snapshot, self._recording.feed(order), windows=windows)

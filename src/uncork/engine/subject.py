@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
-from uncork.core.edit import Guarantee, LoaderEdit, PipelineEdit, StepEdit
+from uncork.core.edit import (
+    DtypePolicy,
+    Guarantee,
+    LoaderEdit,
+    PipelineEdit,
+    Precision,
+    StepEdit,
+)
 from uncork.core.facts import (
     CallbackCost,
     FullSize,
@@ -241,6 +248,12 @@ class Subject(ABC):
             forget_kernels()
         found = profiled(lambda: runner.block(seconds))
         return kernel_parts(found, self.layers, self.workload.batch_size)
+
+    def in_policy(self, version: Version, policy: Precision) -> Version | None:
+        """The version with its step in another dtype policy; None where it cannot be switched."""
+        if self.workload.model is None:
+            return None
+        return version.with_step_edits((DtypePolicy(policy=policy),))
 
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model of a loop of the user's own in float32 over the same in a lower precision."""

@@ -298,9 +298,11 @@ def _nothing_kept(plan: Plan) -> Verdict:
     at, speed = plan.before.workload.at, count(plan.baseline.samples_per_s)
     sentence = f"{at} trains {speed} samples/s and is left as it is."
     headroom = known(plan.before.headroom)
-    if headroom is not None and headroom < WORTH_NAMING:
+    brakes = [f.cause for f in plan.before.findings if f.cause != "healthy"]
+    if not brakes and headroom is not None and headroom < WORTH_NAMING:
         return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.", tone="healthy")
-    cause = "No step on the road was faster and kept its promise."
+    found = f"{words(brakes[0]).capitalize()} was found, but no" if brakes else "No"
+    cause = f"{found} step on the road was faster and kept its promise."
     return Verdict(sentence=sentence, cause=cause, tone="unknown")
 
 

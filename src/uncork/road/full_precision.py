@@ -38,10 +38,10 @@ class FullPrecision(Optimization):
         forbidden = no_policy_edit(diagnosis)
         if forbidden:
             return forbidden
-        full, model = diagnosis.in_float32, diagnosis.workload.model
-        if full is None or model is None:
+        full, policies = diagnosis.in_float32, diagnosis.workload.dtype_policies
+        if full is None:
             return Skipped(reason="the model computes in float32, or was not measured in it")
-        if "mixed_float16" in model.dtype_policy:
+        if "mixed_float16" in policies:
             return Skipped(
                 reason="Keras scales the loss of mixed_float16, and in float32, where nothing"
                 " overflows, it would double the scale for ever; leave the policy out yourself"
@@ -49,9 +49,9 @@ class FullPrecision(Optimization):
         predicted = diagnosis.with_step_faster(full.ratio)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        low = ", ".join(each for each in model.dtype_policy if each != "float32")
+        low = ", ".join(each for each in policies if each != "float32")
         return Proposal(
-            edits=(DtypePolicy(policy="float32"),),
+            edits=(DtypePolicy(policy="float32", code=diagnosis.workload.step_code),),
             predicted=predicted,
             at=diagnosis.workload.policy_at or diagnosis.workload.at,
             why=f"float32 was seen to be faster than {low}",

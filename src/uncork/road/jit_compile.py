@@ -20,6 +20,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    no_function_edit,
     no_step_edit,
     not_worth,
 )
@@ -46,7 +47,8 @@ class CompileStep(Optimization):
     ) -> Proposal | Skipped:
         """XLA, where the kernels take a good part of the step."""
         work = diagnosis.workload
-        forbidden = _in_loop(diagnosis) if work.kind == "custom_loop" else no_step_edit(diagnosis)
+        in_loop = work.kind == "custom_loop"
+        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
         if forbidden:
             return forbidden
         if work.jit_compile:
@@ -61,16 +63,3 @@ class CompileStep(Optimization):
             why="kernels are fused",
             source_edit=_SOURCES[work.kind],
         )
-
-
-def _in_loop(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    work = diagnosis.workload
-    if work.eager_step:
-        return Skipped(reason="the step runs op by op: it must be a tf.function first")
-    if not work.step_code:
-        return Skipped(reason="the loop calls more than one compiled function for a batch, or none")
-    if diagnosis.remade is not None:
-        return Skipped(reason="the script makes its step anew for each epoch: XLA would, too")
-    if work.distributed or work.replicas > 1:
-        return Skipped(reason="not tried under a tf.distribute strategy yet")
-    return None

@@ -47,7 +47,7 @@ class MixedBfloat16(Optimization):
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         return Proposal(
-            edits=(DtypePolicy(policy="mixed_bfloat16"),),
+            edits=(DtypePolicy(policy="mixed_bfloat16", code=diagnosis.workload.step_code),),
             predicted=predicted if lower else None,
             at=diagnosis.workload.at,
             why="half the bytes, native bfloat16 arithmetic",
@@ -56,9 +56,11 @@ class MixedBfloat16(Optimization):
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    model = diagnosis.workload.model
-    if model is not None and model.dtype_policy != ("float32",):
-        return Skipped(reason=f"the model uses {', '.join(model.dtype_policy)} already")
+    policies = diagnosis.workload.dtype_policies
+    if not policies:
+        return Skipped(reason="no layer of Keras's was seen in the step: there is no policy to set")
+    if policies != ("float32",):
+        return Skipped(reason=f"the model uses {', '.join(policies)} already")
     if not diagnosis.bfloat16:
         known = "does not compute" if diagnosis.bfloat16 is False else "is not known to compute"
         return Skipped(reason=f"this device {known} bfloat16 natively")

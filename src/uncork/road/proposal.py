@@ -120,7 +120,25 @@ def no_policy_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
             reason="layers of the script's own are built by fit, and what they make then has the "
             "script's dtype policy: call the model on a first batch before fit, and tune again"
         )
+    if diagnosis.workload.kind == "custom_loop":
+        return no_function_edit(diagnosis)
     return no_step_edit(diagnosis)
+
+
+def no_function_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    """Set when the step of a loop cannot be traced anew, as another function."""
+    work = diagnosis.workload
+    if work.eager_step:
+        return Skipped(reason="the step runs op by op: it must be a tf.function first")
+    if not work.step_code:
+        return Skipped(reason="the loop calls more than one compiled function for a batch, or none")
+    if diagnosis.remade is not None:
+        return Skipped(
+            reason="the script makes its step anew for each epoch: it would be traced anew"
+        )
+    if work.distributed or work.replicas > 1:
+        return Skipped(reason="not tried under a tf.distribute strategy yet")
+    return None
 
 
 def no_step_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:

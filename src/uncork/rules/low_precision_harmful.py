@@ -11,14 +11,14 @@ from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where float32 was seen to make the step itself cheaper."""
-    full, model = diagnosis.in_float32, diagnosis.workload.model
+    full = diagnosis.in_float32
     if full is None or not surely_faster(full):
         return
     upper = diagnosis.with_step_faster(full.ratio)
     if upper < WORTH:
         return
     share = diagnosis.breakdown.get("step", 0.0)
-    policies = [policy for policy in model.dtype_policy if policy != "float32"] if model else []
+    policies = [policy for policy in diagnosis.workload.dtype_policies if policy != "float32"]
     low = ", ".join(policies) or "mixed precision"
     device = machine.devices[0] if machine.devices else machine.cpu_model
     yield Finding(

@@ -45,6 +45,7 @@ from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import Mode, TakenStep
 from uncork.step.traced import device_of, is_categorical
+from uncork.step.traced_policy import policies_of
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
 
@@ -94,6 +95,7 @@ __all__ = [
     "one_hot_of",
     "padding_of",
     "parts_made_later",
+    "policies_of",
     "replay",
     "replicas_of",
     "several_times",

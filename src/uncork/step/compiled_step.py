@@ -10,7 +10,8 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from uncork.core.record import digest
-from uncork.step.taken_step import OPTIONS, Mode, TakenStep
+from uncork.step.taken_step import Mode, TakenStep
+from uncork.step.traced_policy import traced_in
 from uncork.watch import named_code_digest
 
 
@@ -77,11 +78,12 @@ class CompiledStep(TakenStep):
 
     def graph(self, mode: Mode = Mode.GRAPH) -> Any:
         """The user's function, or another one of the same Python code and with other options."""
-        if mode not in OPTIONS:
+        if not mode.is_other:
             return self._function
         if mode not in self._others:
-            other = self._others[mode] = self._function._clone(None)
-            vars(other).update({f"_{name}": value for name, value in OPTIONS[mode].items()})
+            python = traced_in(mode.policy, self._function.python_function)
+            other = self._others[mode] = self._function._clone(python)
+            vars(other).update({f"_{name}": value for name, value in mode.options.items()})
         return self._others[mode]
 
     def give_back(self) -> None:
@@ -89,9 +91,11 @@ class CompiledStep(TakenStep):
         vars(self._function).pop("_call", None)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._keep_state(args, kwargs)
         self._record(args, kwargs)
 
         def written() -> Any:
+            self._ran_as_written = True
             return self._written(*args, **kwargs)
 
-        return self._otherwise(args, kwargs, written) if self.mode in OPTIONS else written()
+        return self._otherwise(args, kwargs, written) if self.mode.is_other else written()

@@ -18,7 +18,8 @@ import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
 from uncork.step.taken_over import TakenOver
-from uncork.step.taken_step import OPTIONS, Mode, TakenStep, first_line
+from uncork.step.taken_step import Mode, TakenStep, first_line
+from uncork.step.traced_policy import traced_in
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
@@ -81,8 +82,8 @@ class EagerStep(TakenStep):
         Python. A step with such branches cannot be traced, and stays as it is.
         """
         if mode not in self._graphs:
-            how = OPTIONS.get(mode, {})
-            self._graphs[mode] = tf.function(self._written, autograph=False, **how)
+            python = traced_in(mode.policy, self._written)
+            self._graphs[mode] = tf.function(python, autograph=False, **mode.options)
         return self._graphs[mode]
 
     def give_back(self) -> None:
@@ -98,7 +99,7 @@ class EagerStep(TakenStep):
         known = self.refusal is not None
         if known:
             self._record(args, kwargs)
-        if known and self.mode is Mode.WRITTEN:
+        if known and self.mode == Mode.WRITTEN:
             return self._written(*args, **kwargs)
         form, objects = _form(args, kwargs)
         if known and form in self._forms:
@@ -123,6 +124,7 @@ class EagerStep(TakenStep):
             self._refuse(str(reason))
             return self._written(*args, **kwargs)
         found, refusal = watched(guards, lambda: self._written(*args, **kwargs))
+        self._ran_as_written = True
         if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
         if not refusal and self.expects not in ("", guards.code):
@@ -150,7 +152,9 @@ class EagerStep(TakenStep):
                 return self._written(*args, **kwargs)
             return self._watched(args, kwargs, form, objects)
         self._served += 1
-        if self.mode is Mode.GRAPH:
+        if self._served > 1:  # it was traced by then
+            self._keep_state(args, kwargs)
+        if not self.mode.is_other:
             return self._traced(args, kwargs)
         return self._otherwise(args, kwargs, lambda: self._traced(args, kwargs))
 

@@ -32,11 +32,14 @@ class GraphState:
     def __init__(self, traced: Any) -> None:
         # A function does not keep its variables alive: what is looked up here must be held.
         self._variables = tuple(traced.variables)
-        self._saved = [tf.identity(variable) for variable in self._variables]
+        self._saved = self.values()
 
     def values(self) -> Arrays:
         """As they are now."""
         return [tf.identity(variable).numpy() for variable in self._variables]
+
+    def __len__(self) -> int:
+        return len(self._variables)
 
     def restore(self) -> None:
         """Give back what they were at the beginning."""

@@ -224,11 +224,19 @@ def _switch_policy(model: Any, edit: DtypePolicy) -> None:
     is bit for bit the model that would have been built under the policy.
     """
     for layer in model._flatten_layers():
-        quantized = getattr(layer.dtype_policy, "quantization_mode", None)
-        if layer.name in edit.keep or quantized or layer.dtype_policy.name not in _SWITCHABLE:
-            continue
-        if not isinstance(layer, keras.layers.InputLayer):
+        if layer.name not in edit.keep and switched(layer, edit.policy):
             set_policy(layer, edit.policy)
+
+
+def switched(layer: Any, policy: str) -> bool:
+    """Whether a layer computes in another dtype where the policy is to be this one.
+
+    One that holds its weights in another dtype, or is quantized, stays as it is.
+    """
+    own = layer.dtype_policy
+    if isinstance(layer, keras.layers.InputLayer) or getattr(own, "quantization_mode", None):
+        return False
+    return own.name in _SWITCHABLE and own.name != policy
 
 
 def set_policy(layer: Any, policy: Any) -> None:

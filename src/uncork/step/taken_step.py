@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import tensorflow as tf
 
+from uncork.core.record import Record
+from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
+from uncork.step.traced_policy import why_not_in
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
@@ -21,20 +23,56 @@ _LONGEST: Final = 160
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Mode(enum.Enum):
-    """How a step runs when it is called."""
+class Mode(Record, frozen=True, kw_only=True):
+    """How a step runs when it is called.
 
-    WRITTEN = "as written"
-    GRAPH = "as a tf.function"
-    ANY_SHAPE = "as a tf.function, traced for all shapes at once"
-    XLA = "as a tf.function, compiled with XLA"
+    Attributes:
+        graph: As a ``tf.function``, also where its author runs it op by op.
+        xla: Compiled with XLA.
+        any_shape: Traced once for all shapes.
+        policy: What its layers compute in; ``""`` for their own dtype policy.
+
+    Example:
+        >>> Mode.XLA.is_other, Mode.GRAPH.is_other
+        (True, False)
+        >>> Mode(policy="mixed_bfloat16").words
+        'in mixed_bfloat16'
+    """
+
+    WRITTEN: ClassVar[Mode]
+    GRAPH: ClassVar[Mode]
+    ANY_SHAPE: ClassVar[Mode]
+    XLA: ClassVar[Mode]
+
+    graph: bool = False
+    xla: bool = False
+    any_shape: bool = False
+    policy: str = ""
+
+    @property
+    def is_other(self) -> bool:
+        """Another function than the user's is traced for it."""
+        return self.xla or self.any_shape or bool(self.policy)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of ``tf.function``."""
+        found = {"reduce_retracing": self.any_shape, "jit_compile": self.xla}
+        return {name: True for name, is_set in found.items() if is_set}
+
+    @property
+    def words(self) -> str:
+        """As the end of a sentence: the step cannot run ..."""
+        found = [
+            "traced for all shapes at once" if self.any_shape else "",
+            "compiled with XLA" if self.xla else "",
+            f"in {self.policy}" if self.policy else "",
+        ]
+        return " and ".join(filter(None, found)) or ("as a graph" if self.graph else "as written")
 
 
-# Of ``tf.function``.
-OPTIONS: Final[dict[Mode, dict[str, Any]]] = {
-    Mode.ANY_SHAPE: {"reduce_retracing": True},
-    Mode.XLA: {"jit_compile": True},
-}
+Mode.WRITTEN, Mode.GRAPH = Mode(), Mode(graph=True)
+Mode.ANY_SHAPE, Mode.XLA = Mode(any_shape=True), Mode(xla=True)
 
 
 class TakenStep(ABC):
@@ -48,6 +86,8 @@ class TakenStep(ABC):
         refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
             it was not called.
         calls: The first calls' arguments, when :attr:`recording`.
+        keeps_state: Keep what its variables are at its first call as a graph, in :attr:`began`.
+        began: That; None where it was not kept.
         code: Digest of code of the user's that it runs.
     """
 
@@ -57,10 +97,13 @@ class TakenStep(ABC):
         self._unable: dict[Mode, str] = {}
         self.recording = False
         self.calls: list[Call] = []
+        self.keeps_state = False
+        self.began: GraphState | None = None
         self.code = ""
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
+        self._ran_as_written = False
         self._task: Callable[[], None] | None = None
 
     @property
@@ -103,6 +146,8 @@ class TakenStep(ABC):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
     ) -> Any:
         """As the function of the mode; where that fails and the usual way does not, the usual."""
+        if self.mode.policy and not self._ran_as_written:
+            return usual()  # layers that are built by the first call are built as they were written
         if self.mode not in self._unable:
             self._unable[self.mode] = ""
             self._look_for_checks(args, kwargs)
@@ -113,7 +158,7 @@ class TakenStep(ABC):
         try:
             found = function(*args, **kwargs)
         except Exception as error:
-            if self.mode is not Mode.XLA and _is_traced(function, args, kwargs):
+            if not self.mode.xla and _is_traced(function, args, kwargs):
                 raise  # an error of the step's own; some of it was done
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
             self._refuse_mode(f"{type(error).__name__}: {first_line(error)}"[:_LONGEST])
@@ -125,9 +170,12 @@ class TakenStep(ABC):
     def _look_for_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """In what was traced, or will be, for these arguments."""
         found = ""
-        if self.mode is Mode.XLA:
-            with suppress(Exception):  # what cannot be traced is found out when it is called
+        with suppress(Exception):  # what cannot be traced is found out when it is called
+            if self.mode.xla:
                 found = left_out(self.graph().get_concrete_function(*args, **kwargs))
+            if self.mode.policy and not found:
+                ways = (self.graph(), self.graph(self.mode))
+                found = why_not_in(*(way.get_concrete_function(*args, **kwargs) for way in ways))
         self._refuse_mode(found)  # which may raise, where a plan is to be kept strictly
 
     def _refuse_mode(self, why: str) -> None:
@@ -145,6 +193,12 @@ class TakenStep(ABC):
                 return
             self._bytes += size
             self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
+
+    def _keep_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before the step has gone far, and is called on what it was traced for."""
+        if self.keeps_state and self.began is None:
+            with suppress(Exception):  # memory for as much again
+                self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
 
 
 def _is_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -268,7 +268,7 @@ class Guards:
             names: That the code reads.
             absent: Also that there is nothing yet under some of them.
         """
-        for key in names if absent else names & held.keys():
+        for key in list(names) if absent else names & held.keys():  # more are met on the way
             value = held.get(key, _GONE)
             self._read[id(held), key] = (held, key, value)
             self._walk(key, value)

@@ -1,0 +1,115 @@
+"""Keras's layers in another dtype policy while a step of a user's own is traced.
+
+A graph keeps the dtypes that its layers had when it was traced. So a loop's step can compute in
+another precision while its layers, for whoever calls, saves or clones them elsewhere, stay as their
+author made them. Weights are float32 under either policy, so none has to be converted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.util import tf_decorator
+
+from uncork.core.layers import Layers
+from uncork.step.settings import MIXED, dtype_policies, set_policy, switched
+
+# Calls of functions that are traced, and kept, by themselves.
+_OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+def traced_in(policy: str, python: Callable[..., Any]) -> Callable[..., Any]:
+    """A Python function whose layers compute in another policy whenever it is traced.
+
+    Args:
+        policy: A name, as Keras knows it; ``""`` for the layers' own.
+        python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
+
+    Example:
+        >>> dense = keras.layers.Dense(1)
+        >>> dense.build((None, 2))
+        >>> low = tf.function(traced_in("mixed_bfloat16", lambda x: dense(x)))
+        >>> ops = low.get_concrete_function(tf.ones((3, 2))).graph.get_operations()
+        >>> any(op.type == "MatMul" and op.outputs[0].dtype == tf.bfloat16 for op in ops)
+        True
+        >>> low(tf.ones((3, 2))).dtype, dense.compute_dtype
+        (tf.float32, 'float32')
+    """
+    if not policy:
+        return python
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with _computing_in(policy):
+            # TensorFlow puts its conversion of the function there.
+            return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
+    return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
+
+
+def policies_of(layers: Layers) -> tuple[str, ...]:
+    """Names of the dtype policies of all layers that were called in graphs of the script's."""
+    called = [dtype_policies(layer) for layer, _ in layers.outermost()]
+    return tuple(dict.fromkeys(policy for policies in called for policy in policies))
+
+
+def why_not_in(written: Any, otherwise: Any) -> str:
+    """Why a step should not go on in another precision, as part of a sentence; ``""`` if it may.
+
+    Args:
+        written: A concrete function, traced as its author wrote it.
+        otherwise: The same in another policy.
+    """
+    if any(op.type in _OTHER_FUNCTIONS for op in written.graph.get_operations()):
+        return "it calls a function that is traced by itself, and that others may call, too"
+    before, after = (
+        [getattr(leaf, "dtype", None) for leaf in tf.nest.flatten(traced.structured_outputs)]
+        for traced in (written, otherwise)
+    )
+    if before != after:
+        return "what it returns has another dtype then"
+    return ""
+
+
+@contextmanager
+def _computing_in(policy: str) -> Iterator[None]:
+    """Each layer that is called from outside of any other, with all that it holds."""
+    call = keras.layers.Layer.__call__
+    own: dict[int, tuple[Any, Any]] = {}
+    inside = False
+
+    @functools.wraps(call)
+    def called(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
+        nonlocal inside
+        if inside:
+            return call(layer, *args, **kwargs)
+        with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
+            for each in layer._flatten_layers():
+                if id(each) not in own and switched(each, policy):
+                    own[id(each)] = (each, each.dtype_policy)
+                    set_policy(each, policy)
+        inside = True
+        try:
+            found = call(layer, *args, **kwargs)
+        finally:
+            inside = False
+        return tf.nest.map_structure(_in_full, found) if policy in MIXED else found
+
+    keras.layers.Layer.__call__ = called
+    try:
+        yield
+    finally:
+        keras.layers.Layer.__call__ = call
+        with tf.init_scope():
+            for layer, written in own.values():
+                set_policy(layer, written)
+
+
+def _in_full(leaf: Any) -> Any:
+    """As the code around the layers, which is the user's own, was written for."""
+    low = tf.is_tensor(leaf) and leaf.dtype in (tf.bfloat16, tf.float16)
+    return tf.cast(leaf, tf.float32) if low else leaf

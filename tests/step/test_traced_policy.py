@@ -1,0 +1,235 @@
+"""Steps whose layers compute in another precision only where they are traced for it."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.step import CompiledStep, EagerStep, Mode
+from uncork.step.traced_policy import traced_in
+
+X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
+LOW, FULL = Mode(policy="mixed_bfloat16"), Mode(policy="float32")
+
+
+class Net(keras.Model):
+    """Layers of several kinds, one of which keeps numbers of its own."""
+
+    def __init__(self, policy="float32"):
+        super().__init__(dtype=policy)
+        self.scale = keras.layers.Normalization(mean=1.0, variance=4.0, dtype=policy)
+        self.scale.build((None, 3))  # built by a model that is built itself, Keras loses its mean
+        self.hidden = [keras.layers.Dense(8, "relu", dtype=policy) for _ in range(2)]
+        self.norm = keras.layers.BatchNormalization(dtype=policy)
+        self.head = keras.layers.Dense(1, dtype=policy)
+
+    def call(self, x, training=False):
+        x = self.scale(x)
+        for layer in self.hidden:
+            x = layer(x)
+        return self.head(self.norm(x, training=training))
+
+
+class Training:
+    def __init__(self, policy="float32", *, build=True):
+        keras.utils.set_random_seed(1)
+        self.model = Net(policy)
+        if build:
+            self.model(X)
+        self.optimizer = keras.optimizers.Adam(0.01)
+
+    def eager(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - tf.cast(self.model(x, training=True), tf.float32)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(self, x, y):
+        if tf.reduce_sum(y) > 1e9:  # a branch, which TensorFlow must convert
+            x = -x
+        return self.eager(x, y)
+
+    @property
+    def weights(self):
+        return [v.numpy() for v in self.model.variables]
+
+
+def trained(training, steps=4):
+    return [float(training.step(X, Y)) for _ in range(steps)]
+
+
+def products(function):
+    """Dtypes of all matrix products of a concrete function."""
+    return {op.outputs[0].dtype for op in function.graph.get_operations() if op.type == "MatMul"}
+
+
+def test_a_step_in_bfloat16_is_the_step_of_a_model_made_so():
+    switched, made = Training(), Training("mixed_bfloat16")
+    step = CompiledStep(switched.step)
+    first = trained(switched, 1)
+    made.step(X, Y)
+    for ours, theirs in zip(switched.model.variables, made.model.variables, strict=True):
+        theirs.assign(ours)
+    for ours, theirs in zip(switched.optimizer.variables, made.optimizer.variables, strict=True):
+        theirs.assign(ours)
+    step.mode = LOW
+    assert trained(switched) == trained(made)
+    assert step.unable == ""
+    for ours, theirs in zip(switched.weights, made.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert first
+    low = step.graph(LOW).get_concrete_function(X, Y)
+    assert products(low) == {tf.bfloat16}
+    assert low.structured_outputs.dtype == tf.float32
+
+
+def test_outside_of_the_step_the_model_is_as_it_was_made():
+    training, plain = Training(), Training()
+    step = CompiledStep(training.step)
+    trained(training, 1)
+    step.mode = LOW
+    trained(training)
+    model = training.model
+    assert {layer.dtype_policy.name for layer in model._flatten_layers()} == {"float32"}
+    assert model(X).dtype == tf.float32
+    for ours, theirs in zip(model.variables, plain.model.variables, strict=True):
+        ours.assign(theirs)
+    np.testing.assert_array_equal(model(X), plain.model(X))
+    assert model.scale.mean.dtype == tf.float32
+    assert hasattr(model.scale.mean, "numpy"), "no tensor of a graph is left on the layer"
+
+
+def test_back_to_the_step_as_written():
+    training, plain = Training(), Training()
+    step = CompiledStep(training.step)
+    trained(training, 1)
+    step.mode = LOW
+    trained(training)
+    for ours, theirs in zip(training.model.variables, plain.model.variables, strict=True):
+        ours.assign(theirs)
+    for variable in training.optimizer.variables:
+        variable.assign(tf.zeros_like(variable))
+    step.mode = Mode.WRITTEN
+    learning_rate = tf.constant(0.01)
+    for each in (training, plain):
+        each.optimizer.learning_rate = learning_rate
+    assert trained(training) == trained(plain)
+
+
+def test_a_model_in_bfloat16_trains_in_float32():
+    switched = Training("mixed_bfloat16")
+    step = CompiledStep(switched.step)
+    trained(switched, 1)
+    step.mode = FULL
+    assert trained(switched)
+    assert step.unable == ""
+    assert products(step.graph(FULL).get_concrete_function(X, Y)) == {tf.float32}
+    assert switched.model.compute_dtype == "bfloat16"
+
+
+def test_layers_built_by_the_first_call_are_built_as_written():
+    training = Training(build=False)
+    step = CompiledStep(training.step)
+    step.mode = LOW
+    trained(training)
+    assert step.unable == ""
+    assert {layer.dtype_policy.name for layer in training.model._flatten_layers()} == {"float32"}
+    assert products(step.graph(LOW).get_concrete_function(X, Y)) == {tf.bfloat16}
+
+
+def test_under_xla_too():
+    training = Training()
+    step = CompiledStep(training.step)
+    losses = trained(training, 1)
+    step.mode = Mode(xla=True, policy="mixed_bfloat16")
+    assert trained(training)[-1] < losses[0]
+    assert step.unable == ""
+
+
+def test_an_eager_step_as_a_graph_in_bfloat16():
+    training = Training()
+    step = EagerStep(Training.eager)
+    try:
+        losses = [float(training.eager(X, Y)) for _ in range(2)]
+        step.mode = Mode(graph=True, policy="mixed_bfloat16")
+        losses += [float(training.eager(X, Y)) for _ in range(4)]
+        assert step.refusal == ""
+        assert step.unable == ""
+        assert losses[-1] < losses[0]
+        graph = step.graph(step.mode)
+        assert graph.experimental_get_tracing_count() == 1
+        assert products(graph.get_concrete_function(training, X, Y)) == {tf.bfloat16}
+    finally:
+        step.give_back()
+
+
+def test_code_that_needs_the_dtype_goes_on_as_written():
+    keras.utils.set_random_seed(1)
+    heard = []
+    dense = keras.layers.Dense(1)
+    dense.build((None, 3))
+
+    class Doubling(keras.layers.Layer):
+        def call(self, x):
+            return x + tf.ones(3)  # float32, whatever it is called on
+
+    doubling = Doubling()
+    step = tf.function(lambda x: dense(doubling(x)))
+    expected = step(X).numpy()
+    taken = CompiledStep(step, lambda how, why: heard.append((how, why)))
+    step(X)
+    taken.mode = LOW
+    np.testing.assert_array_equal(step(X), expected)
+    ((how, why),) = heard
+    assert how == "as it was"
+    assert why == taken.unable
+
+
+def test_a_function_that_others_call_too_is_left_alone():
+    training = Training()
+    forward = tf.function(lambda x: training.model(x, training=True))
+    step = tf.function(lambda x: tf.reduce_sum(forward(x)))
+    taken = CompiledStep(step)
+    step(X)
+    taken.mode = LOW
+    step(X)
+    assert "traced by itself" in taken.unable
+
+
+def test_what_is_returned_keeps_its_dtype():
+    dense = keras.layers.Dense(1)
+    dense.build((None, 3))
+    step = tf.function(lambda x: tf.cast(dense(x), dense.compute_dtype))
+    taken = CompiledStep(step)
+    step(X)
+    taken.mode = LOW
+    assert step(X).dtype == tf.float32
+    assert "another dtype" in taken.unable
+
+
+def test_layers_in_other_dtypes_keep_them():
+    double = keras.layers.Dense(2, dtype="float64")
+    half = keras.layers.Dense(2)
+    for layer in (double, half):
+        layer.build((None, 3))
+    traced = tf.function(traced_in("mixed_bfloat16", lambda x: (double(x), half(x))))
+    assert products(traced.get_concrete_function(X)) == {tf.float64, tf.bfloat16}
+
+
+def test_an_error_while_it_is_traced_leaves_the_layers_as_they_were():
+    dense = keras.layers.Dense(1)
+    dense.build((None, 3))
+    call = keras.layers.Layer.__call__
+
+    def fail(x):
+        dense(x)
+        raise KeyError("no such thing")
+
+    with pytest.raises(KeyError):
+        tf.function(traced_in("mixed_bfloat16", fail))(X)
+    assert dense.dtype_policy.name == "float32"
+    assert keras.layers.Layer.__call__ is call
