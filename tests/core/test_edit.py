@@ -19,6 +19,7 @@ from uncork.core.edit import (
     SplitMap,
     StepEdit,
     StepsPerExecution,
+    TensorArguments,
     loosest,
 )
 
@@ -28,6 +29,7 @@ EDITS = (
     ParallelMap(stage=1, expects="a"),
     Prefetch(expects="a"),
     ReduceRetracing(code="a"),
+    TensorArguments(code="a", names=("rate",)),
     StepsPerExecution(steps=4),
     FlatUpdates(),
     JitCompile(),

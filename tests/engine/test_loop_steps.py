@@ -9,7 +9,14 @@ import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import JitCompile, ReduceRetracing, StepEdit, TfFunction
+from uncork.core.edit import (
+    DtypePolicy,
+    JitCompile,
+    ReduceRetracing,
+    StepEdit,
+    TensorArguments,
+    TfFunction,
+)
 from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.core.stack import place
@@ -204,6 +211,52 @@ def test_a_step_for_all_shapes(write: Write, uncork: Run, tmp_path: Path):
     assert tuned.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
     assert losses(plain.stdout.splitlines()[-1]) >= 32
     assert losses(tuned.stdout.splitlines()[-1]) <= 8
+
+
+NUMBERS = (
+    LENGTHS.replace("def train_step(x):", "def train_step(x, rate, axis=1):")
+    .replace("loss = tf.reduce_mean(model", "loss = rate * tf.reduce_mean(model")
+    .replace("tf.data.Dataset.range(32).map(lambda n: rows[:, : n + 8])", "[rows] * 32")
+    .replace("for x in data:", "for number, x in enumerate(data):")
+    .replace("train_step(x)", "train_step(x, number / 32)")
+)
+
+
+@pytest.mark.slow
+def test_numbers_that_change_are_handed_over_as_tensors(write: Write, uncork: Run, tmp_path: Path):
+    path = write(NUMBERS)
+    found = diagnosed(uncork, path, tmp_path)
+    assert found.findings[0].cause == "retracing"
+    assert found.workload.numbers == ("rate",)
+    edit = TensorArguments(code=found.workload.step_code, names=("rate",))
+    made = planned(tmp_path, found.workload, edit)
+    plain, tuned = uncork("run", path, "2"), uncork("run", "--strict", "--plan", made, path, "2")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    assert tuned.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
+    assert losses(plain.stdout.splitlines()[-1]) >= 32
+    assert losses(tuned.stdout.splitlines()[-1]) <= 8
+
+
+@pytest.mark.slow
+def test_a_step_in_another_precision(write: Write, uncork: Run, tmp_path: Path):
+    low = LENGTHS.replace("keras.utils.set_random_seed(1)", MIXED).replace("n + 8", "8")
+    path = write(
+        low.replace("x.shape", "model.layers[0].compute_dtype").replace("len(traced)", SET)
+    )
+    found = diagnosed(uncork, path, tmp_path).workload
+    assert found.dtype_policies == ("mixed_bfloat16",)
+    made = planned(tmp_path, found, DtypePolicy(policy="float32", code=found.step_code))
+    plain, tuned = uncork("run", path, "2"), uncork("run", "--strict", "--plan", made, path, "2")
+    assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
+    *expected, traced = plain.stdout.splitlines()
+    assert traced == "traced bfloat16"
+    *found, traced = tuned.stdout.splitlines()
+    assert traced == "traced bfloat16 float32", "the first call is as written"
+    assert [losses(f) for f in found] == pytest.approx([losses(e) for e in expected], rel=0.1)
+
+
+MIXED = 'keras.config.set_dtype_policy("mixed_bfloat16"); keras.utils.set_random_seed(1)'
+SET = "' '.join(sorted(set(traced)))"
 
 
 @pytest.mark.slow

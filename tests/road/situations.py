@@ -28,6 +28,14 @@ POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_s
 PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
 FILLED = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
 HERE = Inlined(cpu_s_per_element=0.001, wall_s_per_element=0.001)
+RETRACED = Finding(
+    cause="retracing",
+    share=0.7,
+    upper_bound=3.0,
+    at="train.py:50",
+    evidence="70 ms of a 100 ms step pass while TensorFlow traces",
+    remedy="declare shapes open",
+)
 AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
@@ -165,16 +173,19 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             shares=COMPUTING,
             workload={"kind": "custom_loop", "model": None, "step_code": "c0de"},
         ),
-        findings=(
-            Finding(
-                cause="retracing",
-                share=0.7,
-                upper_bound=3.0,
-                at="train.py:50",
-                evidence="70 ms of a 100 ms step pass while TensorFlow traces",
-                remedy="declare shapes open",
-            ),
+        findings=(RETRACED,),
+    ),
+    "traced for numbers": replace(
+        observed(
+            shares=COMPUTING,
+            workload={
+                "kind": "custom_loop",
+                "model": None,
+                "step_code": "c0de",
+                "numbers": ("beta",),
+            },
         ),
+        findings=(RETRACED,),
     ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(

@@ -164,6 +164,16 @@ class ReduceRetracing(Record, tag="reduce_retracing", frozen=True, kw_only=True)
     code: str
 
 
+class TensorArguments(Record, tag="tensor_arguments", frozen=True, kw_only=True):
+    """Hand Python numbers over as tensors to the ``tf.function`` of a loop, of this ``code``.
+
+    ``names`` are those of the arguments.
+    """
+
+    code: str
+    names: tuple[str, ...]
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -232,7 +242,9 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
     expects: str
 
 
-StepEdit = TfFunction | ReduceRetracing | StepsPerExecution | FlatUpdates | JitCompile | DtypePolicy
+# Of these, what has another function traced in the place of a loop's own.
+FunctionEdit = TensorArguments | ReduceRetracing | JitCompile | DtypePolicy
+StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput
 
@@ -242,12 +254,9 @@ def is_graph(edits: tuple[StepEdit, ...]) -> bool:
     return any(isinstance(edit, TfFunction) for edit in edits)
 
 
-def of_function(
-    edits: tuple[StepEdit, ...],
-) -> tuple[JitCompile | ReduceRetracing | DtypePolicy, ...]:
+def of_function(edits: tuple[StepEdit, ...]) -> tuple[FunctionEdit, ...]:
     """The edits that have another function traced in the place of a loop's own, in order."""
-    kinds = (JitCompile, ReduceRetracing, DtypePolicy)
-    return tuple(edit for edit in edits if isinstance(edit, kinds))
+    return tuple(edit for edit in edits if isinstance(edit, FunctionEdit))
 
 
 def of_validation(edits: tuple[Edit, ...]) -> tuple[PipelineEdit, ...]:

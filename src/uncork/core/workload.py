@@ -52,6 +52,7 @@ class Workload(Record, frozen=True, kw_only=True):
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         validation_steps: As given to ``fit``; None where it was not, or nothing is validated.
         epochs: As the user asked.
+        numbers: Arguments of a loop's step that are Python numbers and change from call to call.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
         loader: Digest of the code of a ``PyDataset`` and of the settings that it reads.
         loader_kept: Its batches are made once and kept, by an edit.
@@ -107,6 +108,7 @@ class Workload(Record, frozen=True, kw_only=True):
     parts_later: bool = False
     data_made_anew: bool = False
     layer_policies: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def dtype_policies(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from uncork.core.edit import (
     Precision,
     ReduceRetracing,
     StepEdit,
+    TensorArguments,
     is_graph,
     of_function,
 )
@@ -49,8 +50,13 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
     xla = JitCompile in kinds
     # XLA compiles for one shape.
     any_shape = ReduceRetracing in kinds and not xla
-    policy = policies[-1] if policies else ""
-    return Mode(graph=is_graph(edits), xla=xla, any_shape=any_shape, policy=policy)
+    return Mode(
+        graph=is_graph(edits),
+        xla=xla,
+        any_shape=any_shape,
+        tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
+        policy=policies[-1] if policies else "",
+    )
 
 
 class StepSwitch:
@@ -118,7 +124,7 @@ class StepSwitch:
         """The workload, with what is known of its step by now."""
         step = self._step
         if isinstance(step, CompiledStep):
-            return replace(work, step_code=step.code, jit_compile=step.is_xla)
+            return replace(work, step_code=step.code, jit_compile=step.is_xla, numbers=step.numbers)
         if not work.eager_step:
             return work
         if step is None:

@@ -29,6 +29,7 @@ from uncork.core.edit import (
     ShuffleFirst,
     SplitMap,
     StepsPerExecution,
+    TensorArguments,
     TfFunction,
     ValidationInput,
     VectorizeMap,
@@ -60,6 +61,7 @@ SAID: Final[dict[type[Edit], str]] = {
     LoaderCache: "make each batch once and keep it in memory",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
+    TensorArguments: "hand {numbers} to the training step as tensors",
     ReduceRetracing: "trace the training step for all shapes at once",
     StepsPerExecution: "run {steps} training steps for each call from Python",
     FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
@@ -79,6 +81,7 @@ def describe_edit(edit: Edit) -> str:
     if isinstance(edit, ValidationInput):
         parts = "; ".join(map(describe_edit, edit.edits))
         return SAID[ValidationInput].format(parts=parts)
-    said = SAID[type(edit)].format(**msgspec.structs.asdict(edit))
+    numbers = ", ".join(edit.names) if isinstance(edit, TensorArguments) else ""
+    said = SAID[type(edit)].format(**msgspec.structs.asdict(edit), numbers=numbers)
     kept = ", ".join(edit.keep) if isinstance(edit, DtypePolicy) else ""
     return f"{said}, but not in {kept}" if kept else said

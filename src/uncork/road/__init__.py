@@ -25,6 +25,7 @@ from uncork.road.py_function_cache import KeepAnswers
 from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
+from uncork.road.tensor_arguments import PassTensors
 from uncork.road.tf_function import GraphStep
 from uncork.road.validation_input import FeedValidation
 from uncork.road.vectorize import VectorizeMaps
@@ -50,7 +51,8 @@ ROAD: tuple[Optimization, ...] = (
     FeedValidation(),  # weighs what it likely will: an epoch is as fast as the above made it
     # host: shows once the input keeps up
     GraphStep(),  # what follows is for compiled steps
-    OpenShapes(),  # nothing else shows while steps are traced anew
+    PassTensors(),  # nothing else shows while steps are traced anew
+    OpenShapes(),
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     # compile before precision: both change the kernels, and XLA is the milder promise

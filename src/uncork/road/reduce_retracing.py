@@ -4,9 +4,6 @@ Legal because the function is the user's own, traced from the same Python code, 
 dimensions left open in which its calls differ. A kernel may be another one where a shape is not
 known; then the last bits differ, and it is kept as ``rounding`` or not at all. A function whose
 Python code needs to know the shape cannot be traced so, and goes on as written.
-
-What it cannot mend: numbers of Python's as arguments. A tensor in their place would mean another
-thing to a branch or a loop in Python.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from uncork.core.record import digest
+from uncork.step.number_arguments import Numbers, WithTensors
 from uncork.step.taken_step import Mode, TakenStep
 from uncork.step.traced_policy import traced_in
 from uncork.watch import named_code_digest
@@ -64,6 +65,7 @@ class CompiledStep(TakenStep):
         self._function = function
         self._written = function._call
         self._others: dict[Mode, Any] = {}
+        self._numbers = Numbers(function.python_function)
         function._call = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -84,13 +86,22 @@ class CompiledStep(TakenStep):
             python = traced_in(mode.policy, self._function.python_function)
             other = self._others[mode] = self._function._clone(python)
             vars(other).update({f"_{name}": value for name, value in mode.options.items()})
+            if mode.tensors:
+                self._others[mode] = WithTensors(other, mode.tensors)
         return self._others[mode]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Arguments that are Python numbers, and were seen to change from call to call."""
+        return self._numbers.changing
 
     def give_back(self) -> None:
         """Let the user's function be what it was."""
         vars(self._function).pop("_call", None)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.keeps_state:
+            self._numbers.note(args, kwargs)
         self._keep_state(args, kwargs)
         self._record(args, kwargs)
 

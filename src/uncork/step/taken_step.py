@@ -30,6 +30,7 @@ class Mode(Record, frozen=True, kw_only=True):
         graph: As a ``tf.function``, also where its author runs it op by op.
         xla: Compiled with XLA.
         any_shape: Traced once for all shapes.
+        tensors: Arguments that it is given as tensors where they are Python numbers.
         policy: What its layers compute in; ``""`` for their own dtype policy.
 
     Example:
@@ -47,12 +48,13 @@ class Mode(Record, frozen=True, kw_only=True):
     graph: bool = False
     xla: bool = False
     any_shape: bool = False
+    tensors: tuple[str, ...] = ()
     policy: str = ""
 
     @property
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
-        return self.xla or self.any_shape or bool(self.policy)
+        return self.xla or self.any_shape or bool(self.tensors or self.policy)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,6 +66,7 @@ class Mode(Record, frozen=True, kw_only=True):
     def words(self) -> str:
         """As the end of a sentence: the step cannot run ..."""
         found = [
+            f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
             "traced for all shapes at once" if self.any_shape else "",
             "compiled with XLA" if self.xla else "",
             f"in {self.policy}" if self.policy else "",

@@ -1,0 +1,53 @@
+"""Pass Python numbers that change as tensors.
+
+A ``tf.function`` takes a Python number for a part of its code and is traced anew for each: a weight
+that is warmed up, the number of the step or of the epoch. Legal because the function is the user's
+own, traced from the same Python code, with a placeholder where the number stood. Python code that
+needs the number itself (an index, a ``range``, a key) cannot be traced so, and goes on as written;
+a branch becomes a branch of the graph. What Python reckons with the number in double precision the
+graph does in its own: then the last bits differ, and it is kept as ``rounding`` or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import TensorArguments
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import Optimization, Proposal, Skipped, no_function_edit
+
+
+@final
+class PassTensors(Optimization):
+    """Convert the numbers at each call."""
+
+    name = "tensor_arguments"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """All numbers that were seen to change, where tracing anew was found to be what brakes."""
+        work = diagnosis.workload
+        if work.kind != "custom_loop":
+            return Skipped(reason="Keras calls its step on tensors alone")
+        found = next((f for f in diagnosis.findings if f.cause == "retracing"), None)
+        if found is None:
+            return Skipped(reason="no time is lost to tracing")
+        forbidden = no_function_edit(diagnosis)
+        if forbidden:
+            return forbidden
+        if not work.numbers:
+            return Skipped(reason="no number among the step's arguments was seen to change")
+        names = ", ".join(work.numbers)
+        return Proposal(
+            edits=(TensorArguments(code=work.step_code, names=work.numbers),),
+            predicted=found.upper_bound,
+            at=work.step_at or work.called_at or work.at,
+            why=f"one trace serves all values of {names}",
+            source_edit="\n".join(f"{name} = tf.constant({name})" for name in work.numbers),
+        )

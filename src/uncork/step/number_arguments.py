@@ -1,0 +1,109 @@
+"""Python numbers among the arguments of a step: for each of them TensorFlow traces it anew."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+
+# Different values of an argument after which it is taken for one that goes on changing.
+_MANY: Final = 3
+
+
+def parameters_of(python: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of what a function can be given by position, in order; nothing where none can tell.
+
+    Example:
+        >>> parameters_of(lambda x, y, *, rate: x * y * rate)
+        ('x', 'y')
+    """
+    try:
+        found = inspect.signature(python).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(each.name for each in found if each.kind in by_position)
+
+
+class Numbers:
+    """Which arguments of a function are Python numbers that change from call to call.
+
+    Args:
+        python: The function.
+
+    Example:
+        >>> numbers = Numbers(lambda x, rate, size: x)
+        >>> for call in range(4):
+        ...     numbers.note((tf.ones(2), 0.1 * call, 8), {})
+        >>> numbers.changing
+        ('rate',)
+    """
+
+    def __init__(self, python: Callable[..., Any]) -> None:
+        self._parameters = parameters_of(python)
+        self._values: dict[str, set[float]] = {}
+
+    @property
+    def changing(self) -> tuple[str, ...]:
+        """Their names, in the order in which they were met."""
+        return tuple(name for name, values in self._values.items() if len(values) >= _MANY)
+
+    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """One call."""
+        for name, value in (*zip(self._parameters, args, strict=False), *kwargs.items()):
+            if _is_number(value):
+                values = self._values.setdefault(name, set())
+                if len(values) < _MANY:
+                    values.add(value)
+
+
+class WithTensors:
+    """A ``tf.function`` that is given tensors where its caller hands over Python numbers.
+
+    Args:
+        function: Traced once for all of their values.
+        names: Of the arguments.
+
+    Example:
+        >>> scaled = WithTensors(tf.function(lambda x, rate: x * rate), ("rate",))
+        >>> [float(scaled(tf.constant(2.0), rate)) for rate in (1.0, 2.0, 3.0)]
+        [2.0, 4.0, 6.0]
+        >>> scaled.experimental_get_tracing_count()
+        1
+    """
+
+    def __init__(self, function: Any, names: tuple[str, ...]) -> None:
+        self._function = function
+        self._names = frozenset(names)
+        self._parameters = parameters_of(function.python_function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, and its only trace."""
+        return self._function(*self._by_position(args), **self._by_name(kwargs))
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """The trace that serves such a call."""
+        args = tuple(self._by_position(args))
+        return self._function.get_concrete_function(*args, **self._by_name(kwargs))
+
+    def experimental_get_tracing_count(self) -> int:
+        """How often it was traced."""
+        return int(self._function.experimental_get_tracing_count())
+
+    def _by_position(self, args: tuple[Any, ...]) -> Iterator[Any]:
+        names = (*self._parameters, *[""] * (len(args) - len(self._parameters)))
+        for name, value in zip(names, args, strict=False):
+            yield self._tensor(name, value)
+
+    def _by_name(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._tensor(name, value) for name, value in kwargs.items()}
+
+    def _tensor(self, name: str, value: Any) -> Any:
+        return tf.constant(value) if name in self._names and _is_number(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    """Not a Boolean: that chooses between two ways, each of which is traced once."""
+    return type(value) in (int, float)

@@ -1,0 +1,114 @@
+"""Proofs of ``precision`` for steps of loops: a harmless one, and one that bfloat16 breaks."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.engine.data_orders import order_of
+from uncork.engine.loop_step_proofs import prove_step_of_loop
+from uncork.step import CompiledStep, Mode
+
+LOW = Mode(policy="mixed_bfloat16")
+
+
+class Training:
+    """Fits a line to points around ``offset``, with some noise."""
+
+    def __init__(self, offset: float, *, tells: bool = True):
+        keras.utils.set_random_seed(1)
+        self.offset, self.tells = offset, tells
+        self.model = keras.Sequential(
+            [
+                keras.Input((8,)),
+                Centre(offset),
+                keras.layers.Dense(16, "relu"),
+                keras.layers.Dense(1),
+            ]
+        )
+        self.optimizer = keras.optimizers.SGD(0.02)
+        self.optimizer.build(self.model.trainable_variables)
+
+    @tf.function
+    def step(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return {"loss": loss} if self.tells else None
+
+    def batches(self, count: int = 32):
+        rng = np.random.default_rng(0)
+        weights = rng.normal(size=(8, 1))
+        for _ in range(count):
+            x = rng.normal(size=(64, 8))
+            y = x @ weights + rng.normal(size=(64, 1))
+            yield tf.constant(x + self.offset, tf.float32), tf.constant(y, tf.float32)
+
+
+class Centre(keras.layers.Layer):
+    """Subtracts what bfloat16 does not know from the numbers around it."""
+
+    def __init__(self, offset: float):
+        super().__init__()
+        self.offset = offset
+
+    def call(self, x):
+        return x - self.offset
+
+
+def taken(training: Training) -> CompiledStep:
+    step = CompiledStep(training.step)
+    step.recording = step.keeps_state = True
+    for x, y in training.batches():
+        training.step(x, y)
+    return step
+
+
+def test_a_step_that_bfloat16_does_no_harm_is_proved():
+    training = Training(0.0)
+    step = taken(training)
+    before = [v.numpy() for v in training.model.variables]
+    proof = prove_step_of_loop(step, LOW, "precision", budget_s=5.0)
+    assert proof.passed, proof.detail
+    assert "data orders" in proof.detail
+    for variable, value in zip(training.model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_a_step_that_bfloat16_breaks_is_refused():
+    training = Training(1000.0)
+    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    assert not proof.passed
+    assert proof.kind == "precision"
+
+
+def test_a_step_that_tells_no_loss_proves_nothing():
+    training = Training(0.0, tells=False)
+    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    assert not proof.passed
+    assert "returns no loss" in proof.detail
+
+
+def test_proofs_begin_where_the_training_was_first_seen():
+    training = Training(0.0)
+    step = CompiledStep(training.step)
+    step.keeps_state = True
+    first = [v.numpy() for v in training.model.variables]
+    for x, y in training.batches():
+        training.step(x, y)
+    assert step.began is not None
+    assert any((v.numpy() != f).any() for v, f in zip(training.model.variables, first, strict=True))
+    step.began.restore()
+    for variable, value in zip(training.model.variables, first, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+@pytest.mark.parametrize(("held", "steps"), [(3, 7), (64, 40), (1, 4)])
+def test_every_batch_is_met_once_a_pass(held, steps):
+    order = order_of(held, steps, seed=5)
+    assert len(order) == steps
+    for begin in range(0, steps - held + 1, held):
+        assert sorted(order[begin : begin + held]) == list(range(held))

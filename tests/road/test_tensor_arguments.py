@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.edit import TensorArguments
+from uncork.core.record import replace
+from uncork.road.tensor_arguments import PassTensors
+
+from .situations import SITUATIONS, proposal, reason
+
+PASS = PassTensors()
+
+
+def loop(**workload):
+    seen = SITUATIONS["traced for numbers"]
+    return replace(
+        seen,
+        workload=replace(seen.workload, **{"called_at": "a.py:9", "step_at": None}, **workload),
+    )
+
+
+def test_numbers_that_change_are_handed_over_as_tensors():
+    found = proposal(PASS, loop(numbers=("beta", "epoch")))
+    assert found.edits == (TensorArguments(code="c0de", names=("beta", "epoch")),)
+    assert found.predicted == 3.0
+    assert found.at == "a.py:9"
+    assert found.source_edit == "beta = tf.constant(beta)\nepoch = tf.constant(epoch)"
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"kind": "fit"}, "Keras calls its step on tensors"),
+        ({"numbers": ()}, "no number among"),
+        ({"eager_step": True}, "op by op"),
+        ({"step_code": ""}, "more than one compiled function"),
+        ({"replicas": 2}, "tf.distribute"),
+    ],
+)
+def test_where_it_is_of_no_use(workload, words):
+    assert words in reason(PASS, loop(**workload))
+
+
+def test_nothing_is_traced():
+    assert "no time is lost" in reason(PASS, replace(loop(), findings=()))
