@@ -61,7 +61,7 @@ class Centre(keras.layers.Layer):
 
 def taken(training: Training) -> CompiledStep:
     step = CompiledStep(training.step)
-    step.recording = step.keeps_state = True
+    step.recording = step.is_looked_at = True
     for x, y in training.batches():
         training.step(x, y)
     return step
@@ -95,7 +95,7 @@ def test_a_step_that_tells_no_loss_proves_nothing():
 def test_proofs_begin_where_the_training_was_first_seen():
     training = Training(0.0)
     step = CompiledStep(training.step)
-    step.keeps_state = True
+    step.is_looked_at = True
     first = [v.numpy() for v in training.model.variables]
     for x, y in training.batches():
         training.step(x, y)

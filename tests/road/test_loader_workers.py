@@ -57,7 +57,7 @@ def test_the_cores_are_a_limit_too():
     assert found.predicted < 2.1
 
 
-def test_a_loader_that_keeps_state_is_left_alone():
+def test_a_loader_that_is_looked_at_is_left_alone():
     assert "alone" in reason(THREADS, loading(random=True, threads_s=None))
 
 

@@ -264,3 +264,33 @@ def test_another_method_of_the_same_class_is_another_step():
     trainer = Trainer()
     assert code_of(trainer.train_step) == code_of(Trainer().train_step)
     assert code_of(trainer.train_step) != code_of(trainer.test_step)
+
+
+def test_numbers_that_change_are_handed_over_as_tensors():
+    traced = []
+
+    @tf.function
+    def scaled(x, rate, depth=2, *, flag=True):
+        traced.append(rate)
+        return tf.reduce_sum(x) * rate + tf.reduce_sum(tf.one_hot(0, depth))
+
+    step = CompiledStep(scaled)
+    step.is_looked_at = True
+    expected = [float(scaled(X, n / 8, flag=n > 4)) for n in range(8)]
+    assert step.numbers == ("rate",)
+    step.mode = Mode(tensors=step.numbers)
+    before = len(traced)
+    assert [float(scaled(X, n / 8, flag=n > 4)) for n in range(8)] == pytest.approx(expected)
+    assert float(scaled(X, rate=0.5)) == pytest.approx(expected[4])
+    assert len(traced) - before <= 4, "two for the Boolean, two for the way of handing over"
+    assert step.unable == ""
+
+
+def test_a_step_that_needs_the_number_itself_goes_on_as_written():
+    heard = []
+    scaled = tf.function(lambda x, n: tf.reduce_sum(x) * {0: 1.0, 1: 2.0}[n % 2])
+    step = CompiledStep(scaled, lambda how, why: heard.append(how))
+    expected = [float(scaled(X, n)) for n in range(4)]
+    step.mode = Mode(tensors=("n",))
+    assert [float(scaled(X, n)) for n in range(4)] == expected
+    assert heard == ["as it was"]

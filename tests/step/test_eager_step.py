@@ -409,3 +409,47 @@ def test_an_object_that_minds_being_looked_at_is_refused():
     config._held["beta"] = 2.0
     np.testing.assert_allclose(step(X, Y), X * 2.0 + Y, rtol=1e-6)
     assert took.refusal is not None
+
+
+def test_a_number_that_changes_is_one_form():
+    training = Training()
+    rates = [n / 40 for n in range(40)]
+
+    def step(x, y, rate, axis=0):
+        with tf.GradientTape() as tape:
+            loss = rate * tf.reduce_mean((y - training.model(x)) ** 2, axis=axis)
+        gradients = tape.gradient(loss, training.model.trainable_variables)
+        for variable, gradient in zip(training.model.trainable_variables, gradients, strict=True):
+            variable.assign_sub(0.01 * gradient)
+        return loss
+
+    expected = [step(X, Y, rate).numpy() for rate in rates]
+    training = Training()
+    took = EagerStep(step)
+    try:
+        took.is_looked_at = True
+        took.mode = Mode.GRAPH
+        found = [step(X, Y, rate).numpy() for rate in rates]
+        assert took.refusal == ""
+        assert took.numbers == ("rate",)
+        assert took.graph().experimental_get_tracing_count() <= 2
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    finally:
+        took.give_back()
+
+
+def test_a_step_that_needs_the_number_itself_goes_on_op_by_op():
+    heard = []
+
+    def step(x, number):
+        return tf.reduce_sum(x) * (2 if number % 3 else 3)
+
+    expected = [float(step(X, n)) for n in range(8)]
+    took = EagerStep(step, told(heard))
+    try:
+        took.numbers, took.mode = ("number",), Mode.GRAPH
+        assert [float(step(X, n)) for n in range(8)] == expected
+        assert "tracing it fails" in took.refusal
+        assert len(heard) == 1
+    finally:
+        took.give_back()

@@ -149,10 +149,12 @@ class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
 class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
     """Run a step that runs op by op as a ``tf.function``.
 
-    All code of the user's that the step runs has this digest.
+    All code of the user's that the step runs has this digest. The arguments that are called
+    ``numbers`` are given to it as tensors where they are Python numbers.
     """
 
     code: str
+    numbers: tuple[str, ...] = ()
 
 
 class ReduceRetracing(Record, tag="reduce_retracing", frozen=True, kw_only=True):

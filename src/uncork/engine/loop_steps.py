@@ -69,7 +69,7 @@ class StepSwitch:
     def __init__(self, step: TakenStep | None) -> None:
         self._step = step
         if step is not None:
-            step.keeps_state = True  # in the first steps of a training its loss says most
+            step.is_looked_at = True  # in the first steps of a training its loss says most
 
     @property
     def known(self) -> bool:
@@ -130,7 +130,7 @@ class StepSwitch:
         if step is None:
             return replace(work, not_traceable=NO_FUNCTION)
         refusal = _NOT_SEEN if step.refusal is None else step.refusal
-        return replace(work, step_code=step.code, not_traceable=refusal)
+        return replace(work, step_code=step.code, not_traceable=refusal, numbers=step.numbers)
 
     def prove(
         self,

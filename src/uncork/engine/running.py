@@ -282,7 +282,8 @@ class Running(PassThrough):
         if step is None:
             self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
-            step.expects, step.mode = edit.code, mode_of(self.plan.step_edits)
+            step.expects, step.numbers = edit.code, edit.numbers
+            step.mode = mode_of(self.plan.step_edits)
 
     def _goes_on(self, at: str, how: str, why: str) -> None:
         if self.strict:

@@ -55,7 +55,7 @@ class GraphStep(Optimization):
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         return Proposal(
-            edits=(TfFunction(code=work.step_code),),
+            edits=(TfFunction(code=work.step_code, numbers=work.numbers),),
             predicted=predicted,
             at=work.step_at or work.at,
             why="Python runs the step once, and TensorFlow runs its ops from then on",

@@ -90,18 +90,14 @@ class CompiledStep(TakenStep):
                 self._others[mode] = WithTensors(other, mode.tensors)
         return self._others[mode]
 
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Arguments that are Python numbers, and were seen to change from call to call."""
-        return self._numbers.changing
-
     def give_back(self) -> None:
         """Let the user's function be what it was."""
         vars(self._function).pop("_call", None)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.keeps_state:
+        if self.is_looked_at:
             self._numbers.note(args, kwargs)
+            self.numbers = self._numbers.changing
         self._keep_state(args, kwargs)
         self._record(args, kwargs)
 

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
+from uncork.step.number_arguments import ByName, Numbers, WithTensors
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import Mode, TakenStep, first_line
 from uncork.step.traced_policy import traced_in
@@ -29,6 +30,7 @@ _MOST_FORMS: Final = 16
 _MOST_CHANGES: Final = 64
 _FREE_CHANGES: Final = 3
 _CALLS_A_CHANGE: Final = 50
+_ANY_NUMBER: Final = "any number"
 
 
 @final
@@ -62,6 +64,7 @@ class EagerStep(TakenStep):
         self._seen_twice: set[Any] = set()
         self._taken = TakenOver(function, self)
         self._written = self._taken.original
+        self._seen_numbers = Numbers(self._written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of the user's function."""
@@ -83,7 +86,8 @@ class EagerStep(TakenStep):
         """
         if mode not in self._graphs:
             python = traced_in(mode.policy, self._written)
-            self._graphs[mode] = tf.function(python, autograph=False, **mode.options)
+            graph = tf.function(python, autograph=False, **mode.options)
+            self._graphs[mode] = WithTensors(graph, self.numbers) if self.numbers else graph
         return self._graphs[mode]
 
     def give_back(self) -> None:
@@ -101,10 +105,22 @@ class EagerStep(TakenStep):
             self._record(args, kwargs)
         if known and self.mode == Mode.WRITTEN:
             return self._written(*args, **kwargs)
-        form, objects = _form(args, kwargs)
+        form, objects = self._form(args, kwargs)
         if known and form in self._forms:
             return self._as_graph(args, kwargs, form, objects)
         return self._watched(args, kwargs, form, objects)
+
+    def _form(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+        """Any number counts as any other where the graph is given a tensor."""
+        if self.is_looked_at:
+            self._seen_numbers.note(args, kwargs)
+            if self.numbers != self._seen_numbers.changing:
+                self.numbers = self._seen_numbers.changing
+                self._graphs.clear()
+        if self.numbers:
+            numbers = ByName(self._written, self.numbers)
+            args, kwargs = numbers.replaced(args, kwargs, by=lambda _: _ANY_NUMBER)
+        return _form(args, kwargs)
 
     def _watched(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
@@ -59,6 +59,36 @@ class Numbers:
                     values.add(value)
 
 
+class ByName:
+    """Puts something in the place of Python numbers among the arguments of a function.
+
+    Args:
+        python: The function.
+        names: Of the arguments.
+
+    Example:
+        >>> rate = ByName(lambda x, rate: x * rate, ("rate",))
+        >>> rate.replaced((2, 0.5), {}, by=lambda number: "any")
+        ((2, 'any'), {})
+    """
+
+    def __init__(self, python: Callable[..., Any], names: tuple[str, ...]) -> None:
+        self._names = frozenset(names)
+        self._parameters = parameters_of(python)
+
+    def replaced(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], by: Callable[[float], Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with other ones where numbers of these names stood."""
+
+        def other(name: str, value: Any) -> Any:
+            return by(value) if name in self._names and _is_number(value) else value
+
+        names = (*self._parameters, *[""] * (len(args) - len(self._parameters)))
+        by_position = tuple(other(name, arg) for name, arg in zip(names, args, strict=False))
+        return by_position, {name: other(name, value) for name, value in kwargs.items()}
+
+
 class WithTensors:
     """A ``tf.function`` that is given tensors where its caller hands over Python numbers.
 
@@ -76,32 +106,21 @@ class WithTensors:
 
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         self._function = function
-        self._names = frozenset(names)
-        self._parameters = parameters_of(function.python_function)
+        self._numbers = ByName(function.python_function, names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, and its only trace."""
-        return self._function(*self._by_position(args), **self._by_name(kwargs))
+        args, kwargs = self._numbers.replaced(args, kwargs, by=tf.constant)
+        return self._function(*args, **kwargs)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The trace that serves such a call."""
-        args = tuple(self._by_position(args))
-        return self._function.get_concrete_function(*args, **self._by_name(kwargs))
+        args, kwargs = self._numbers.replaced(args, kwargs, by=tf.constant)
+        return self._function.get_concrete_function(*args, **kwargs)
 
     def experimental_get_tracing_count(self) -> int:
         """How often it was traced."""
         return int(self._function.experimental_get_tracing_count())
-
-    def _by_position(self, args: tuple[Any, ...]) -> Iterator[Any]:
-        names = (*self._parameters, *[""] * (len(args) - len(self._parameters)))
-        for name, value in zip(names, args, strict=False):
-            yield self._tensor(name, value)
-
-    def _by_name(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {name: self._tensor(name, value) for name, value in kwargs.items()}
-
-    def _tensor(self, name: str, value: Any) -> Any:
-        return tf.constant(value) if name in self._names and _is_number(value) else value
 
 
 def _is_number(value: Any) -> bool:

@@ -89,8 +89,11 @@ class TakenStep(ABC):
         refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
             it was not called.
         calls: The first calls' arguments, when :attr:`recording`.
-        keeps_state: Keep what its variables are at its first call as a graph, in :attr:`began`.
+        is_looked_at: It is examined, not run under a plan: what its variables are at its first call
+            as a graph is kept, in :attr:`began`, and numbers that change are noted.
         began: That; None where it was not kept.
+        numbers: Arguments that are Python numbers, and change from call to call: as far as was seen
+            while it was looked at, or as a plan says. A step that was eager gets them as tensors.
         code: Digest of code of the user's that it runs.
     """
 
@@ -100,7 +103,8 @@ class TakenStep(ABC):
         self._unable: dict[Mode, str] = {}
         self.recording = False
         self.calls: list[Call] = []
-        self.keeps_state = False
+        self.numbers: tuple[str, ...] = ()
+        self.is_looked_at = False
         self.began: GraphState | None = None
         self.code = ""
         self._on_refusal = on_refusal
@@ -199,7 +203,7 @@ class TakenStep(ABC):
 
     def _keep_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before the step has gone far, and is called on what it was traced for."""
-        if self.keeps_state and self.began is None:
+        if self.is_looked_at and self.began is None:
             with suppress(Exception):  # memory for as much again
                 self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
 
