@@ -449,6 +449,26 @@ def test_a_filter_stays_where_a_variable_decides(data):
         apply(pipeline, FilterFirst(stage=2, expects=pipeline.digest))
 
 
+@pytest.mark.parametrize("calls", [None, 2])
+@pytest.mark.parametrize(
+    ("drop", "kind"),
+    [
+        (lambda d: d.shard(3, 1), "shard"),
+        (lambda d: d.skip(5), "skip"),
+        (lambda d: d.skip(99), "skip"),
+    ],
+)
+def test_what_goes_by_numbers_goes_below_all_maps(drop, kind, calls):
+    data = drop(RANGE(20).shuffle(20, seed=1).map(words, calls).map(lambda x: (x, x), calls))
+    after = proved(data.batch(3), filter_first_at(4))
+    assert kinds(after) == ["range", "shuffle", kind, "map", "map", "batch"]
+
+
+def test_it_stops_at_a_map_that_draws():
+    after = proved(RANGE(20).map(noisy).map(words).shard(2, 1), filter_first_at(3))
+    assert kinds(after) == ["range", "map", "shard", "map"]
+
+
 def test_a_filter_may_look_at_everything_or_nothing():
     data = RANGE(9).map(lambda x: (x, x * 2))
     assert kinds(proved(data.filter(lambda x, y: x + y > 8), filter_first_at(2)))[1] == "filter"
@@ -475,6 +495,11 @@ def checked(x):
         (RANGE(9).map(labelled).cache().filter(is_odd), 3),
         (RANGE(9).filter(lambda x: x > 1), 1),
         (RANGE(9).map(labelled), 1),
+        (RANGE(9).map(noisy).shard(2, 0), 2),
+        (RANGE(9).map(checked).skip(2), 2),
+        (RANGE(9).map(labelled, 2, deterministic=False).skip(2), 2),
+        (RANGE(9).map(labelled).batch(2).skip(1), 3),
+        (RANGE(9).map(labelled).take(3), 2),
     ],
 )
 def test_a_filter_that_must_stay_is_refused(data, stage):

@@ -9,11 +9,11 @@ from uncork.rules import wasted_work
 WAITING = {"input": 0.8, "step": 0.2}
 
 
-def found(kept, *, kind="filter", cost=0.09, shares=None):
+def found(kept, *, kind="filter", cost=0.09, shares=None, by_number=False):
     """A map that costs so many seconds a step, and a stage that keeps a share of what it makes."""
     made = 32 / kept
     decode = stage(0, "map", cost / made, name="decode", elements_per_step=made)
-    chosen = stage(1, kind, 0.0, name="wanted", elements_per_step=32.0)
+    chosen = stage(1, kind, 0.0, name="wanted", elements_per_step=32.0, by_number=by_number)
     diagnosis = observed(decode, chosen, shares=shares or WAITING)
     return list(wasted_work.find(diagnosis, MACHINE))
 
@@ -25,6 +25,19 @@ def test_what_is_made_for_nothing_is_named():
     assert 2 < finding.upper_bound < 5.1
     for figure in ("filter(wanted)", "20%", "72 ms"):
         assert figure in finding.evidence
+
+
+@pytest.mark.parametrize("kind", ["shard", "filter"])
+def test_one_of_so_many_is_for_another_worker(kind):
+    (finding,) = found(0.5, kind=kind, by_number=True)
+    assert finding.cause == "unsharded_input"
+    assert "keeps 50%" in finding.evidence
+    assert "shard" in finding.remedy
+
+
+def test_what_is_skipped_is_wasted_too():
+    (finding,) = found(0.5, kind="skip")
+    assert finding.cause == "wasted_work"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from uncork.core import stage_costs
 from uncork.core.branches import made_from
@@ -333,9 +334,13 @@ def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
     return stage, replace(stage, prefix=part, cache_point=smaller)
 
 
+# Elements go in that do not come out.
+_DROPPING: Final = frozenset({"filter", "shard", "skip"})
+
+
 def passing(below: Stage, stage: Stage) -> float | None:
-    """Share of elements that pass a filter; None where nothing is dropped, or it is not known."""
-    if stage.kind != "filter" or not below.elements_per_step or not stage.elements_per_step:
+    """Share of elements that are not dropped; None where none are, or it is not known."""
+    if stage.kind not in _DROPPING or not below.elements_per_step or not stage.elements_per_step:
         return None
     kept = stage.elements_per_step / below.elements_per_step
     return kept if kept < 1 else None

@@ -62,7 +62,7 @@ class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
 
 
 class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
-    """Move the filter at ``stage`` below the maps that do no work for it."""
+    """Move the filter, shard or skip at ``stage`` below the maps that do no work for it."""
 
     stage: int
     expects: str

@@ -192,7 +192,9 @@ class Stage(Record, frozen=True, kw_only=True):
         inlined: Set on a map that could run in the thread that asks for its elements.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
         buffer: Set on a shuffle whose passes end, and whose maps below could stand above it.
-        may_precede: On a filter, indices of the maps directly below that do no work for it.
+        may_precede: On what drops elements, indices of the maps directly below that do no work for
+            it.
+        by_number: It keeps one of so many elements, by their number.
         vectorized: Set on a map whose function can take the elements of the batch above at once.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
     """
@@ -231,6 +233,7 @@ class Stage(Record, frozen=True, kw_only=True):
     cache_point: CachePoint | None = None
     buffer: Buffer | None = None
     may_precede: tuple[int, ...] = ()
+    by_number: bool = False
     vectorized: Vectorized | None = None
     opaque: bool = False
 

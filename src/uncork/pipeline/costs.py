@@ -33,7 +33,7 @@ from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.edits import drawing_half, first_half
 from uncork.pipeline.effects import python_at, runs_python
-from uncork.pipeline.filtering import filtered_first
+from uncork.pipeline.filtering import filtered_first, goes_by_number
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.handing_on import handed
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
@@ -124,6 +124,7 @@ def _explained(
         cache_point=cache_point(stages, stage.index, budget_s),
         buffer=buffer(stages, stage.index),
         may_precede=tuple(stage.lowest + i for i in filtered_first(*stage.place)[0]),
+        by_number=goes_by_number(stage.node),
         repeated=_repeated(stages, stage),
         vectorized=_vectorized(stage),
     )

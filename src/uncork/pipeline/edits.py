@@ -284,12 +284,15 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if not maps:
         raise EditRefused(
             f"{node} must stay where it is",
-            "a filter directly above a map that only passes on what the filter goes by",
+            "a filter directly above a map that only passes on what it goes by, a shard or a skip",
             "leave it there",
         )
     chain = pipeline.stages
     below = chain[maps[-1]].inputs[0].dataset
-    dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
+    if predicate is None:
+        dropped = rebuild(node.dataset, [below])
+    else:
+        dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
     return onto(dropped, chain[maps[-1] : stage])
 
 

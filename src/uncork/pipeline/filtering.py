@@ -1,23 +1,31 @@
 """A filter asked before the map: what it goes by is often only passed on by the map.
 
-The predicate is put together from two traced functions: the ops of the map that lead to what the
-filter looks at, then the filter's own. Nothing is traced again from the user's code.
+A shard or a skip goes by an element's number alone, which no map changes. A filter's predicate is put
+together from two traced functions: the ops of the map that lead to what the filter looks at, then
+the filter's own. Nothing is traced again from the user's code.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any, Final
 
 from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
 from uncork.pipeline.legality import keeps_order, ordered_by_default
+from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
 from uncork.pipeline.splitting import CHEAP, NO_WORK
 from uncork.pipeline.tree import Pipeline
 
+# Elements that these drop are known by where they stand.
+BY_NUMBER: Final = frozenset({"shard", "skip"})
+_REMAINDER: Final = frozenset({"FloorMod", "Mod", "TruncateMod"})
+
 
 def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], MapFunction | None]:
-    """The maps directly below a filter that need not run for what it drops.
+    """The maps directly below a filter, shard or skip that need not run for what it drops.
 
     Legal because each of them makes one element of one, by itself alone: whether an element is
     dropped before or after changes nothing for the others. A map on which dropped elements would
@@ -25,11 +33,11 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
 
     Args:
         pipeline: The tree.
-        stage: Of a filter.
+        stage: Of a filter, a shard or a skip.
 
     Returns:
-        Their indices, highest first, and the predicate below the lowest of them; nothing and None
-        where the filter must stay.
+        Their indices, highest first, nothing where it must stay; and the predicate below the lowest
+        of them, None where there is none.
 
     Example:
         >>> import tensorflow as tf
@@ -38,16 +46,16 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
         >>> filtered_first(read(data.filter(lambda x, ones: x > 3)), 2)[0]
         (1,)
     """
-    node, ordered = pipeline.stages[stage], ordered_by_default(pipeline)
+    node = pipeline.stages[stage]
+    if node.kind in BY_NUMBER:
+        maps = takewhile(lambda pair: _is_harmless(pair[1]), _maps_below(pipeline, stage))
+        return tuple(index for index, _ in maps), None
     if node.kind != "filter" or not _is_movable(node.functions[0]):
         return (), None
     found: list[int] = []
     predicate = None
     function = node.functions[0]
-    for index in reversed(range(1, stage)):
-        below = pipeline.stages[index]
-        if below.kind != "map" or not keeps_order(below, ordered=ordered):
-            break
+    for index, below in _maps_below(pipeline, stage):
         composed = _composed(below.functions[0], function)
         if composed is None:
             break
@@ -55,6 +63,45 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
         function = composed
         predicate = derived(node.dataset._predicate, function)
     return tuple(found), predicate
+
+
+def goes_by_number(node: Node) -> bool:
+    """A shard, or a filter that keeps one of so many elements by their number.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> data = tf.data.Dataset.range(9).enumerate()
+        >>> goes_by_number(read(data.filter(lambda number, x: number % 3 == 0)).root)
+        True
+        >>> goes_by_number(read(data.filter(lambda number, x: x % 3 == 0)).root)
+        False
+    """
+    if node.kind == "shard":
+        return True
+    below = node.inputs[0] if node.inputs else node
+    if node.kind != "filter" or below.kind != "zip" or below.inputs[0].kind != "range":
+        return False
+    graph = graph_of(node.functions[0])
+    needed = graph.needed(graph.outputs)
+    number, *others = graph.arguments
+    by_number = number in needed and not needed.intersection(others)
+    return by_number and any(graph.nodes[name].op in _REMAINDER for name in needed - {number})
+
+
+def _maps_below(pipeline: Pipeline, stage: int) -> Iterator[tuple[int, Node]]:
+    """The run of maps directly below, highest first, that let no element overtake another."""
+    ordered = ordered_by_default(pipeline)
+    for index in reversed(range(1, stage)):
+        below = pipeline.stages[index]
+        if below.kind != "map" or not keeps_order(below, ordered=ordered):
+            return
+        yield index, below
+
+
+def _is_harmless(node: Node) -> bool:
+    """A map that makes an element by itself alone, and leaves nothing behind."""
+    return _is_movable(node.functions[0]) and not graph_of(node.functions[0]).effects
 
 
 def _is_movable(function: ConcreteFunction) -> bool:

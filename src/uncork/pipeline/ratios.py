@@ -45,6 +45,9 @@ def static_ratio(node: Node) -> float | None:
         return float(np.asarray(node.dataset._batch_size))
     if node.kind == "shard":
         return float(np.asarray(node.dataset._num_shards))
+    if node.kind == "skip":
+        left, skipped = int(node.dataset.cardinality()), int(np.asarray(node.dataset._count))
+        return (left + skipped) / left if left > 0 and skipped > 0 else 1.0
     if node.kind == "window":
         return float(np.asarray(node.dataset._shift))
     return None if node.kind in _VARYING else 1.0

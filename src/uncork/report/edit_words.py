@@ -46,7 +46,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
 SAID: Final[dict[type[Edit], str]] = {
     SplitMap: "split the map at stage {stage}: first what repeats itself, then the rest",
     Cache: "keep the elements after stage {stage} in memory",
-    FilterFirst: "ask the filter at stage {stage} before the maps below it, not after",
+    FilterFirst: "drop elements at stage {stage} before the maps below it, not after",
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
     VectorizeMap: "call the map at stage {stage} once for a whole batch",
     ParallelMap: "run the map at stage {stage} on several elements at once, order kept",

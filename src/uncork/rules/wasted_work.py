@@ -1,14 +1,21 @@
-"""Elements that are made and dropped, or made several times over: ``wasted_work``."""
+"""Elements that are made and dropped, or made several times over: ``wasted_work``.
+
+Where one of so many is kept by its number, the others are some other worker's: ``unsharded_input``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.branches import neighbours
 from uncork.core.costmodel import StepCosts, costs_of, gain, passing
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+
+_EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
+_EARLY_SHARD: Final = "dataset.shard(workers, index) where the files are listed, before all maps"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -30,7 +37,8 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
                 costs.fewer(stage.index, kept),
                 stage.at,
                 f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others",
-                "drop elements before the expensive maps, as soon as what decides is known",
+                _EARLY_SHARD if stage.by_number else _EARLY_FILTER,
+                cause="unsharded_input" if stage.by_number else "wasted_work",
             )
 
 
@@ -55,12 +63,13 @@ def _finding(
     at: str | None,
     what: str,
     remedy: str,
+    cause: Cause = "wasted_work",
 ) -> Iterator[Finding]:
     upper = bound(diagnosis.step_s, spared.step_s())
     if gain(costs, spared) < WORTH or upper < WORTH:
         return
     yield Finding(
-        cause="wasted_work",
+        cause=cause,
         share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
         interval=interval(diagnosis, "input", upper),
