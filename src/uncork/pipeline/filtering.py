@@ -1,8 +1,8 @@
 """A filter asked before the map: what it goes by is often only passed on by the map.
 
-A shard or a skip goes by an element's number alone, which no map changes. A filter's predicate is put
-together from two traced functions: the ops of the map that lead to what the filter looks at, then
-the filter's own. Nothing is traced again from the user's code.
+A shard or a skip goes by an element's number alone, which no map changes. A filter's predicate is
+put together from two traced functions: the ops of the map that lead to what it looks at, then
+its own. Nothing is traced again from the user's code.
 """
 
 from __future__ import annotations
