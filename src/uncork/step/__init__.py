@@ -25,6 +25,7 @@ from uncork.step.loader_edits import (
     workers_of,
 )
 from uncork.step.loaders import loader_stages
+from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
@@ -43,7 +44,7 @@ from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
-from uncork.step.taken_step import Mode, TakenStep
+from uncork.step.taken_step import TakenStep
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of
 from uncork.step.transfer import transfer_of

@@ -10,8 +10,9 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from uncork.core.record import digest
+from uncork.step.mode import Mode
 from uncork.step.number_arguments import Numbers, WithTensors
-from uncork.step.taken_step import Mode, TakenStep
+from uncork.step.taken_step import TakenStep
 from uncork.step.traced_policy import traced_in
 from uncork.watch import named_code_digest
 

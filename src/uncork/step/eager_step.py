@@ -17,9 +17,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
+from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors
 from uncork.step.taken_over import TakenOver
-from uncork.step.taken_step import Mode, TakenStep, first_line
+from uncork.step.taken_step import TakenStep, first_line
 from uncork.step.traced_policy import traced_in
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 

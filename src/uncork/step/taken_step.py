@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.record import Record
 from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
+from uncork.step.mode import Mode
 from uncork.step.traced_policy import why_not_in
 
 _RECORDED: Final = 64
@@ -21,61 +21,6 @@ _RECORDED_BYTES: Final = 128 << 20
 _LONGEST: Final = 160
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class Mode(Record, frozen=True, kw_only=True):
-    """How a step runs when it is called.
-
-    Attributes:
-        graph: As a ``tf.function``, also where its author runs it op by op.
-        xla: Compiled with XLA.
-        any_shape: Traced once for all shapes.
-        tensors: Arguments that it is given as tensors where they are Python numbers.
-        policy: What its layers compute in; ``""`` for their own dtype policy.
-
-    Example:
-        >>> Mode.XLA.is_other, Mode.GRAPH.is_other
-        (True, False)
-        >>> Mode(policy="mixed_bfloat16").words
-        'in mixed_bfloat16'
-    """
-
-    WRITTEN: ClassVar[Mode]
-    GRAPH: ClassVar[Mode]
-    ANY_SHAPE: ClassVar[Mode]
-    XLA: ClassVar[Mode]
-
-    graph: bool = False
-    xla: bool = False
-    any_shape: bool = False
-    tensors: tuple[str, ...] = ()
-    policy: str = ""
-
-    @property
-    def is_other(self) -> bool:
-        """Another function than the user's is traced for it."""
-        return self.xla or self.any_shape or bool(self.tensors or self.policy)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Of ``tf.function``."""
-        found = {"reduce_retracing": self.any_shape, "jit_compile": self.xla}
-        return {name: True for name, is_set in found.items() if is_set}
-
-    @property
-    def words(self) -> str:
-        """As the end of a sentence: the step cannot run ..."""
-        found = [
-            f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
-            "traced for all shapes at once" if self.any_shape else "",
-            "compiled with XLA" if self.xla else "",
-            f"in {self.policy}" if self.policy else "",
-        ]
-        return " and ".join(filter(None, found)) or ("as a graph" if self.graph else "as written")
-
-
-Mode.WRITTEN, Mode.GRAPH = Mode(), Mode(graph=True)
-Mode.ANY_SHAPE, Mode.XLA = Mode(any_shape=True), Mode(xla=True)
 
 
 class TakenStep(ABC):
@@ -110,7 +55,7 @@ class TakenStep(ABC):
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
-        self._ran_as_written = False
+        self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
 
     @property
@@ -202,9 +147,10 @@ class TakenStep(ABC):
             self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
 
     def _keep_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Before the step has gone far, and is called on what it was traced for."""
-        if self.is_looked_at and self.began is None:
-            with suppress(Exception):  # memory for as much again
+        """Once, before the step has gone far, as it is called on what it was traced for."""
+        if self.is_looked_at and not self._state_asked:
+            self._state_asked = True
+            with suppress(Exception):  # no memory for as much again
                 self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
 
 

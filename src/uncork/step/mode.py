@@ -1,0 +1,62 @@
+"""How the step of a loop of the user's own runs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from uncork.core.record import Record
+
+
+class Mode(Record, frozen=True, kw_only=True):
+    """How a step runs when it is called.
+
+    Attributes:
+        graph: As a ``tf.function``, also where its author runs it op by op.
+        xla: Compiled with XLA.
+        any_shape: Traced once for all shapes.
+        tensors: Arguments that it is given as tensors where they are Python numbers.
+        policy: What its layers compute in; ``""`` for their own dtype policy.
+
+    Example:
+        >>> Mode.XLA.is_other, Mode.GRAPH.is_other
+        (True, False)
+        >>> Mode(policy="mixed_bfloat16").words
+        'in mixed_bfloat16'
+    """
+
+    WRITTEN: ClassVar[Mode]
+    GRAPH: ClassVar[Mode]
+    ANY_SHAPE: ClassVar[Mode]
+    XLA: ClassVar[Mode]
+
+    graph: bool = False
+    xla: bool = False
+    any_shape: bool = False
+    tensors: tuple[str, ...] = ()
+    policy: str = ""
+
+    @property
+    def is_other(self) -> bool:
+        """Another function than the user's is traced for it."""
+        return self.xla or self.any_shape or bool(self.tensors or self.policy)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of ``tf.function``."""
+        found = {"reduce_retracing": self.any_shape, "jit_compile": self.xla}
+        return {name: True for name, is_set in found.items() if is_set}
+
+    @property
+    def words(self) -> str:
+        """As the end of a sentence: the step cannot run ..."""
+        found = [
+            f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
+            "traced for all shapes at once" if self.any_shape else "",
+            "compiled with XLA" if self.xla else "",
+            f"in {self.policy}" if self.policy else "",
+        ]
+        return " and ".join(filter(None, found)) or ("as a graph" if self.graph else "as written")
+
+
+Mode.WRITTEN, Mode.GRAPH = Mode(), Mode(graph=True)
+Mode.ANY_SHAPE, Mode.XLA = Mode(any_shape=True), Mode(xla=True)
