@@ -107,6 +107,11 @@ def test_what_noise_hides_is_not_healthy():
     assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen)) == []
 
 
+def test_what_no_rule_explains_is_not_healthy():
+    seen = {"input": 0.41, "step": 0.59}
+    assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen, headroom=1.7)) == []
+
+
 def test_healthy_stands_alone():
     assert "healthy" not in causes(MANY)
     assert causes(observed(shares={"step": 1.0}, in_bfloat16=LOWER)) == ["low_precision_unused"]

@@ -35,7 +35,7 @@ from uncork.pipeline.edits import drawing_half, first_half
 from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first, goes_by_number
 from uncork.pipeline.frozen import freezes_draws
-from uncork.pipeline.handing_on import handed
+from uncork.pipeline.handing_on import CHOOSING, handed
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
@@ -69,6 +69,8 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
+# Of what a map is made from.
+_LOST_IN_NOISE: Final = 0.2
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -95,13 +97,26 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
             some_s = budget_s / len(stages) / 8
             stage.bytes = bytes_of(stage.dataset, budget_s=some_s)
             if stage.below:
-                stage.handed = handed(stage.node, stage.below[0].dataset, budget_s=some_s)
+                stage.handed = handed(stage.node, _elements(stage.below[0]), budget_s=some_s)
         count_ratios(stages, batch_size, budget_s / 8)
         left = budget_s - (time.monotonic() - started)
-        probes = {id(probe): probe for stage in stages for probe in stage.probes}
+        # Where time is short: what is quick, and what nothing else tells, first.
+        quick = [probe for stage in stages for probe in stage.quick_probes]
+        others = [probe for stage in stages for probe in stage.probes]
+        probes = {id(probe): probe for probe in (*quick, *others)}
         take_turns(list(probes.values()), max(left, budget_s / 4))
         _difference(stages)
         return tuple(_explained(pipeline, stages, stage, budget_s / 8) for stage in stages)
+
+
+def _elements(stage: Measured) -> Dataset:
+    """Elements like those that a stage gives, made as quickly as may be.
+
+    Shuffles and filters may take long to give one; of other stages some may be in memory.
+    """
+    while stage.node.kind in CHOOSING and len(stage.below) == 1:
+        stage = stage.below[0]
+    return stage.handed.handed_on.dataset if stage.handed else stage.dataset
 
 
 def _explained(
@@ -239,12 +254,23 @@ def _difference(stages: Sequence[Measured]) -> None:
         if whole is None or under is None:
             continue
         differences = tuple(max(0.0, a - b) for a, b in zip(whole, under, strict=True))
-        handed_on = stage.handed.medians() if stage.handed else None
-        stage.cpu_s, stage.wall_s = handed_on or differences
+        stage.cpu_s, stage.wall_s = _alone(stage, under[0]) or differences
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
+
+
+def _alone(stage: Measured, under: float) -> tuple[float, float] | None:
+    """CPU and elapsed seconds on a few elements in memory, where that tells more.
+
+    Elements differ, so it does of a map only where what it is made from takes so long that the
+    difference would be noise.
+    """
+    alone = stage.handed.medians() if stage.handed else None
+    if alone is None or (stage.node.kind == "map" and alone[0] > _LOST_IN_NOISE * under):
+        return None
+    return alone
 
 
 def _own(probe: Probe | None, most: float, under: float) -> float | None:

@@ -1,14 +1,20 @@
-"""What it costs to hand elements on: stages that make none, timed on some that are there already.
+"""Stages that cost little beside what they are made from, timed on elements that are there already.
 
 The cost of a stage is what it takes with all that it is made from, less what that takes by itself.
-For stages that cost next to nothing that difference is luck: TensorFlow hands each call of a map
-below to another thread, which sleeps sometimes, and the next stage would be charged for it.
+For a shuffle, a batch, a map that only renames, that difference is luck: TensorFlow hands each call
+of a map below to another thread, which sleeps sometimes, and the next stage would be charged for
+it.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+
+import tensorflow as tf
 
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.nodes import memory_cache
@@ -18,6 +24,11 @@ from uncork.pipeline.vectorize import batch_size
 
 # More would have to be made first, by stages that may be slow.
 _SOME: Final = 4
+# Stages that give some of the elements that they are given, each as it is.
+CHOOSING: Final = frozenset({
+    "shuffle", "filter", "repeat", "take", "skip", "shard", "prefetch", "options",
+    "assert_cardinality", "take_while", "unique",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,15 +57,15 @@ class Handed:
 
 
 def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
-    """How a stage that hands on its elements is timed.
+    """How a shuffle, a batch or a map is timed by itself.
 
     Args:
         node: Any stage.
-        below: What it reads.
-        budget_s: Seconds for making a few of its elements.
+        below: What it reads, or any dataset of such elements.
+        budget_s: Seconds for making a few of its elements, of which one is waited for.
 
     Returns:
-        None for a stage that makes other elements of them; where there was no time, or an error.
+        None for a stage of another kind; where there is no element, or an error.
 
     Example:
         >>> import tensorflow as tf
@@ -62,14 +73,28 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
         >>> numbers = tf.data.Dataset.range(9)
         >>> handed(read(numbers.shuffle(9)).root, numbers, budget_s=1.0).ratio
         1.0
-        >>> handed(read(numbers.map(lambda x: x + 1)).root, numbers, budget_s=1.0) is None
+        >>> handed(read(numbers.take(2)).root, numbers, budget_s=1.0) is None
         True
     """
-    if node.kind not in ("shuffle", "batch"):
+    if node.kind not in ("shuffle", "batch", "map"):
         return None
-    ratio = 1.0 if node.kind == "shuffle" else float(batch_size(node))
-    some = memory_cache(serially(below.take(_SOME)))
-    if not count(some, budget_s=budget_s):
+    ratio = float(batch_size(node)) if node.kind == "batch" else 1.0
+    number = _made_within(budget_s, serially(below.take(_SOME)))
+    if not number:
+        return None
+    some = memory_cache(serially(below.take(number)))
+    if not count(some, budget_s=math.inf):
         return None
     endless = some.repeat()
     return Handed(Probe(endless), Probe(serial_twin(node, [endless])), ratio)
+
+
+def _made_within(seconds: float, dataset: Dataset) -> int:
+    """How many elements there are by then, the first one waited for."""
+    number, deadline = 0, time.monotonic() + seconds
+    with suppress(tf.errors.OpError):
+        for _ in dataset:
+            number += 1
+            if time.monotonic() > deadline:
+                break
+    return number

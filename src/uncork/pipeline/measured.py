@@ -51,7 +51,7 @@ class Measured:
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
         inline_probe: Of a map in the thread that asks.
-        handed: Of a stage that only hands on what it is given.
+        handed: Of a shuffle, a batch or a map, on a few elements in memory.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
         bytes: Of an element.
@@ -120,12 +120,16 @@ class Measured:
         return (self.cpu_s or 0.0) * (self.per_step or 0.0)
 
     @property
+    def quick_probes(self) -> tuple[Probe, ...]:
+        """What is to be timed of elements in memory."""
+        return (self.handed.given, self.handed.handed_on) if self.handed else ()
+
+    @property
     def probes(self) -> tuple[Probe, ...]:
-        """All that is to be timed."""
+        """All else that is to be timed."""
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
-        handed = (self.handed.given, self.handed.handed_on) if self.handed else ()
         every = (
             self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
-            self.inline_probe, *at_once, *handed, *(self.calls or ()),
+            self.inline_probe, *at_once, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.evidence import WORTH
+
+# Ratio of what the training step allows to what was measured.
+_TOO_MUCH: Final = 1.5
 
 
 def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     """The only finding of a training that runs as fast as this machine allows.
 
-    None where the noise hides too much of a step.
+    None where the noise hides too much of a step, or much is to be won and no rule knows how.
     """
     share = diagnosis.breakdown.get("step", 0.0)
-    if diagnosis.unclear:
+    if diagnosis.unclear or diagnosis.headroom > _TOO_MUCH:
         return
     yield Finding(
         cause="healthy",
