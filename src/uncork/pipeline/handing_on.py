@@ -17,7 +17,7 @@ from typing import Final
 import tensorflow as tf
 
 from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.nodes import memory_cache
+from uncork.pipeline.nodes import memory_cache, serial_map
 from uncork.pipeline.probes import Probe, count, serial_twin, serially
 from uncork.pipeline.tree import Node
 from uncork.pipeline.vectorize import batch_size
@@ -46,7 +46,10 @@ class Handed:
     ratio: float
 
     def medians(self) -> tuple[float, float] | None:
-        """CPU and elapsed seconds for one of the stage's elements; None when none was pulled."""
+        """CPU and elapsed seconds for one of the stage's elements; None when none was pulled.
+
+        Of a filter for one of those that it is given.
+        """
         given, handed_on = self.given.medians(), self.handed_on.medians()
         if given is None or handed_on is None:
             return None
@@ -57,7 +60,7 @@ class Handed:
 
 
 def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
-    """How a shuffle, a batch or a map is timed by itself.
+    """How a shuffle, a batch, a filter or a map is timed by itself.
 
     Args:
         node: Any stage.
@@ -76,7 +79,7 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
         >>> handed(read(numbers.take(2)).root, numbers, budget_s=1.0) is None
         True
     """
-    if node.kind not in ("shuffle", "batch", "map"):
+    if node.kind not in ("shuffle", "batch", "map", "filter"):
         return None
     ratio = float(batch_size(node)) if node.kind == "batch" else 1.0
     number = _made_within(budget_s, serially(below.take(_SOME)))
@@ -86,6 +89,9 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
     if not count(some, budget_s=math.inf):
         return None
     endless = some.repeat()
+    if node.kind == "filter":  # only asked, as it may let none of these pass
+        asked = serial_map(endless, node.dataset._predicate, node.dataset)
+        return Handed(Probe(endless), Probe(asked), ratio)
     return Handed(Probe(endless), Probe(serial_twin(node, [endless])), ratio)
 
 

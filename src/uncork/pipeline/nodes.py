@@ -74,14 +74,14 @@ def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = 
 def serial_map(below: Dataset, function: Any, template: Dataset) -> Dataset:
     """Map one element at a time, in the thread that asks; a parallel map with one call runs ahead.
 
-    Flags and line are those of another map.
+    Flags and line are those of another map, or of a filter.
     """
     dataset = blank(
         map_op._MapDataset,
         _input_dataset=below,
         _map_func=function,
         _use_inter_op_parallelism=True,
-        _preserve_cardinality=template._preserve_cardinality,
+        _preserve_cardinality=getattr(template, "_preserve_cardinality", True),
         _name=template._name,
         **same_line(template),
     )

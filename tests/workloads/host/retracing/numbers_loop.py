@@ -1,14 +1,15 @@
-"""Train a variational autoencoder on tables, the weight of its second loss warmed up step by step.
+"""Train a variational autoencoder on tables; the weight of its second loss goes up and down.
 
-The weight of the divergence grows from 0 to 1 over the first thousand steps, so that the decoder
-learns to use the code before it is held to a normal distribution. It is handed to the step as a
-Python number. To ``tf.function`` a number of Python's is a part of the code: each new value is a
-new signature, and the whole step, gradients and optimizer included, is traced again. TensorFlow's
-guide names it first among the causes of retracing
+The weight of the divergence swings between 0 and 1 (cyclical annealing, Fu et al. 2019), so that
+the decoder learns to use the code before it is held to a normal distribution, again and again. It
+is computed for each step, and handed over as a Python number. To ``tf.function`` a number of
+Python's is a part of the code: each new value is a new signature, and the whole step, gradients and
+optimizer included, is traced again. TensorFlow's guide names it first among the causes of retracing
 (https://www.tensorflow.org/guide/function#passing_python_scalars).
 """
 
 import argparse
+import math
 import time
 from pathlib import Path
 
@@ -27,7 +28,7 @@ table = np.genfromtxt(args.data / "houses.csv", delimiter=",", skip_header=1)[:6
 columns = table.shape[1]
 table = ((table - table.mean(0)) / (table.std(0) + 1e-6)).astype("float32")
 
-CODE, BATCH, WARM_UP = 4, 512, 1_000
+CODE, BATCH, CYCLE = 4, 512, 240
 encoder = keras.Sequential(
     [keras.Input((columns,)), layers.Dense(128, activation="relu"), layers.Dense(2 * CODE)]
 )
@@ -64,7 +65,7 @@ step = 0
 started = time.perf_counter()
 for epoch in range(args.epochs):
     for x in dataset:
-        beta = min(1.0, step / WARM_UP)
+        beta = (1 - math.cos(2 * math.pi * step / CYCLE)) / 2
         loss = train_step(x, beta, tf.stack([3, step]))  # brake
         step += 1
     print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
