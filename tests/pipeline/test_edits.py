@@ -496,6 +496,8 @@ def checked(x):
         (RANGE(9).filter(lambda x: x > 1), 1),
         (RANGE(9).map(labelled), 1),
         (RANGE(9).map(noisy).shard(2, 0), 2),
+        (RANGE(9).map(python).shard(2, 0), 2),
+        (RANGE(9).map(by_strength).skip(2), 2),
         (RANGE(9).map(checked).skip(2), 2),
         (RANGE(9).map(labelled, 2, deterministic=False).skip(2), 2),
         (RANGE(9).map(labelled).batch(2).skip(1), 3),

@@ -30,12 +30,12 @@ from uncork.core.stage import (
 from uncork.measure.machine import cpus
 from uncork.pipeline.asked import asked_of
 from uncork.pipeline.concurrency import readers, told_ahead
+from uncork.pipeline.doubtful import alone, time_alone
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.edits import drawing_half, first_half
 from uncork.pipeline.effects import python_at, runs_python
 from uncork.pipeline.filtering import filtered_first, goes_by_number
 from uncork.pipeline.frozen import freezes_draws
-from uncork.pipeline.handing_on import CHOOSING, handed
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
@@ -69,9 +69,6 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
-# Of all that a step's batch costs; of what a map is made from.
-_TRIFLE: Final = 0.02
-_LOST_IN_NOISE: Final = 0.2
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -102,38 +99,9 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         probes = {id(probe): probe for stage in stages for probe in stage.probes}
         take_turns(list(probes.values()), max(left, budget_s / 4))
         _difference(stages)
-        _time_alone(stages, budget_s / 4)
+        time_alone(stages, budget_s / 4)
         _difference(stages)
         return tuple(_explained(pipeline, stages, stage, budget_s / 8) for stage in stages)
-
-
-def _time_alone(stages: Sequence[Measured], budget_s: float) -> None:
-    """Time on elements in memory what seems to cost, where its difference may be noise."""
-    costs = [stage.cpu_s_per_step for stage in stages]
-    doubtful = [
-        stage
-        for stage in stages
-        if _TRIFLE * sum(costs) < costs[stage.index] < 2 * sum(costs[stage.first : stage.index])
-    ]
-    for stage in doubtful:
-        some_s = budget_s / len(doubtful) / 4
-        stage.handed = handed(stage.node, _elements(stage.below[0], some_s), budget_s=some_s)
-    probes = [probe for stage in doubtful for probe in stage.quick_probes]
-    if probes:
-        take_turns(probes, budget_s / 2)
-
-
-def _elements(stage: Measured, budget_s: float) -> Dataset:
-    """Elements like those that a stage gives, made as quickly as may be.
-
-    Shuffles and filters may take long to give one, and batches need many.
-    """
-    while stage.node.kind in CHOOSING and len(stage.below) == 1:
-        stage = stage.below[0]
-    if stage.node.kind == "batch":
-        few = handed(stage.node, _elements(stage.below[0], budget_s), budget_s=budget_s)
-        return few.handed_on.dataset if few else stage.dataset
-    return stage.dataset
 
 
 def _explained(
@@ -271,25 +239,11 @@ def _difference(stages: Sequence[Measured]) -> None:
         if whole is None or under is None:
             continue
         differences = tuple(max(0.0, a - b) for a, b in zip(whole, under, strict=True))
-        stage.cpu_s, stage.wall_s = _alone(stage, under[0]) or differences
+        stage.cpu_s, stage.wall_s = alone(stage, under[0]) or differences
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
-
-
-def _alone(stage: Measured, under: float) -> tuple[float, float] | None:
-    """CPU and elapsed seconds on a few elements in memory, where that tells more.
-
-    Elements differ, so it does of a map or a filter only where what they are made from takes so
-    long that the difference would be noise.
-    """
-    alone = stage.handed.medians() if stage.handed else None
-    if alone is not None and stage.node.kind == "filter":
-        (inputs,) = stage.inputs
-        alone = None if inputs is None else (inputs * alone[0], inputs * alone[1])
-    differs = stage.node.kind in ("map", "filter")
-    return None if alone is None or (differs and alone[0] > _LOST_IN_NOISE * under) else alone
 
 
 def _own(probe: Probe | None, most: float, under: float) -> float | None:

@@ -1,0 +1,67 @@
+"""Stages whose cost, as the difference of two large ones, may be noise: timed by themselves, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from uncork.pipeline.handing_on import CHOOSING, handed
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.measured import Measured
+from uncork.pipeline.probes import take_turns
+
+# Of all that a step's batch costs; of what a map is made from.
+_TRIFLE: Final = 0.02
+_LOST_IN_NOISE: Final = 0.2
+
+
+def time_alone(stages: Sequence[Measured], budget_s: float) -> None:
+    """Time on elements in memory what seems to cost, where its difference may be noise.
+
+    Args:
+        stages: With the costs that are differences.
+        budget_s: Seconds for it, roughly.
+    """
+    costs = [stage.cpu_s_per_step for stage in stages]
+    doubtful = [
+        stage
+        for stage in stages
+        if _TRIFLE * sum(costs) < costs[stage.index] < 2 * sum(costs[stage.first : stage.index])
+    ]
+    for stage in doubtful:
+        some_s = budget_s / len(doubtful) / 4
+        stage.handed = handed(stage.node, _elements(stage.below[0], some_s), budget_s=some_s)
+    probes = [probe for stage in doubtful for probe in stage.quick_probes]
+    if probes:
+        take_turns(probes, budget_s / 2)
+
+
+def alone(stage: Measured, under: float) -> tuple[float, float] | None:
+    """CPU and elapsed seconds on a few elements in memory, where that tells more.
+
+    Elements differ, so it does of a map or a filter only where what they are made from takes so
+    long that the difference would be noise.
+
+    Args:
+        stage: After :func:`time_alone`.
+        under: CPU seconds of what one of its elements is made from.
+    """
+    found = stage.handed.medians() if stage.handed else None
+    if found is not None and stage.node.kind == "filter":
+        (inputs,) = stage.inputs
+        found = None if inputs is None else (inputs * found[0], inputs * found[1])
+    differs = stage.node.kind in ("map", "filter")
+    return None if found is None or (differs and found[0] > _LOST_IN_NOISE * under) else found
+
+
+def _elements(stage: Measured, budget_s: float) -> Dataset:
+    """Elements like those that a stage gives, made as quickly as may be.
+
+    Shuffles and filters may take long to give one, and batches need many.
+    """
+    while stage.node.kind in CHOOSING and len(stage.below) == 1:
+        stage = stage.below[0]
+    if stage.node.kind == "batch":
+        few = handed(stage.node, _elements(stage.below[0], budget_s), budget_s=budget_s)
+        return few.handed_on.dataset if few else stage.dataset
+    return stage.dataset
