@@ -1,4 +1,4 @@
-"""Stages whose cost, as the difference of two large ones, may be noise: timed by themselves, too."""
+"""Stages whose cost, as a difference of two large ones, may be noise: timed by themselves, too."""
 
 from __future__ import annotations
 
