@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, StepsPerExecution
+from uncork.engine import data_orders
 from uncork.proof.precision import MOST_ORDERS, prove_precision
 from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 
@@ -193,7 +194,7 @@ def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, m
         middle = 1.0 + 0.02 * ((len(orders) - 1) // 2 % 4)
         return Replay((middle + (next(gaps) if is_candidate else 0.0),) * 4, [])
 
-    monkeypatch.setattr(made, "_affordable", lambda seconds: 40)
+    monkeypatch.setattr(data_orders, "_affordable", lambda train, held, seconds: 40)
     monkeypatch.setattr(made, "_run", run)
     made.prove(StepSettings(model), "precision", BUDGET_S)
     assert len(orders) == 2 * MOST_ORDERS
