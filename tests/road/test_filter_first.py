@@ -12,12 +12,14 @@ from .situations import SITUATIONS, WAITING, proposal, reason
 FILTER = FilterBeforeMaps()
 
 
-def filtered(first: tuple[int, ...], made: float = 10.0, decode_s: float = 0.016):
+def filtered(
+    first: tuple[int, ...], made: float = 10.0, decode_s: float = 0.016, kind: str = "filter"
+):
     """Of so many elements that are made for a step, two stay."""
     return observed(
         stage(0, "from_tensor_slices", elements_per_step=made),
         stage(1, "map", decode_s, name="decode", parallelism=AUTOTUNE, elements_per_step=made),
-        stage(2, "filter", may_precede=first, at="train.py:9", elements_per_step=2.0),
+        stage(2, kind, may_precede=first, at="train.py:9", elements_per_step=2.0),
         stage(3, "batch"),
         shares=WAITING,
     )
@@ -29,6 +31,13 @@ def test_what_is_dropped_is_not_made():
     assert found.at == "train.py:9"
     assert found.predicted == pytest.approx(4.0)  # 40 ms of decoding on four cores; the step 10 ms
     assert "80% of the elements" in found.why
+
+
+@pytest.mark.parametrize("kind", ["filter", "shard", "skip"])
+def test_it_tells_how_to_write_it(kind):
+    found = proposal(FILTER, filtered((1,), kind=kind))
+    assert found.source_edit.startswith(f"dataset.{kind}(")
+    assert found.predicted == pytest.approx(4.0)
 
 
 def test_a_filter_that_drops_nothing_is_left_alone():

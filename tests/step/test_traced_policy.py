@@ -200,6 +200,24 @@ def test_a_function_that_others_call_too_is_left_alone():
     assert "traced by itself" in taken.unable
 
 
+def test_such_a_function_inside_a_loop_is_seen_too():
+    training = Training()
+    forward = tf.function(lambda x: tf.reduce_sum(training.model(x, training=True)))
+
+    @tf.function
+    def step(x):
+        total = 0.0
+        for _ in tf.range(2):
+            total += forward(x)
+        return total
+
+    taken = CompiledStep(step)
+    step(X)
+    taken.mode = LOW
+    step(X)
+    assert "traced by itself" in taken.unable
+
+
 def test_what_is_returned_keeps_its_dtype():
     dense = keras.layers.Dense(1)
     dense.build((None, 3))

@@ -26,8 +26,13 @@ from uncork.road.proposal import (
     not_worth,
 )
 
+_BY_HAND: Final = {
+    "filter": "filter(predicate)  # on the label or the name",
+    "shard": "shard(num_shards, index)",
+    "skip": "skip(count)",
+}
 _SOURCE: Final = """\
-dataset.filter(predicate)  # on the label or the name
+dataset.{dropping}
        .map(load, num_parallel_calls=tf.data.AUTOTUNE)"""
 
 
@@ -61,5 +66,5 @@ class FilterBeforeMaps(Optimization):
             predicted=predicted,
             at=best.at,
             why=f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are made",
-            source_edit=_SOURCE,
+            source_edit=_SOURCE.format(dropping=_BY_HAND[best.kind]),
         )

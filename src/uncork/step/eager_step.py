@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
 from uncork.step.mode import Mode
-from uncork.step.number_arguments import ByName, Numbers, WithTensors
+from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import TakenStep, first_line
 from uncork.step.traced_policy import traced_in
@@ -65,6 +65,7 @@ class EagerStep(TakenStep):
         self._seen_twice: set[Any] = set()
         self._taken = TakenOver(function, self)
         self._written = self._taken.original
+        self._parameters = parameters_of(self._written)
         self._seen_numbers = Numbers(self._written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +120,7 @@ class EagerStep(TakenStep):
                 self.numbers = self._seen_numbers.changing
                 self._graphs.clear()
         if self.numbers:
-            numbers = ByName(self._written, self.numbers)
+            numbers = ByName(self._parameters, self.numbers)
             args, kwargs = numbers.replaced(args, kwargs, by=lambda _: _ANY_NUMBER)
         return _form(args, kwargs)
 

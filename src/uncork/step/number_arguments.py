@@ -63,18 +63,18 @@ class ByName:
     """Puts something in the place of Python numbers among the arguments of a function.
 
     Args:
-        python: The function.
+        parameters: From :func:`parameters_of` the function.
         names: Of the arguments.
 
     Example:
-        >>> rate = ByName(lambda x, rate: x * rate, ("rate",))
+        >>> rate = ByName(("x", "rate"), ("rate",))
         >>> rate.replaced((2, 0.5), {}, by=lambda number: "any")
         ((2, 'any'), {})
     """
 
-    def __init__(self, python: Callable[..., Any], names: tuple[str, ...]) -> None:
+    def __init__(self, parameters: tuple[str, ...], names: tuple[str, ...]) -> None:
         self._names = frozenset(names)
-        self._parameters = parameters_of(python)
+        self._parameters = parameters
 
     def replaced(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], by: Callable[[float], Any]
@@ -106,7 +106,7 @@ class WithTensors:
 
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         self._function = function
-        self._numbers = ByName(function.python_function, names)
+        self._numbers = ByName(parameters_of(function.python_function), names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, and its only trace."""

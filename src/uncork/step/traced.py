@@ -41,7 +41,7 @@ def is_categorical(step: Any) -> bool:
         step: A ``tf.function`` that was called before, or a compiled Keras model.
     """
     if not isinstance(step, keras.Model):
-        return any(_CATEGORICAL in _ops(function) for function in _concrete(step))
+        return any(_CATEGORICAL in ops_of(function) for function in _concrete(step))
     loss = getattr(step, "loss", None)
     name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
     plain = not getattr(loss, "label_smoothing", 0) and getattr(loss, "axis", -1) == -1
@@ -56,7 +56,7 @@ def _concrete(step: Any) -> list[Any]:
     return [] if cache is None else list(cache.values())
 
 
-def _ops(function: Any) -> set[str]:
+def ops_of(function: Any) -> set[str]:
     """Kinds of ops of its graph, and of the functions that it calls."""
     proto = function.graph.as_graph_def()
     bodies = [proto.node, *(inner.node_def for inner in proto.library.function)]

@@ -18,6 +18,7 @@ from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
 from uncork.step.settings import MIXED, dtype_policies, set_policy, switched
+from uncork.step.traced import ops_of
 
 # Calls of functions that are traced, and kept, by themselves.
 _OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -64,7 +65,7 @@ def why_not_in(written: Any, otherwise: Any) -> str:
         written: A concrete function, traced as its author wrote it.
         otherwise: The same in another policy.
     """
-    if any(op.type in _OTHER_FUNCTIONS for op in written.graph.get_operations()):
+    if ops_of(written) & _OTHER_FUNCTIONS:
         return "it calls a function that is traced by itself, and that others may call, too"
     before, after = (
         [getattr(leaf, "dtype", None) for leaf in tf.nest.flatten(traced.structured_outputs)]
