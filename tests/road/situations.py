@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import Validation, ValidationFeed
+from uncork.core.facts import BatchSize, Validation, ValidationFeed
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
@@ -255,6 +255,23 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "one step an epoch": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 1}),
     "a prime number of steps given": observed(
         *AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 127, "steps_given": True}
+    ),
+    "larger batches tried": observed(
+        *AUGMENTING,
+        shares=CHATTY,
+        batch_sizes=tuple(
+            BatchSize(
+                times=times,
+                rate=times**0.5,
+                faster=compare([1.0, 1.0], [ratio, ratio]),
+                samples=8192,
+                loss=1.5,
+                higher=higher,
+                error=0.02,
+                noise=0.01,
+            )
+            for times, ratio, higher in ((2, 1.8, 0.0), (4, 3.0, 0.05))
+        ),
     ),
     "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
     "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),

@@ -81,7 +81,14 @@ def _tune(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--report", type=Path, metavar="FILE", help="the HTML report (default: beside the plan)"
     )
-    verb.add_argument(
+    allowed = verb.add_mutually_exclusive_group()
+    allowed.add_argument(
+        "--allow",
+        choices=GUARANTEES[-1:],
+        metavar="training",
+        help="consent to steps that change the training itself, judged by samples laid aside",
+    )
+    allowed.add_argument(
         "--strict",
         choices=GUARANTEES[:-1],
         default="precision",

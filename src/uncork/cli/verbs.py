@@ -56,7 +56,8 @@ def tune(options: argparse.Namespace) -> int:
     report = options.report or options.plan.with_name("report.html")
     _check_target(report)
     _check_apart(report, options.plan)
-    policy = Policy(loosest=options.strict, memory_share=options.memory, budget_s=options.budget)
+    loosest = options.allow or options.strict
+    policy = Policy(loosest=loosest, memory_share=options.memory, budget_s=options.budget)
     script = _script(options)
     plan, interrupted = verbs.tune(
         script,

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.facts import (
+    BatchSize,
     CallbackCost,
     FullSize,
     Growth,
@@ -126,6 +127,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         unrolled: Where the first step takes seconds.
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
         larger: Of a ``fit`` on several replicas.
+        batch_sizes: Of a ``fit`` whose batch may be changed, as far as larger ones were tried.
         remade: Of a loop of the user's own.
         waiting: Of a loop of the user's own.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
@@ -163,6 +165,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     unrolled: Unrolled | None = None
     new_shapes: NewShapes | None = None
     larger: Larger | None = None
+    batch_sizes: tuple[BatchSize, ...] = ()
     remade: Remade | None = None
     waiting: Waiting | None = None
     growth: Growth | None = None

@@ -116,6 +116,14 @@ class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
     expects: str
 
 
+class Rebatch(Record, tag="rebatch", frozen=True, kw_only=True):
+    """Put ``times`` batches together at the end of the pipeline, to ``batch_size`` samples."""
+
+    times: int
+    batch_size: int
+    expects: str
+
+
 class AutotuneOff(Record, tag="autotune_off", frozen=True, kw_only=True):
     """Run without tf.data's autotuner, which can hold up the end of an epoch."""
 
@@ -182,6 +190,16 @@ class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=
     steps: int
 
 
+class LargerBatch(Record, tag="larger_batch", frozen=True, kw_only=True):
+    """Train on batches ``times`` as large, at the learning rate times ``rate``.
+
+    A tf.data pipeline gives such batches by :class:`Rebatch`; arrays are cut into them.
+    """
+
+    times: int
+    rate: float
+
+
 class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
     """Update all small weights by one run of the optimizer's own update, laid end to end."""
 
@@ -234,7 +252,7 @@ StageEdit = (
     | PyFunctionCache
     | GeneratorCache
 )
-PipelineEdit = StageEdit | Prefetch | AutotuneOff
+PipelineEdit = StageEdit | Prefetch | AutotuneOff | Rebatch
 
 
 class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True):
@@ -246,7 +264,7 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
 
 # Of these, what has another function traced in the place of a loop's own.
 FunctionEdit = TensorArguments | ReduceRetracing | JitCompile | DtypePolicy
-StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates
+StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | LargerBatch
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput
 
@@ -254,6 +272,16 @@ Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:
     """Whether they make a step that runs op by op a ``tf.function``."""
     return any(isinstance(edit, TfFunction) for edit in edits)
+
+
+def batches_in_one(edits: tuple[StepEdit, ...]) -> int:
+    """How many of the script's batches a step trains on.
+
+    Example:
+        >>> batches_in_one((LargerBatch(times=4, rate=2.0),)), batches_in_one(())
+        (4, 1)
+    """
+    return next((edit.times for edit in edits if isinstance(edit, LargerBatch)), 1)
 
 
 def of_function(edits: tuple[StepEdit, ...]) -> tuple[FunctionEdit, ...]:

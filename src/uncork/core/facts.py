@@ -157,6 +157,39 @@ class Larger(Record, frozen=True, kw_only=True):
     faster: Comparison
 
 
+class BatchSize(Record, frozen=True, kw_only=True):
+    """A larger batch: how fast it trains, and what it makes of as many samples.
+
+    Losses are those of samples laid aside, over several orders of the data.
+
+    Attributes:
+        times: How many times as large.
+        rate: What the learning rate was multiplied by.
+        faster: Samples/s of the step on batches from memory over the same as it is.
+        samples: That each of the trainings compared was given.
+        loss: After them, with the batch as it is.
+        higher: By how much it is higher with the larger one, on average.
+        error: Half-width of the 95 % interval of that.
+        noise: Of the loss as it is, from one order of the data to another.
+        price: As many times the samples it takes to the same loss; None where it did not get there.
+    """
+
+    times: int
+    rate: float
+    faster: Comparison
+    samples: int
+    loss: float
+    higher: float
+    error: float
+    noise: float
+    price: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """It was not seen to be worse than another order of the data would be; no proof yet."""
+        return self.higher < self.noise
+
+
 class Unrolled(Record, frozen=True, kw_only=True):
     """A loop of Python's, or of a layer, that is written out round for round in the traced step.
 

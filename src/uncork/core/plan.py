@@ -14,6 +14,7 @@ from uncork.core.edit import (
     PipelineEdit,
     StepEdit,
     ValidationInput,
+    batches_in_one,
     loosest,
     of_validation,
 )
@@ -129,7 +130,7 @@ class Policy(Record, frozen=True, kw_only=True):
     """What ``tune`` was allowed to do.
 
     Attributes:
-        loosest: The weakest guarantee accepted.
+        loosest: The weakest guarantee accepted; ``training`` only where the user consents to it.
         memory_share: Of the memory still available, for caches.
         budget_s: For the whole tuning: the trials take what the final confirmation leaves.
     """
@@ -190,6 +191,11 @@ class Plan(Record, frozen=True, kw_only=True):
     def step_edits(self) -> tuple[StepEdit, ...]:
         """Edits of the training step."""
         return tuple(e for e in self.edits if isinstance(e, StepEdit))
+
+    @property
+    def times(self) -> int:
+        """How many of the script's batches a planned step trains on."""
+        return batches_in_one(self.step_edits)
 
     @property
     def validation_edits(self) -> tuple[PipelineEdit, ...]:

@@ -184,7 +184,8 @@ def _time_to_finish(
     if workload.steps_per_epoch is None or workload.kind != "fit":
         return None
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
-    baseline_s, tuned_s = (_whole_s(runs, steps, later) for runs in (ours, theirs))
+    baseline_s = _whole_s(ours, steps, later)
+    tuned_s = _whole_s(theirs, -(-steps // plan.times), later)
     times = _validations(plan)
     before, after = (_median(_validation_s(runs)) for runs in (ours, theirs))
     if times and before and after:

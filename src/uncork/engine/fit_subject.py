@@ -15,14 +15,17 @@ from uncork.core.edit import (
     LoaderEdit,
     StepEdit,
     StepsPerExecution,
+    batches_in_one,
     is_graph,
 )
 from uncork.core.errors import NothingToMeasure, WrongUse
+from uncork.core.facts import BatchSize
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.fit_looks import FitLooks
+from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.primed import PrimedRunner
@@ -33,6 +36,7 @@ from uncork.measure.python_time import op_time, outside_ops, watched_python
 from uncork.step import (
     Feed,
     FitRunner,
+    HeldOut,
     Recording,
     Snapshot,
     StepSettings,
@@ -45,11 +49,13 @@ from uncork.step import (
     held,
     loader_stages,
     parts_made_later,
+    several_times,
     signature,
     small_weights,
     stop_workers,
     traceable,
     validation_steps,
+    why_not_larger,
     workers_of,
 )
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
@@ -57,6 +63,8 @@ from uncork.watch import loader_digest, loader_draws, random_state, set_random_s
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20
 _RECORDED_BATCHES: Final = 64
+# And samples for what another batch does to the training.
+_JUDGED_SAMPLES: Final = 1 << 14
 # Resident steps longer than this are not grouped to find the time between them: compiling the group
 # would take longer than the time between such steps could be worth.
 _LONG_STEP_S: Final = 0.05
@@ -115,6 +123,7 @@ class FitSubject(FitLooks):
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
         self._prover: StepProver | None = None
+        self._judged: HeldOut | None = None
         self._loaders: dict[tuple[LoaderEdit, ...], Any] = {}
         self._reading: list[Any] = []  # epoch iterators whose loader may have threads
         described = self._describe(arguments, index, at)
@@ -200,6 +209,37 @@ class FitSubject(FitLooks):
             self._prover = StepProver(self._with(()), self.snapshot, recording)
         return self._prover.prove(self._with(version.step), kind, budget_s)
 
+    def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
+        """Twice as large, and on, as long as it pays and there is memory."""
+        larger = self._larger_batches()
+        return larger.look(version, budget_s) if larger else ()
+
+    def prove_training(self, version: Version, budget_s: float) -> Proof:
+        """Over orders of the data that chose nothing."""
+        larger = self._larger_batches()
+        if larger is None:
+            return super().prove_training(version, budget_s)
+        return larger.prove(version, budget_s)
+
+    def _larger_batches(self) -> LargerBatches | None:
+        """None where the model, or its samples, are not to be trained in larger ones."""
+        size = self.workload.batch_size
+        if size is None or why_not_larger(self.model) is not None:
+            return None
+        if self._judged is None:
+            self._judged = HeldOut.of(
+                self.feed, self.model, most=_JUDGED_SAMPLES, max_bytes=_RECORDED_BYTES
+            )
+        if self._judged is None:
+            return None
+        return LargerBatches(
+            held_out=self._judged,
+            snapshot=self.snapshot,
+            batch_size=size,
+            settings=lambda version: self._with(version.step),
+            resident=self.resident,
+        )
+
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Read both through Keras's own adapter."""
         passes = 1 if has_hooks(self.feed.x) else 2
@@ -221,6 +261,8 @@ class FitSubject(FitLooks):
         feed = self.feed
         if version.pipeline is not None:
             feed = feed.with_dataset(version.pipeline.dataset)
+        if feed.kind == "numpy" and version.times > 1:
+            feed = feed.with_batch_size((self.workload.batch_size or 1) * version.times)
         if version.loader:
             if version.loader not in self._loaders:  # what it keeps is made once
                 self._loaders[version.loader] = edited_loader(feed.x, version.loader)
@@ -243,7 +285,9 @@ class FitSubject(FitLooks):
         return self._settings[step]
 
     def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
-        return PrimedRunner(self._fit_runner(step, self.feed.resident(self._batches)), None)
+        times = batches_in_one(step)
+        batches = [several_times(batch, times) for batch in self._batches]
+        return PrimedRunner(self._fit_runner(step, self.feed.resident(batches)), None)
 
     def _compiled(self) -> VersionRunner | None:
         """None where Python does in each step what would happen once only when it is traced."""
@@ -267,7 +311,7 @@ class FitSubject(FitLooks):
         return tuned and not off and self.workload.steps_per_epoch is not None
 
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
-        samples = float(self.workload.batch_size or 1)
+        samples = float(self.workload.batch_size or 1) * batches_in_one(step)
         return FitRunner(self._with(step), feed, self.snapshot, samples)
 
     def _held(self) -> tuple[Any, ...]:

@@ -41,6 +41,11 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(("steps_per_epoch", f"a multiple of {steps}", found.steps_per_epoch))
     if (found.validation_steps or 0) % steps:
         pairs.append(("validation_steps", f"a multiple of {steps}", found.validation_steps))
+    if plan.times > 1:
+        pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
+        pairs.append(("steps_per_epoch", expected.steps_given, found.steps_given))
+        if found.batch_size is not None:
+            pairs.append(("samples of a batch", expected.batch_size, found.batch_size))
     if steps > 1 and found.steps_per_epoch is None:
         pairs.append(("length of the data", "a known one", "unknown"))
     if plan.step_edits:

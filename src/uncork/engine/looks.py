@@ -38,6 +38,7 @@ _CARRIED: Final = (
     "loop_lines",
     "new_shapes",
     "larger",
+    "batch_sizes",
     "remade",
     "waiting",
     "growth",

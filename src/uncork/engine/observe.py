@@ -110,7 +110,7 @@ def observe(
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
         batches_per_s = subject.batches_per_s(version, seconds.supply)
-        ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1)
+        ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1) * version.times
         stages = _stages(subject, version, seconds)
     computing = shares.breakdown["step"] >= _COMPUTING
     in_bfloat16, in_float32 = (
@@ -128,7 +128,7 @@ def observe(
         once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
     found = WorkloadDiagnosis(
         workload=replace(
-            subject.seen(),
+            _of_steps(subject.seen(), version.times),
             eager_step=_is_eager(subject, version),
             pipeline=digest,
             **loader,
@@ -180,10 +180,22 @@ def _input(known: Workload) -> tuple[object, ...]:
     return known.pipeline, known.loader_workers, known.loader_kept
 
 
+def _of_steps(workload: Workload, times: int) -> Workload:
+    """The same, with so many of its batches in each step."""
+    if times == 1:
+        return workload
+    size, steps = workload.batch_size, workload.steps_per_epoch
+    return replace(
+        workload,
+        batch_size=size and times * size,
+        steps_per_epoch=steps and -(-steps // times),
+    )
+
+
 def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stage, ...]:
     if version.pipeline is None:
         return subject.loader_stages(version)
-    batch_size = subject.workload.batch_size
+    batch_size = (subject.workload.batch_size or 0) * version.times or None
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
 from typing import Any, Final
@@ -34,6 +34,7 @@ from uncork.engine.subject import Version
 from uncork.engine.this_machine import check_bfloat16, other_machine
 from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
+    ARRAY_BATCH,
     CompiledStep,
     Feed,
     PlannedStep,
@@ -92,6 +93,7 @@ class Running(PassThrough):
         try:
             validation = self._validation(call)
             arguments["x"] = self._edited(call, validation)
+            arguments.update(_larger(self.plan, Feed.of(call.arguments), call.arguments))
             if validation is not None:
                 arguments["validation_data"] = _with(self.plan.validation_edits, validation)
             planned = self._planned(call.model)
@@ -225,7 +227,7 @@ class Running(PassThrough):
             data=feed.kind,
             model=signature(call.model),
             element_spec=feed.spec,
-            batch_size=None,
+            batch_size=(feed.batch_size or ARRAY_BATCH) if feed.kind == "numpy" else None,
             steps_per_epoch=length if given is None else given,
             steps_given=given is not None,
             validation_steps=validation_steps(call.arguments),
@@ -305,6 +307,17 @@ def _with(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:
     edited = Version(pipeline).with_pipeline_edits(edits).pipeline
     assert edited is not None
     return continued(edited).dataset
+
+
+def _larger(plan: Plan, feed: Feed, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes of the batches that arrays are cut into; the validation's stay as they are."""
+    if plan.times == 1 or feed.kind != "numpy":
+        return {}
+    size = feed.batch_size or ARRAY_BATCH
+    return {
+        "batch_size": size * plan.times,
+        "validation_batch_size": given.get("validation_batch_size") or size,
+    }
 
 
 def _other_data() -> PlanRefused:

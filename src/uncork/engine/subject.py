@@ -14,8 +14,10 @@ from uncork.core.edit import (
     PipelineEdit,
     Precision,
     StepEdit,
+    batches_in_one,
 )
 from uncork.core.facts import (
+    BatchSize,
     CallbackCost,
     FullSize,
     Growth,
@@ -65,6 +67,11 @@ class Version:
     edits: tuple[PipelineEdit, ...] = field(default=())
     loader: tuple[LoaderEdit, ...] = ()
     validation: tuple[PipelineEdit, ...] = ()
+
+    @property
+    def times(self) -> int:
+        """How many of the script's batches a step trains on."""
+        return batches_in_one(self.step)
 
     def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
         """Apply edits in order; one that expects nothing in particular takes what it finds.
@@ -184,6 +191,21 @@ class Subject(ABC):
     def larger(self) -> tuple[int, VersionRunner] | None:
         """The resident step of several replicas on a batch so many times as large; None of one."""
         return None
+
+    def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
+        """Larger batches, from the smallest on; nothing where the batch is not to be changed.
+
+        Args:
+            version: What else is in force.
+            budget_s: Seconds for all of them.
+        """
+        del version, budget_s
+        return ()
+
+    def prove_training(self, version: Version, budget_s: float) -> Proof:
+        """Train the original and this version on as many samples, and judge both by others."""
+        del version, budget_s
+        return Proof(kind="training", passed=False, detail="there is nothing to judge it by")
 
     def without_metrics(self) -> VersionRunner | None:
         """The resident step without the metrics that it computes; None where there are none."""

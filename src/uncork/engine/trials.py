@@ -224,7 +224,7 @@ class Trial(PassThrough):
                 write_atomically(Path(self.job.result), to_json(found))
 
     def _complete(self, found: Result) -> Result:
-        return replace(found, reached=tuple(self.reached), notes=tuple(self._notes))
+        return replace(found, reached=tuple(self.reached), notes=tuple(dict.fromkeys(self._notes)))
 
     def _meant(self, brief: Workload) -> bool:
         known = [w.index for w in self.reached]

@@ -62,6 +62,11 @@ _RISKED_SHARE: Final = 0.5
 _TAIL_S: Final = 20.0
 # A look at what a step leaves that is not kept yet, but tried together with others.
 _BETWEEN_S: Final = 8.0
+# To see what larger batches are worth.
+_BATCHES_S: Final = 40.0
+_LEAST_BATCHES_S: Final = 15.0
+# To prove what one of them makes of as many samples.
+_TRAINING_S: Final = 40.0
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 
@@ -100,14 +105,25 @@ class Walk:
         self._prover = PipelineProver(self.subject.original.pipeline)
 
     def run(self) -> None:
-        """Try every optimization in its order; each outcome is recorded, none is silent."""
-        for optimization in self.road:
+        """Try every optimization in its order; each outcome is recorded, none is silent.
+
+        What makes another training of it comes last of all: no step can be compared with the
+        original's elements or weights from there on.
+        """
+        others = [o for o in self.road if o.guarantee != "training"]
+        for optimization in others:
             first = self._before(optimization)
             for each in (first, optimization) if first else (optimization,):
                 if not self._is_tried(each.name):
                     self._record(self._try(each))
+        self._looking_again = True
         self._look_again()
         self._try_together()
+        self._looking_again = False
+        for optimization in self.road:
+            if optimization not in others:
+                self._look_at_batches(optimization)
+                self._record(self._try(optimization))
 
     def _before(self, optimization: Optimization) -> Optimization | None:
         """Of what is further along the road, the step that it had better come after."""
@@ -131,7 +147,6 @@ class Walk:
         something else was the bottleneck. Each gets one trial on what is in force now, judged by
         its new figures alone. A step that is kept now stands at the end, where its edits came.
         """
-        self._looking_again = True
         by_name = {optimization.name: optimization for optimization in self.road}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
@@ -263,6 +278,8 @@ class Walk:
             reserved_s = _RESERVED_SHARE * budget_s
         if self._looking_again and self.version is self.subject.original:
             reserved_s *= _RISKED_SHARE  # with nothing kept there is nothing to confirm
+        if self._looking_again and self._allows("training"):
+            reserved_s += _BATCHES_S + _PAIRS_S + _TAIL_S + _TRAINING_S
         return self.started + budget_s - reserved_s - time.monotonic()
 
     def _block_s(self) -> float:
@@ -317,6 +334,22 @@ class Walk:
             return KEEP_FROM
         return faster_for(*seconds_of(self.now), KEEP_FROM)
 
+    def _look_at_batches(self, optimization: Optimization) -> None:
+        """Takes a while, so it is done only with consent, and for what is in force now."""
+        if self._not_allowed(optimization) is not None:
+            return
+        spare_s = self._left_s() - _PAIRS_S - _TAIL_S - _TRAINING_S
+        if spare_s < _LEAST_BATCHES_S:
+            return
+        self.journal.write("phase", "training on larger batches, to see what they are worth")
+        try:
+            sizes = self.subject.batch_sizes(self.version, min(_BATCHES_S, spare_s))
+            self.now = replace(self.now, batch_sizes=sizes)
+        except Exception as error:  # as of a trial: it must not take the tuning with it
+            self.journal.write("phase", f"no larger batch was tried: {first_line(error)}")
+        finally:
+            self.subject.restore()
+
     def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
         """What a step edit does where noise is least, if nothing measured so far tells."""
         if proposal.predicted or not all(isinstance(e, StepEdit) for e in proposal.edits):
@@ -345,6 +378,8 @@ class Walk:
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed."""
+        if optimization.guarantee == "training":
+            return self.subject.prove_training(candidate, _TRAINING_S)
         prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove

@@ -12,6 +12,7 @@ from uncork.measure.interleave import (
     summarize,
 )
 from uncork.measure.machine import available_memory, probe
+from uncork.measure.peak_memory import peak_memory
 
 __all__ = [
     "Block",
@@ -22,6 +23,7 @@ __all__ = [
     "interleave",
     "paired",
     "patiently",
+    "peak_memory",
     "probe",
     "summarize",
     "together",

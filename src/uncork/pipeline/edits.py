@@ -21,6 +21,7 @@ from uncork.core.edit import (
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
+    Rebatch,
     ShuffleFirst,
     SplitMap,
     StageEdit,
@@ -52,6 +53,7 @@ from uncork.pipeline.nodes import (
     prefetched,
 )
 from uncork.pipeline.python_edits import keep_calls, keep_generator
+from uncork.pipeline.rebatching import rebatched
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.splitting import Split, narrow, split
@@ -90,6 +92,8 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = _prefetch(pipeline)
         case AutotuneOff():
             changed = _without_autotune(pipeline)
+        case Rebatch():
+            changed = rebatched(pipeline, edit)
         case _:
             changed = _with_stage_edited(pipeline, edit)
     return read(with_calls(changed))

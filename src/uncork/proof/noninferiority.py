@@ -35,7 +35,7 @@ class NonInferiority(Record, frozen=True, kw_only=True):
     Attributes:
         bias: How much higher its loss is on average.
         error: Half-width of the 95 % interval of that.
-        margin: How much higher it may be: the standard deviation of the original's own loss.
+        margin: How much higher it may be: so many standard deviations of the original's own loss.
         power: Chance that a candidate with no bias passes at this noise, 0 to 1.
         n: Pairs.
     """
@@ -52,19 +52,22 @@ class NonInferiority(Record, frozen=True, kw_only=True):
         return self.bias + self.error < self.margin
 
 
-def noninferiority(base: Sequence[float], other: Sequence[float]) -> NonInferiority:
+def noninferiority(
+    base: Sequence[float], other: Sequence[float], *, noises: float = 1.0
+) -> NonInferiority:
     """Compare losses pair by pair: the same orders, so that the orders' own spread cancels.
 
     Args:
         base: Loss of the original, one for each order of the data, at least two.
         other: Of the candidate, over the same orders.
+        noises: The margin, in standard deviations of the original's own loss.
 
     Example:
         >>> noninferiority([0.80, 0.82, 0.78, 0.79], [0.80, 0.82, 0.79, 0.79]).shown
         True
     """
     worse = [b - a for a, b in zip(base, other, strict=True)]
-    margin = _margin(base)
+    margin = _margin(base, noises)
     one = _standard_error(worse)
     return NonInferiority(
         bias=statistics.fmean(worse),
@@ -75,7 +78,9 @@ def noninferiority(base: Sequence[float], other: Sequence[float]) -> NonInferior
     )
 
 
-def pairs_needed(base: Sequence[float], other: Sequence[float], most: int) -> int:
+def pairs_needed(
+    base: Sequence[float], other: Sequence[float], most: int, *, noises: float = 1.0
+) -> int:
     """How many pairs give the stated power at the variance of these; ``most`` when even that lacks.
 
     Only the variance is looked at, not the difference itself: measuring on until it looks good
@@ -85,7 +90,7 @@ def pairs_needed(base: Sequence[float], other: Sequence[float], most: int) -> in
         >>> pairs_needed([0.80, 0.82, 0.78, 0.79], [0.81, 0.81, 0.79, 0.78], most=12)
         6
     """
-    margin = _margin(base)
+    margin = _margin(base, noises)
     spread = statistics.stdev(b - a for a, b in zip(base, other, strict=True))
     enough = (
         n for n in range(len(base), most) if _power(margin, spread / math.sqrt(n), n) >= POWER
@@ -93,8 +98,8 @@ def pairs_needed(base: Sequence[float], other: Sequence[float], most: int) -> in
     return next(enough, most)
 
 
-def _margin(base: Sequence[float]) -> float:
-    return max(statistics.stdev(base), 2 * _FLOOR * abs(statistics.fmean(base)))
+def _margin(base: Sequence[float], noises: float) -> float:
+    return max(noises * statistics.stdev(base), 2 * _FLOOR * abs(statistics.fmean(base)))
 
 
 def _standard_error(worse: Sequence[float]) -> float:

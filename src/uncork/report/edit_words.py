@@ -18,6 +18,7 @@ from uncork.core.edit import (
     Guarantee,
     InlineMap,
     JitCompile,
+    LargerBatch,
     LessAhead,
     LoaderCache,
     LoaderWorkers,
@@ -25,6 +26,7 @@ from uncork.core.edit import (
     ParallelMap,
     Prefetch,
     PyFunctionCache,
+    Rebatch,
     ReduceRetracing,
     ShuffleFirst,
     SplitMap,
@@ -40,7 +42,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
     "rounding": "same mathematics, other rounding",
     "resampled": "same distribution, other random draws",
     "precision": "another precision inside, same training to the noise",
-    "training": "changes the training itself, with your consent",
+    "training": "another training, with your consent: no worse on samples laid aside",
 }
 
 SAID: Final[dict[type[Edit], str]] = {
@@ -55,6 +57,7 @@ SAID: Final[dict[type[Edit], str]] = {
     ParallelInterleave: "read the inputs of stage {stage} side by side, order kept",
     LessAhead: "leave to TensorFlow how much stage {stage} prepares ahead",
     Prefetch: "prepare batches while the device works on the one before",
+    Rebatch: "put {times} batches together at the end, to {batch_size} samples",
     AutotuneOff: "run without tf.data's autotuner",
     PyFunctionCache: "call the Python code of the map at stage {stage} once for each element",
     GeneratorCache: "run the generator at stage {stage} once and keep in memory what it yields",
@@ -64,6 +67,7 @@ SAID: Final[dict[type[Edit], str]] = {
     TensorArguments: "hand {numbers} to the training step as tensors",
     ReduceRetracing: "trace the training step for all shapes at once",
     StepsPerExecution: "run {steps} training steps for each call from Python",
+    LargerBatch: "train on {times} batches in one, the learning rate times {rate:.3g}",
     FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
     JitCompile: "compile the training step with XLA",
     DtypePolicy: "compute in {policy}",

@@ -12,6 +12,7 @@ from uncork.road.full_precision import FullPrecision
 from uncork.road.generator_cache import KeepElements
 from uncork.road.inline_map import RunInline
 from uncork.road.jit_compile import CompileStep
+from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
@@ -59,6 +60,8 @@ ROAD: tuple[Optimization, ...] = (
     CompileStep(),
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
+    # batch: another training, with consent; last, as every step before it changes what it gains
+    TrainInLargerBatches(),
 )
 
 __all__ = ["ROAD", "WORTH_TRYING", "Optimization", "Proposal", "Skipped"]

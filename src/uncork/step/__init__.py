@@ -6,12 +6,13 @@ from uncork.step.callbacks import batch_hooks
 from uncork.step.compiled_step import CompiledStep, code_of
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
-from uncork.step.feed import Feed, batch_samples, spec_text
+from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, spec_text
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
 from uncork.step.graph_state import GraphState
 from uncork.step.growth import growth_of
 from uncork.step.held import held
+from uncork.step.held_out import HeldOut
 from uncork.step.in_float32 import in_float32
 from uncork.step.keras_defects import defects_of_fit, defects_of_losses
 from uncork.step.kernel_parts import kernel_parts
@@ -32,6 +33,7 @@ from uncork.step.padding import Padding, padding_of
 from uncork.step.planned import PlannedStep
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.replicas import replicas_of, several_times
+from uncork.step.rescaled_rate import rate_for, why_not_larger
 from uncork.step.runner import FitRunner
 from uncork.step.settings import (
     MIXED,
@@ -51,12 +53,14 @@ from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
 
 __all__ = [
+    "ARRAY_BATCH",
     "MIXED",
     "CompiledStep",
     "EagerStep",
     "Feed",
     "FitRunner",
     "GraphState",
+    "HeldOut",
     "Mode",
     "Padding",
     "PlannedStep",
@@ -97,6 +101,7 @@ __all__ = [
     "padding_of",
     "parts_made_later",
     "policies_of",
+    "rate_for",
     "replay",
     "replicas_of",
     "several_times",
@@ -108,5 +113,6 @@ __all__ = [
     "traceable",
     "transfer_of",
     "validation_steps",
+    "why_not_larger",
     "workers_of",
 ]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import keras
 import tensorflow as tf
@@ -15,6 +15,9 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
 from uncork.step.loader_edits import stop_workers
+
+# Samples of a batch of arrays where ``fit`` is told none: Keras's own default.
+ARRAY_BATCH: Final = 32
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ class Feed:
     def with_dataset(self, dataset: Any) -> Feed:
         """The same with another pipeline."""
         return replace(self, x=dataset)
+
+    def with_batch_size(self, batch_size: int) -> Feed:
+        """The same, arrays cut into batches of another size."""
+        return replace(self, batch_size=batch_size)
 
     def resident(self, batches: Sequence[Any]) -> Feed:
         """Some batches over and over, from memory: nothing but the step is left to pay.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Final
 
 import keras
 
 from uncork.core.edit import StepEdit
-from uncork.step.settings import apply, flat_group_of, set_policy
+from uncork.step.settings import apply, flat_group_of, set_policy, updating
 
 _FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
 # In this order: what was traced belongs to the settings before it.
@@ -51,11 +51,10 @@ class PlannedStep:
         model, written = self._model, _Written(self._model)
         if self._left and self._left != written.functions:  # traced anew, as the user wanted it
             self._functions = dict.fromkeys(_FUNCTIONS)
-        group = self.group.in_force() if self.group else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
-            with written.while_saving(), group:
+            with written.while_saving(), updating(model, self._edits, self.group):
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import keras
@@ -12,6 +12,7 @@ from uncork.core.edit import (
     DtypePolicy,
     FlatUpdates,
     JitCompile,
+    LargerBatch,
     StepEdit,
     StepsPerExecution,
     TfFunction,
@@ -20,6 +21,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
 from uncork.step.flat_group import FlatGroup, why_not
+from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.watch import UnguardedError
 
 # Under these the weights are float32, so a model that is built needs no other ones.
@@ -81,7 +83,7 @@ class StepSettings:
             model.train_function = self._train_function
             model.make_train_function()
             self._train_function = model.train_function
-            with self._flat_group.in_force() if self._flat_group else nullcontext():
+            with updating(model, self.edits, self._flat_group):
                 yield
         finally:
             self._test_function = model.test_function
@@ -113,6 +115,22 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
             _switch_policy(model, edit)
     if edits:
         model.train_function = None
+
+
+@contextmanager
+def updating(model: Any, edits: tuple[StepEdit, ...], group: FlatGroup | None) -> Iterator[None]:
+    """The optimizer updates as the edits say in what is traced inside the block.
+
+    Args:
+        model: Set up as the edits say.
+        edits: All that are in force.
+        group: From :func:`flat_group_of`.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(rescaled(model.optimizer, edits))
+        if group is not None:
+            stack.enter_context(group.in_force())
+        yield
 
 
 def flat_group_of(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
@@ -188,6 +206,10 @@ def _check_one(model: Any, edit: StepEdit) -> None:
         _check_update(model)
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
+    if isinstance(edit, LargerBatch):
+        reason = why_not_larger(model)
+        if reason is not None:
+            raise EditRefused(reason, "an optimizer that takes each step", "tune again")
 
 
 def _check_update(model: Any) -> None:

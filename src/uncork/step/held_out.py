@@ -1,0 +1,142 @@
+"""How a training does on samples that it never sees: some of its own, laid aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.step.feed import Feed
+from uncork.step.settings import StepSettings
+from uncork.step.snapshot import Snapshot
+
+# Of the samples, laid aside.
+_SHARE: Final = 0.2
+# Fewer tell nothing of a loss.
+_LEAST: Final = 64
+# More take time, and tell little more.
+_MOST: Final = 2048
+# Of one batch they are judged by: it does not change the mean.
+_JUDGED: Final = 256
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Samples to train on and samples to judge by, as the training step receives them.
+
+    Attributes:
+        seen: Batches put together: tensors of one length, in the structure of a batch.
+        unseen: Likewise.
+    """
+
+    seen: Any
+    unseen: Any
+
+    @classmethod
+    def of(cls, feed: Feed, model: Any, *, most: int, max_bytes: int) -> HeldOut | None:
+        """From the first batches of a feed; None where they cannot be put together, or are few.
+
+        Args:
+            feed: Of a ``fit``.
+            model: That it trains.
+            most: Samples.
+            max_bytes: Of all samples together.
+        """
+        batches: list[Any] = []
+        samples = taken = 0
+        for batch in feed.batches_dataset(model):
+            leaves = tf.nest.flatten(batch)
+            if not leaves or not all(_is_dense(leaf) for leaf in leaves):
+                return None
+            batches.append(batch)
+            samples += int(leaves[0].shape[0])
+            taken += sum(leaf.dtype.size * leaf.shape.num_elements() for leaf in leaves)
+            if samples >= most or taken >= max_bytes:
+                break
+        if samples < _LEAST or not _alike(batches):
+            return None
+        together = tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *batches)
+        cut = samples - min(_MOST, int(samples * _SHARE))
+        return cls(_part(together, slice(0, cut)), _part(together, slice(cut, samples)))
+
+    @property
+    def count(self) -> int:
+        """Samples to train on."""
+        return int(tf.nest.flatten(self.seen)[0].shape[0])
+
+    def feed(self, *, seed: int, batch_size: int, steps: int) -> Feed:
+        """So many steps, passes in orders of their own."""
+        rows = tf.data.Dataset.from_tensor_slices(self.seen)
+        order = rows.shuffle(self.count, seed=seed, reshuffle_each_iteration=True).repeat()
+        batches = order.take(steps * batch_size).batch(batch_size, drop_remainder=True)
+        return Feed(x=batches.prefetch(2), shuffle=False)
+
+    def loss(self, model: Any) -> float:
+        """Of the samples that were laid aside, as a validation computes it.
+
+        Raises:
+            ValueError: The model tells none.
+        """
+        rows = tf.data.Dataset.from_tensor_slices(self.unseen).batch(_JUDGED)
+        model.make_test_function()
+        model.reset_metrics()
+        logs: Any = {}
+        with Feed(x=rows, shuffle=False).reading(model) as epochs, epochs.catch_stop_iteration():
+            for _, _, iterator in epochs:
+                logs = model.test_function(iterator)
+        if "loss" not in logs:
+            raise ValueError("the model tells no loss when it is validated")
+        return float(keras.ops.convert_to_numpy(logs["loss"]))
+
+    def curve(
+        self,
+        settings: StepSettings,
+        snapshot: Snapshot,
+        *,
+        seed: int,
+        batch_size: int,
+        steps: int,
+        points: int,
+    ) -> tuple[tuple[int, float], ...]:
+        """Train from a snapshot; the loss of what was laid aside, at the start and at each point.
+
+        With each the samples trained on by then. Where steps run in groups there may be fewer
+        points: it is told between two groups.
+
+        Args:
+            settings: How the step runs.
+            snapshot: Where to start.
+            seed: Of the order of the samples.
+            batch_size: Samples of a step.
+            steps: Of the training.
+            points: Parts of it after which the loss is told.
+        """
+        snapshot.restore_values()
+        model = settings.model
+        feed = self.feed(seed=seed, batch_size=batch_size, steps=steps)
+        with settings.active(), feed.reading(model) as epochs:
+            told = [(0, self.loss(model))]
+            with epochs.catch_stop_iteration():
+                for _, end, iterator in epochs:
+                    model.train_function(iterator)
+                    done = min(end + 1, steps)
+                    if done * points >= len(told) * steps:
+                        told.append((done * batch_size, self.loss(model)))
+        return tuple(told)
+
+
+def _is_dense(leaf: Any) -> bool:
+    dense = isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.dtype != tf.variant
+    return bool(dense)
+
+
+def _alike(batches: list[Any]) -> bool:
+    """But for how many samples are in each."""
+    shapes = {str(tf.nest.map_structure(lambda leaf: leaf.shape[1:], batch)) for batch in batches}
+    return len(shapes) == 1
+
+
+def _part(together: Any, rows: slice) -> Any:
+    return tf.nest.map_structure(lambda leaf: leaf[rows], together)

@@ -1,0 +1,81 @@
+"""The learning rate that a larger batch is trained with, whatever sets the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import keras
+import tensorflow as tf
+
+from uncork.core.edit import LargerBatch
+
+_RATE: Final = "_get_current_learning_rate"
+# Their steps go by the gradient itself, which averages over the batch: the rate goes with the size.
+_BY_GRADIENT: Final = (keras.optimizers.SGD,)
+
+
+def rate_for(optimizer: Any, times: int) -> float:
+    """What to multiply the learning rate by, for a batch so many times as large.
+
+    Linear for plain gradients, the square root where the optimizer divides by their size.
+
+    Args:
+        optimizer: Of Keras.
+        times: As many batches in one.
+
+    Example:
+        >>> rate_for(keras.optimizers.SGD(), 4), rate_for(keras.optimizers.Adam(), 4)
+        (4.0, 2.0)
+
+    Sources:
+        Goyal et al., "Accurate, Large Minibatch SGD", 2017 (linear); Malladi et al., "On the SDEs
+        and Scaling Rules for Adaptive Gradient Algorithms", 2022 (square root).
+    """
+    return float(times) if type(optimizer) in _BY_GRADIENT else times**0.5
+
+
+def why_not_larger(model: Any) -> str | None:
+    """What keeps a larger batch from being one setting of a model; None where nothing does."""
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return "the optimizer scales the loss, and skips steps by it"
+    if optimizer.gradient_accumulation_steps:
+        return "the optimizer puts batches together already: gradient_accumulation_steps is set"
+    if optimizer.use_ema:
+        return "the optimizer averages weights over steps: use_ema is set"
+    return None
+
+
+@contextmanager
+def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
+    """What is traced inside updates with the learning rate of the larger batch.
+
+    A schedule goes on by samples, as before: a step counts for as many as it takes the place of.
+    Whoever asks in Python, a callback that lowers the rate among them, is told the rate as written.
+
+    Args:
+        optimizer: Of Keras.
+        edits: Of the step; those that make the batch no larger leave all as it is.
+    """
+    larger = next((edit for edit in edits if isinstance(edit, LargerBatch)), None)
+    if larger is None:
+        yield
+        return
+    times, factor = larger.times, larger.rate
+    as_written = getattr(optimizer, _RATE)
+
+    def rate() -> Any:
+        if tf.executing_eagerly():
+            return as_written()
+        given = optimizer._learning_rate
+        if isinstance(given, keras.optimizers.schedules.LearningRateSchedule):
+            return given(optimizer._iterations * times) * factor
+        return as_written() * factor
+
+    object.__setattr__(optimizer, _RATE, rate)
+    try:
+        yield
+    finally:
+        object.__delattr__(optimizer, _RATE)

@@ -1,0 +1,110 @@
+"""Larger batches: what they are worth, and that one that teaches less is refused."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import LargerBatch, Rebatch
+from uncork.engine import larger_batches
+from uncork.engine.fit_subject import FitSubject
+from uncork.step.snapshot import weights
+
+DRAW = np.random.default_rng(0)
+ROWS = DRAW.normal(size=(4096, 16)).astype("float32")
+KINDS = np.argmax(ROWS @ DRAW.normal(size=(16, 4)) + 0.5 * DRAW.normal(size=(4096, 4)), 1)
+
+
+def classifier(optimizer: str = "adam") -> keras.Model:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [keras.Input((16,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(4)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    return model
+
+
+def subject(tmp_path, model=None, **arguments) -> FitSubject:
+    given = {"x": ROWS, "y": KINDS, "batch_size": 4, "epochs": 3, **arguments}
+    return FitSubject(model or classifier(), given, 0, "train.py:9", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    monkeypatch.setattr(larger_batches, "_STEPS", (512, 1024))
+    monkeypatch.setattr(larger_batches, "_BLOCK_S", 0.05)
+
+
+def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path):
+    found = subject(tmp_path)
+    before = weights(found.model)
+    sizes = found.batch_sizes(found.original, 4.0)
+    assert sizes  # 4 samples a step are mostly overhead, on any machine
+    assert [size.times for size in sizes] == [2, 4, 8, 16][: len(sizes)]
+    assert all(size.faster.ratio > 1.1 and size.noise > 0 for size in sizes)
+    assert all(size.rate == size.times**0.5 for size in sizes)
+    assert sizes[0].loss < 1.3  # of four kinds, log 4 by chance
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
+    assert found.model.train_function is None
+
+
+def test_the_step_trains_on_larger_batches(tmp_path):
+    found = subject(tmp_path)
+    four = found.original.with_step_edits((LargerBatch(times=4, rate=2.0),))
+    runner = found.runner(four)
+    runner.prime()
+    block = runner.block(0.1)
+    assert block.samples == 16 * block.steps
+    batch = next(iter(found.supply(four)))
+    assert batch[0].shape[0] == 16
+
+
+def test_a_pipeline_gives_them(tmp_path):
+    data = tf.data.Dataset.from_tensor_slices((ROWS, KINDS)).shuffle(64, seed=1).batch(4)
+    found = subject(tmp_path, x=data, y=None, batch_size=None)
+    edits = (Rebatch(times=4, batch_size=16, expects=""),)
+    version = found.original.with_pipeline_edits(edits)
+    four = version.with_step_edits((LargerBatch(times=4, rate=2.0),))
+    assert next(iter(found.supply(four)))[0].shape[0] == 16
+    assert four.pipeline.cardinality == 256
+    assert found.runner(four).prime() > 0
+
+
+def test_a_rate_that_spoils_the_training_is_refused(tmp_path):
+    found = subject(tmp_path)
+    harmful = found.original.with_step_edits((LargerBatch(times=2, rate=300.0),))
+    proof = found.prove_training(harmful, 6.0)
+    assert not proof.passed
+    assert proof.kind == "training"
+    assert "not ruled out" in proof.detail or "NaN" in proof.detail
+
+
+def test_one_that_learns_a_tenth_as_fast_is_refused(tmp_path):
+    found = subject(tmp_path)
+    slow = found.original.with_step_edits((LargerBatch(times=8, rate=0.1),))
+    assert not found.prove_training(slow, 6.0).passed
+
+
+def test_the_very_same_training_is_believed(tmp_path):
+    found = subject(tmp_path)
+    same = found.original.with_step_edits((LargerBatch(times=1, rate=1.0),))
+    proof = found.prove_training(same, 6.0)
+    assert proof.passed, proof.detail
+
+
+def test_what_counts_steps_is_not_tried(tmp_path):
+    model = classifier(keras.optimizers.Adam(gradient_accumulation_steps=2))
+    found = subject(tmp_path, model)
+    assert found.batch_sizes(found.original, 4.0) == ()
+    assert not found.prove_training(found.original, 1.0).passed
+
+
+def test_a_model_for_one_size_of_batch_is_left_alone(tmp_path):
+    fixed = keras.Sequential([keras.Input(batch_shape=(4, 16)), keras.layers.Dense(4)])
+    fixed.add(keras.layers.Lambda(lambda x: tf.reshape(x, (4, 4))))
+    fixed.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    found = subject(tmp_path, fixed)
+    assert found.batch_sizes(found.original, 4.0) == ()

@@ -1,0 +1,109 @@
+"""``uncork run`` with a plan that makes the batch larger."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import FitCall
+from uncork.core.edit import LargerBatch, Rebatch
+from uncork.core.errors import PlanRefused
+from uncork.core.plan import Plan
+from uncork.core.record import replace
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.running import Running
+
+ROWS = np.random.default_rng(0).normal(size=(100, 4)).astype("float32")
+SUMS = ROWS.sum(1, keepdims=True)
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+FOUR = LargerBatch(times=4, rate=2.0)
+
+
+class Sizes(keras.callbacks.Callback):
+    """How many steps an epoch has, and a validation."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.before = int(self.model.optimizer.iterations)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.steps = int(self.model.optimizer.iterations) - self.before
+        self.rate = float(self.model.optimizer.learning_rate)
+
+
+def call(**arguments: Any) -> FitCall:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    bound = inspect.signature(model.fit).bind(**{"verbose": 0, **arguments})
+    bound.apply_defaults()
+    fit = functools.partial(keras.Model.fit, model)
+    return FitCall(0, "train.py:9", model, dict(bound.arguments), fit)
+
+
+def planned(made: FitCall, tmp_path: Any) -> Plan:
+    subject = FitSubject(made.model, made.arguments, 0, made.at, str(tmp_path))
+    version, edits = subject.original, ()
+    if version.pipeline is not None:
+        rebatch = Rebatch(times=4, batch_size=32, expects="")
+        edits = version.with_pipeline_edits((rebatch,)).edits
+    kept = replace(KEPT, edits=(*edits, FOUR), guarantee="training")
+    subject.restore()
+    return plan(before=workload_diagnosis(workload=subject.workload, stages=()), steps=(kept,))
+
+
+def arrays(**more: Any) -> dict[str, Any]:
+    return {"x": ROWS, "y": SUMS, "batch_size": 8, "shuffle": False, **more}
+
+
+def pipeline() -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices((ROWS, SUMS)).batch(8)}
+
+
+@pytest.mark.parametrize("given", [arrays, pipeline])
+def test_an_epoch_has_a_quarter_of_the_steps_and_all_samples(given, tmp_path):
+    sizes = Sizes()
+    made = call(**given(), epochs=2, callbacks=[sizes])
+    Running(planned(made, tmp_path), strict=True).fit(made)
+    assert sizes.steps == 4  # 32, 32, 32, 4
+    assert sizes.rate == pytest.approx(0.01)
+    by_hand = call(x=ROWS, y=SUMS, batch_size=32, shuffle=False, epochs=2)
+    by_hand.model.optimizer.learning_rate = 0.02
+    by_hand.original(**by_hand.arguments)
+    pairs = zip(made.model.get_weights(), by_hand.model.get_weights(), strict=True)
+    assert all(np.allclose(ours, theirs, atol=1e-6) for ours, theirs in pairs)
+
+
+def test_the_validation_keeps_its_batch(tmp_path, monkeypatch):
+    seen: list[int] = []
+    made = call(**arrays(validation_data=(ROWS, SUMS)), epochs=1)
+    step = type(made.model).test_step
+
+    def watched(self: Any, data: Any) -> Any:
+        tf.py_function(lambda x: seen.append(len(x)), [data[0]], [])
+        return step(self, data)
+
+    monkeypatch.setattr(keras.Sequential, "test_step", watched)
+    Running(planned(made, tmp_path), strict=True).fit(made)
+    assert set(seen) == {8, 100 % 8}
+
+
+def test_the_optimizer_is_the_user_s_again(tmp_path):
+    made = call(**arrays(), epochs=1)
+    Running(planned(made, tmp_path), strict=True).fit(made)
+    assert "_get_current_learning_rate" not in vars(made.model.optimizer)
+
+
+@pytest.mark.parametrize(
+    "changed", [arrays(batch_size=16), arrays(steps_per_epoch=3), arrays(batch_size=None)]
+)
+def test_for_another_batch_the_plan_is_refused(changed, tmp_path):
+    made = planned(call(**arrays(), epochs=1), tmp_path)
+    with pytest.raises(PlanRefused, match=r"steps_per_epoch|samples of a batch"):
+        Running(made, strict=True).fit(call(**changed, epochs=1))

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import LargerBatch
+from uncork.step.rescaled_rate import rescaled, why_not_larger
+
+FOUR = (LargerBatch(times=4, rate=2.0),)
+
+
+def stepped(optimizer, edits=(), steps=3):
+    """A weight after a few steps of a traced update, the gradient 1."""
+    weight = keras.Variable(np.ones(2, np.float32))
+    optimizer.build([weight])
+
+    @tf.function
+    def step():
+        optimizer.apply([tf.ones(2)], [weight])
+
+    with rescaled(optimizer, edits):
+        for _ in range(steps):
+            step()
+    return weight.numpy()
+
+
+def test_it_is_what_the_rate_by_hand_gives():
+    ours = stepped(keras.optimizers.Adam(0.01), FOUR)
+    assert np.array_equal(ours, stepped(keras.optimizers.Adam(0.02)))
+    decayed = stepped(keras.optimizers.AdamW(0.01, weight_decay=0.1), FOUR)
+    assert np.array_equal(decayed, stepped(keras.optimizers.AdamW(0.02, weight_decay=0.1)))
+
+
+def test_a_schedule_goes_on_by_samples():
+    def falling(initial, every):
+        return keras.optimizers.schedules.ExponentialDecay(initial, every, 0.5)
+
+    ours = stepped(keras.optimizers.SGD(falling(0.01, 8)), FOUR, steps=6)
+    assert np.allclose(ours, stepped(keras.optimizers.SGD(falling(0.02, 2)), steps=6), atol=1e-7)
+
+
+def test_a_rate_that_is_changed_on_the_way_counts():
+    optimizer = keras.optimizers.SGD(0.01)
+    weight = keras.Variable(np.ones(1, np.float32))
+    optimizer.build([weight])
+    step = tf.function(lambda: optimizer.apply([tf.ones(1)], [weight]))
+    with rescaled(optimizer, FOUR):
+        step()
+        optimizer.learning_rate = 0.1
+        step()
+    assert weight.numpy() == pytest.approx(1 - 0.02 - 0.2)
+
+
+def test_whoever_asks_in_python_is_told_the_rate_as_written():
+    optimizer = keras.optimizers.Adam(0.25)
+    with rescaled(optimizer, FOUR):
+        assert float(optimizer.learning_rate) == 0.25
+        assert optimizer.get_config()["learning_rate"] == 0.25
+    assert "_get_current_learning_rate" not in vars(optimizer)
+
+
+def test_an_error_leaves_the_optimizer_as_it_was():
+    optimizer = keras.optimizers.Adam(0.25)
+    with pytest.raises(ZeroDivisionError), rescaled(optimizer, FOUR):
+        raise ZeroDivisionError
+    assert "_get_current_learning_rate" not in vars(optimizer)
+
+
+def test_without_the_edit_nothing_is_touched():
+    optimizer = keras.optimizers.Adam(0.25)
+    with rescaled(optimizer, ()):
+        assert "_get_current_learning_rate" not in vars(optimizer)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (keras.optimizers.Adam(gradient_accumulation_steps=4), "gradient_accumulation_steps"),
+        (keras.optimizers.Adam(use_ema=True), "use_ema"),
+        (keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), "scales the loss"),
+        (keras.optimizers.Adam(), ""),
+    ],
+)
+def test_optimizers_that_count_steps_are_left_alone(optimizer, words):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    assert words in (why_not_larger(model) or "")
