@@ -31,6 +31,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
 from uncork.pipeline import apart, apply, read, seeded
+from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.legality import is_random
 
 from .helpers import epochs
@@ -206,8 +207,13 @@ def nodes(node):
 
 
 def draws_ahead(pipeline):
-    """A map that draws in parallel runs ahead of a stage that stops it: by how far is chance."""
+    """A map that draws in parallel runs ahead of a stage that stops it: by how far is chance.
+
+    So does one below a map that TensorFlow runs in parallel by itself.
+    """
     every = nodes(pipeline.root)
+    if draws_too_far(pipeline):
+        return True
     ahead = any(n.kind == "map" and n.parallelism != 1 and is_random(n) for n in every)
     return ahead and any(n.kind in STOPPING for n in every)
 

@@ -30,6 +30,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
+from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.drawing import Drawn, drawn_first
@@ -96,7 +97,16 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = rebatched(pipeline, edit)
         case _:
             changed = _with_stage_edited(pipeline, edit)
-    return read(with_calls(changed))
+    found = read(with_calls(changed))
+    resampled = isinstance(edit, ParallelMap)  # it promises no more than other draws
+    if not resampled and draws_too_far(found) and not draws_too_far(pipeline):
+        raise EditRefused(
+            "numbers would be drawn for elements that nobody takes, and be missing in the next "
+            "repetition",
+            "a random map that nothing runs ahead of, or no stage that stops it below a repeat",
+            "leave it as it is, or take before the random map",
+        )
+    return found
 
 
 def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
