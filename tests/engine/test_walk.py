@@ -69,6 +69,9 @@ class FakeSubject(Subject):
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         return Proof(kind=kind, passed=True, detail="by decree")
 
+    def prove_training(self, version: Version, budget_s: float) -> Proof:
+        return Proof(kind="training", passed=True, detail="by decree")
+
     def restore(self) -> None:
         """Nothing to give back."""
 
@@ -83,11 +86,13 @@ CLEAR = [150.0, 151.0]
 USELESS = [100.0, 101.0, 99.0]
 
 
-def optimization(steps: int, promised: float = 1.5, first: str = "") -> Optimization:
+def optimization(
+    steps: int, promised: float = 1.5, first: str = "", promise: Guarantee = "exact"
+) -> Optimization:
     class Grouping(Optimization):
         name = f"grouping_{steps}"
         stage = "host"
-        guarantee = "exact"
+        guarantee = promise
 
         def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
             """The fourth step seems worth while only to a training that is faster by then."""
@@ -203,6 +208,25 @@ def test_a_step_that_had_better_come_first_does(outcome: str) -> None:
     walk.run()
     names = [("grouping_3", outcome), ("grouping_2", "kept"), ("grouping_5", "kept")]
     assert outcomes(walk) == names
+
+
+@pytest.mark.parametrize(
+    ("loosest", "expected"),
+    [
+        ("training", [("grouping_3", "kept"), ("grouping_2", "kept"), ("grouping_5", "kept")]),
+        ("precision", [("grouping_3", "kept"), ("grouping_2", "kept"), ("grouping_5", "skipped")]),
+    ],
+)
+def test_another_training_comes_last_and_with_consent_only(
+    loosest: Guarantee, expected: list[tuple[str, str]]
+) -> None:
+    """Whatever is looked at again is compared with the training as it was written."""
+    road = (optimization(5, promise="training"), optimization(2), optimization(3))
+    subject = FakeSubject({5: [CLEAR], 2: [UNCLEAR, CLEAR], 3: [CLEAR]})
+    policy = Policy(budget_s=FAR, loosest=loosest)
+    walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=road)
+    walk.run()
+    assert outcomes(walk) == expected
 
 
 def test_every_outcome_is_told_and_saved(walked) -> None:
