@@ -13,8 +13,10 @@ from records import observed
 from road.situations import COMPUTING, FOUR_CORES
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Guarantee, StepsPerExecution
+from uncork.core.facts import BatchSize
 from uncork.core.job import Job
 from uncork.core.journal import Journal
+from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
 from uncork.engine import walk as walking
 from uncork.engine.subject import Subject, Version, VersionRunner
@@ -227,6 +229,43 @@ def test_another_training_comes_last_and_with_consent_only(
     walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=road)
     walk.run()
     assert outcomes(walk) == expected
+
+
+def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried() -> None:
+    def size(times: int, higher: float = 0.0) -> BatchSize:
+        faster = compare([1.0, 1.0], [2.0, 2.0])
+        about = {"samples": 100, "loss": 1.0, "error": 0.1, "noise": 0.1}
+        return BatchSize(times=times, rate=2.0, faster=faster, higher=higher, **about)
+
+    class Halving(Optimization):
+        name = "halving"
+        stage = "batch"
+        guarantee = "training"
+
+        def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+            """The largest of those that hold."""
+            held = [each for each in diagnosis.batch_sizes if each.holds]
+            if not held:
+                return Skipped(reason="none is left")
+            edits = (StepsPerExecution(steps=held[-1].times),)
+            return Proposal(edits=edits, predicted=2.0, at=None, why="it may help")
+
+    class Sized(FakeSubject):
+        def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
+            return size(2), size(4), size(8), size(16, higher=1.0)
+
+        def prove_training(self, version: Version, budget_s: float) -> Proof:
+            tried.append(version.step[-1].steps)
+            return Proof(kind="training", passed=tried[-1] < passing, detail="by decree")
+
+    for passing, outcome, expected in ((5, "kept", [8, 4]), (0, "rejected", [8, 4, 2])):
+        tried: list[int] = []
+        subject = Sized({steps: [CLEAR] for steps in (2, 4, 8)})
+        policy = Policy(budget_s=FAR, loosest="training")
+        walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=(Halving(),))
+        walk.run()
+        assert outcomes(walk) == [("halving", outcome)]
+        assert tried == expected
 
 
 def test_every_outcome_is_told_and_saved(walked) -> None:

@@ -123,7 +123,7 @@ class Walk:
         for optimization in self.road:
             if optimization not in others:
                 self._look_at_batches(optimization)
-                self._record(self._try(optimization))
+                self._record(self._try_smaller_and_smaller(optimization))
 
     def _before(self, optimization: Optimization) -> Optimization | None:
         """Of what is further along the road, the step that it had better come after."""
@@ -333,6 +333,18 @@ class Walk:
         if not self._validates_otherwise(candidate):
             return KEEP_FROM
         return faster_for(*seconds_of(self.now), KEEP_FROM)
+
+    def _try_smaller_and_smaller(self, optimization: Optimization) -> Step:
+        """A larger batch that is not proved may be too large only."""
+        step = self._try(optimization)
+        while step.proof is not None and not step.proof.passed:
+            tried = [size for size in self.now.batch_sizes if size.holds]
+            self.now = replace(self.now, batch_sizes=tuple(tried[:-1]))
+            again = self._try(optimization)
+            if again.outcome == "skipped":
+                return step
+            step = again
+        return step
 
     def _look_at_batches(self, optimization: Optimization) -> None:
         """Takes a while, so it is done only with consent, and for what is in force now."""
