@@ -18,7 +18,7 @@ from uncork.core.job import Job
 from uncork.core.journal import Journal
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
-from uncork.engine import walk as walking
+from uncork.engine import seconds
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.trials import Tuning
 from uncork.engine.walk import Walk
@@ -166,12 +166,12 @@ def test_what_was_plainly_no_faster_is_not_looked_at_again(walked) -> None:
     assert outcomes(walk) == [("grouping_2", "rejected")]
 
 
-@pytest.mark.parametrize("left_s", [5.0, walking._PAIRS_S + 1])
+@pytest.mark.parametrize("left_s", [5.0, seconds.PAIRS_S + 1])
 def test_without_time_there_is_no_second_look(walked, left_s: float) -> None:
     """Time for the trial alone is not enough: its proof and what comes after count, too."""
     walk = walked({2: [UNCLEAR, CLEAR]}, budget_s=10.0 + left_s, reserved_s=10.0)
     assert [outcome for _, outcome in outcomes(walk)] == [
-        "skipped" if left_s < walking._PAIRS_S else "rejected"
+        "skipped" if left_s < seconds.PAIRS_S else "rejected"
     ]
 
 
@@ -184,7 +184,7 @@ def test_what_was_kept_back_for_confirming_is_used_where_nothing_is_to_confirm(w
 
 @pytest.mark.parametrize(
     ("left_s", "order"),
-    [(FAR, [2, 3]), (walking._PAIRS_S + walking._TAIL_S + 9, [3, 2])],
+    [(FAR, [2, 3]), (seconds.PAIRS_S + seconds.TAIL_S + 9, [3, 2])],
 )
 def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order: list[int]) -> None:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
@@ -193,7 +193,7 @@ def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order:
 
 
 def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
-    left_s = walking._PAIRS_S + walking._TAIL_S + 9
+    left_s = seconds.PAIRS_S + seconds.TAIL_S + 9
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
     assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
@@ -231,24 +231,33 @@ def test_another_training_comes_last_and_with_consent_only(
     assert outcomes(walk) == expected
 
 
-def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried() -> None:
-    def size(times: int, higher: float = 0.0) -> BatchSize:
-        faster = compare([1.0, 1.0], [2.0, 2.0])
-        about = {"samples": 100, "loss": 1.0, "error": 0.1, "noise": 0.1}
-        return BatchSize(times=times, rate=2.0, faster=faster, higher=higher, **about)
+def size(times: int, higher: float = 0.0) -> BatchSize:
+    faster = compare([1.0, 1.0], [2.0, 2.0])
+    about = {"samples": 100, "loss": 1.0, "error": 0.1, "noise": 0.1}
+    return BatchSize(times=times, rate=2.0, faster=faster, higher=higher, **about)
 
-    class Halving(Optimization):
-        name = "halving"
-        stage = "batch"
-        guarantee = "training"
 
-        def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
-            """The largest of those that hold."""
-            held = [each for each in diagnosis.batch_sizes if each.holds]
-            if not held:
-                return Skipped(reason="none is left")
-            edits = (StepsPerExecution(steps=held[-1].times),)
-            return Proposal(edits=edits, predicted=2.0, at=None, why="it may help")
+class Larger(Optimization):
+    name = "larger"
+    stage = "batch"
+    guarantee = "training"
+
+    def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+        """The largest of those that hold."""
+        held = [each for each in diagnosis.batch_sizes if each.holds]
+        if not held:
+            return Skipped(reason="none is left")
+        edits = (StepsPerExecution(steps=held[-1].times),)
+        return Proposal(edits=edits, predicted=2.0, at=None, why="it may help")
+
+
+@pytest.mark.parametrize(
+    ("passes", "outcome", "expected"), [(4, "kept", [8, 4]), (0, "rejected", [8, 4, 2])]
+)
+def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried(
+    passes: int, outcome: str, expected: list[int]
+) -> None:
+    tried: list[int] = []
 
     class Sized(FakeSubject):
         def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
@@ -256,16 +265,14 @@ def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried() -> None:
 
         def prove_training(self, version: Version, budget_s: float) -> Proof:
             tried.append(version.step[-1].steps)
-            return Proof(kind="training", passed=tried[-1] < passing, detail="by decree")
+            return Proof(kind="training", passed=tried[-1] <= passes, detail="by decree")
 
-    for passing, outcome, expected in ((5, "kept", [8, 4]), (0, "rejected", [8, 4, 2])):
-        tried: list[int] = []
-        subject = Sized({steps: [CLEAR] for steps in (2, 4, 8)})
-        policy = Policy(budget_s=FAR, loosest="training")
-        walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=(Halving(),))
-        walk.run()
-        assert outcomes(walk) == [("halving", outcome)]
-        assert tried == expected
+    subject = Sized({steps: [CLEAR] for steps in (2, 4, 8)})
+    policy = Policy(budget_s=FAR, loosest="training")
+    walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=(Larger(),))
+    walk.run()
+    assert outcomes(walk) == [("larger", outcome)]
+    assert tried == expected
 
 
 def test_every_outcome_is_told_and_saved(walked) -> None:

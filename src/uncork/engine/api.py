@@ -31,10 +31,11 @@ from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import BUDGET_S, observe
 from uncork.engine.running import Running
+from uncork.engine.seconds import LOOKING_SHARE
 from uncork.engine.shown import Shown
 from uncork.engine.subject import Subject, Version
 from uncork.engine.verbs import plan_of
-from uncork.engine.walk import LOOKING_SHARE, Walk
+from uncork.engine.walk import Walk
 from uncork.measure import interleave
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s

@@ -34,10 +34,11 @@ from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
 from uncork.engine.repetition import made_anew, passes
+from uncork.engine.seconds import LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
-from uncork.engine.walk import LOOKING_SHARE, Walk
+from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s

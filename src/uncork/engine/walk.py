@@ -6,7 +6,6 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
@@ -25,6 +24,7 @@ from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import replace
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
+from uncork.engine import seconds
 from uncork.engine.observe import compare_resident, observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
@@ -41,32 +41,6 @@ from uncork.engine.together import Part, Together, edits_input, left_open
 from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
-
-# Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
-# epochs are short, some of their ends belong in it, for they belong to the training.
-_BLOCK_S: Final = (1.0, 2.0)
-_EPOCHS_A_BLOCK: Final = 2.5
-_PAIRS_S: Final = 18.0
-_PROOF_S: Final = 90.0
-# A step edit of unknown effect is tried on a resident batch first, where noise is least.
-_RESIDENT_BLOCK_S: Final = 0.5
-# What that takes, compilation included, of a step of no great length.
-_ALONE_S: Final = 10.0
-# Of the whole budget, for the first diagnosis.
-LOOKING_SHARE: Final = 0.07
-# For confirming the result, where nothing better is known about what that takes.
-_RESERVED_SHARE: Final = 0.3
-# Of that, what is still kept back from a second look as long as nothing is in force.
-_RISKED_SHARE: Final = 0.5
-# What follows a gain once it is measured: the proof, and a look at where the bottleneck is now.
-_TAIL_S: Final = 20.0
-# A look at what a step leaves that is not kept yet, but tried together with others.
-_BETWEEN_S: Final = 8.0
-# To see what larger batches are worth.
-_BATCHES_S: Final = 40.0
-_LEAST_BATCHES_S: Final = 15.0
-# To prove what one of them makes of as many samples.
-_TRAINING_S: Final = 40.0
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 
@@ -150,7 +124,7 @@ class Walk:
         by_name = {optimization.name: optimization for optimization in self.road}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
-            if unclear[step] < WORTH_TRYING or self._left_s() < _PAIRS_S + _TAIL_S:
+            if unclear[step] < WORTH_TRYING or self._left_s() < seconds.PAIRS_S + seconds.TAIL_S:
                 return
             again = self._try(by_name[step.name], again=True)
             if again.outcome != "skipped":
@@ -191,7 +165,10 @@ class Walk:
     def _try_together(self) -> None:
         """Of what noise left open one by one, all steps that edit the input, as one."""
         tried = {step.name: step for step in self.steps if left_open(step)}
-        if len(tried) < 2 or self._left_s() < _PAIRS_S + _TAIL_S + len(tried) * _BETWEEN_S:
+        if (
+            len(tried) < 2
+            or self._left_s() < seconds.PAIRS_S + seconds.TAIL_S + len(tried) * seconds.BETWEEN_S
+        ):
             return
         together = Together(self._parts([o for o in self.road if o.name in tried]))
         if len(together.parts) < 2:
@@ -239,22 +216,10 @@ class Walk:
         """
         promised = {o.name: _promised(p) for o, p in self._further(optimization)}
         more = [name for name, gain in promised.items() if gain > _promised(proposal)]
-        if not more or self._left_s() >= (1 + len(more)) * (_PAIRS_S + _TAIL_S):
+        if not more or self._left_s() >= (1 + len(more)) * (seconds.PAIRS_S + seconds.TAIL_S):
             return None
         best = max(more, key=promised.__getitem__)
         return Skipped(reason=f"the time left is kept for {best}, which promises more")
-
-    def _needed_s(self, optimization: Optimization) -> float:
-        """Seconds for what is further along the road, as far as it may gain something."""
-        needed_s = 0.0
-        for _, proposal in self._further(optimization):
-            if isinstance(proposal, Skipped):
-                continue
-            if proposal.predicted is None:
-                needed_s += _ALONE_S
-            elif proposal.predicted >= WORTH_TRYING:
-                needed_s += _PAIRS_S + _TAIL_S
-        return needed_s
 
     def _further(
         self, optimization: Optimization
@@ -268,26 +233,19 @@ class Walk:
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
-        if self._left_s() < _PAIRS_S:
+        if self._left_s() < seconds.PAIRS_S:
             return Skipped(reason="the time budget is used up; raise it with --budget")
         return None
 
     def _left_s(self) -> float:
         budget_s, reserved_s = self.policy.budget_s, self.reserved_s
         if reserved_s is None:
-            reserved_s = _RESERVED_SHARE * budget_s
+            reserved_s = seconds.RESERVED_SHARE * budget_s
         if self._looking_again and self.version is self.subject.original:
-            reserved_s *= _RISKED_SHARE  # with nothing kept there is nothing to confirm
+            reserved_s *= seconds.RISKED_SHARE  # with nothing kept there is nothing to confirm
         if self._looking_again and self._allows("training"):
-            reserved_s += _BATCHES_S + _PAIRS_S + _TAIL_S + _TRAINING_S
+            reserved_s += seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
         return self.started + budget_s - reserved_s - time.monotonic()
-
-    def _block_s(self) -> float:
-        shortest, longest = _BLOCK_S
-        steps = self.now.workload.steps_per_epoch
-        if steps is None or steps * self.now.step_s > longest:
-            return shortest
-        return min(longest, max(shortest, _EPOCHS_A_BLOCK * steps * self.now.step_s))
 
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
@@ -350,12 +308,12 @@ class Walk:
         """Takes a while, so it is done only with consent, and for what is in force now."""
         if self._not_allowed(optimization) is not None:
             return
-        spare_s = self._left_s() - _PAIRS_S - _TAIL_S - _TRAINING_S
-        if spare_s < _LEAST_BATCHES_S:
+        spare_s = self._left_s() - seconds.PAIRS_S - seconds.TAIL_S - seconds.TRAINING_S
+        if spare_s < seconds.LEAST_BATCHES_S:
             return
         self.journal.write("phase", "training on larger batches, to see what they are worth")
         try:
-            sizes = self.subject.batch_sizes(self.version, min(_BATCHES_S, spare_s))
+            sizes = self.subject.batch_sizes(self.version, min(seconds.BATCHES_S, spare_s))
             self.now = replace(self.now, batch_sizes=sizes)
         except Exception as error:  # as of a trial: it must not take the tuning with it
             self.journal.write("phase", f"no larger batch was tried: {first_line(error)}")
@@ -366,7 +324,7 @@ class Walk:
         """What a step edit does where noise is least, if nothing measured so far tells."""
         if proposal.predicted or not all(isinstance(e, StepEdit) for e in proposal.edits):
             return None
-        return compare_resident(self.subject, self.version, candidate, _RESIDENT_BLOCK_S)
+        return compare_resident(self.subject, self.version, candidate, seconds.RESIDENT_BLOCK_S)
 
     def _measure(self, candidate: Version, optimization: Optimization, again: bool) -> Trial:
         run = self.subject.runner
@@ -375,23 +333,29 @@ class Walk:
         base, runner = run(self.version), run(candidate)
         runner.prime()
         base.prime()
-        block_s, left_s, at_least = self._block_s(), self._left_s(), self._at_least(candidate)
+        block_s, left_s, at_least = (
+            seconds.block_s(self.now),
+            self._left_s(),
+            self._at_least(candidate),
+        )
         if again:
-            budget_s = left_s - _TAIL_S
+            budget_s = left_s - seconds.TAIL_S
             return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=at_least)
         return interleave(
             base,
             runner,
             block_s=block_s,
-            budget_s=min(_PAIRS_S, left_s),
-            patience_s=left_s - _TAIL_S - self._needed_s(optimization),
+            budget_s=min(seconds.PAIRS_S, left_s),
+            patience_s=left_s
+            - seconds.TAIL_S
+            - seconds.needed_s(p for _, p in self._further(optimization)),
             at_least=at_least,
         )
 
     def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed."""
         if optimization.guarantee == "training":
-            return self.subject.prove_training(candidate, _TRAINING_S)
+            return self.subject.prove_training(candidate, seconds.TRAINING_S)
         prove: Prove = self.subject.prove_step
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             prove = self._prover.prove
@@ -399,11 +363,11 @@ class Walk:
             prove = self.subject.prove_loader
         elif self._validates_otherwise(candidate):
             prove = self.subject.prove_validation
-        proof = self._as_allowed(prove(candidate, optimization.guarantee, _PROOF_S))
+        proof = self._as_allowed(prove(candidate, optimization.guarantee, seconds.PROOF_S))
         weaker = optimization.at_worst
         if proof.passed or weaker is None or not self._allows(weaker):
             return proof
-        return self._as_allowed(prove(candidate, weaker, _PROOF_S))
+        return self._as_allowed(prove(candidate, weaker, seconds.PROOF_S))
 
     def _as_allowed(self, proof: Proof) -> Proof:
         """A proof of something weaker than the policy accepts is none."""
@@ -429,7 +393,7 @@ class Walk:
 
     def _look(self, version: Version, now: WorkloadDiagnosis) -> WorkloadDiagnosis:
         work = self.subject, self.machine, self.journal
-        return observe(*work, version=version, known=now, budget_s=_BETWEEN_S)
+        return observe(*work, version=version, known=now, budget_s=seconds.BETWEEN_S)
 
     def _keep_validation(self, candidate: Version, measured: Measurement) -> None:
         """Nothing of the training has changed, so there is nothing to look at anew."""

@@ -1,0 +1,57 @@
+"""How long each part of a tuning may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.road import WORTH_TRYING, Proposal, Skipped
+
+# Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
+# epochs are short, some of their ends belong in it, for they belong to the training.
+BLOCK_S: Final = (1.0, 2.0)
+EPOCHS_A_BLOCK: Final = 2.5
+PAIRS_S: Final = 18.0
+PROOF_S: Final = 90.0
+# A step edit of unknown effect is tried on a resident batch first, where noise is least.
+RESIDENT_BLOCK_S: Final = 0.5
+# What that takes, compilation included, of a step of no great length.
+ALONE_S: Final = 10.0
+# Of the whole budget, for the first diagnosis.
+LOOKING_SHARE: Final = 0.07
+# For confirming the result, where nothing better is known about what that takes.
+RESERVED_SHARE: Final = 0.3
+# Of that, what is still kept back from a second look as long as nothing is in force.
+RISKED_SHARE: Final = 0.5
+# What follows a gain once it is measured: the proof, and a look at where the bottleneck is now.
+TAIL_S: Final = 20.0
+# A look at what a step leaves that is not kept yet, but tried together with others.
+BETWEEN_S: Final = 8.0
+# To see what larger batches are worth.
+BATCHES_S: Final = 40.0
+LEAST_BATCHES_S: Final = 15.0
+# To prove what one of them makes of as many samples.
+TRAINING_S: Final = 40.0
+
+
+def block_s(now: WorkloadDiagnosis) -> float:
+    """Of one block of a training: a few of its epochs, where they are short."""
+    shortest, longest = BLOCK_S
+    steps = now.workload.steps_per_epoch
+    if steps is None or steps * now.step_s > longest:
+        return shortest
+    return min(longest, max(shortest, EPOCHS_A_BLOCK * steps * now.step_s))
+
+
+def needed_s(further: Iterable[Proposal | Skipped]) -> float:
+    """For what is further along the road, as far as it may gain something."""
+    total_s = 0.0
+    for proposal in further:
+        if isinstance(proposal, Skipped):
+            continue
+        if proposal.predicted is None:
+            total_s += ALONE_S
+        elif proposal.predicted >= WORTH_TRYING:
+            total_s += PAIRS_S + TAIL_S
+    return total_s
