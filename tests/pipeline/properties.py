@@ -239,6 +239,18 @@ def repeats_ahead(pipeline):
     return anew and again and any(n.kind in STOPPING for n in every)
 
 
+def fails_by_fusion(dataset, found):
+    """A map fused with the batch above it minds unequal parts even of a batch that is dropped.
+
+    Apart they do not, and any edit between the two parts them.
+    """
+    if found[0].error is None:
+        return False
+    apart = tf.data.Options()
+    apart.experimental_optimization.map_and_batch_fusion = False
+    return passes(dataset.with_options(apart), 1) != found[:1]
+
+
 def may_differ_again(node):
     """Rebuilt wrongly, it could give another order or other elements in a second pass only."""
     return node.kind in ("shuffle", "cache") or is_random(node)
@@ -260,6 +272,7 @@ def _check(steps, size, kinds, highest):
     most = 1 if repeats_ahead(original) else 2
     again = most if any(map(may_differ_again, nodes(original.root))) else 1
     expected = passes(seeded(original, 9).dataset, most)
+    assume(not fails_by_fusion(seeded(original, 9).dataset, expected))
     assert passes(apart(seeded(original, 9)).dataset, most) == expected
     for edit, preview in legal_edits(original):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
