@@ -6,7 +6,7 @@ import functools
 
 import tensorflow as tf
 
-from uncork.engine.grouped_loop import grouped_loop
+from uncork.engine.grouped_loop import grouped_loop, seconds_of_a_call
 
 
 def test_each_group_runs_the_step_so_many_times() -> None:
@@ -27,3 +27,22 @@ def test_a_step_that_cannot_be_part_of_another_function_is_left_alone() -> None:
         return float(tf.constant(1.0) + tf.random.uniform(()))
 
     assert grouped_loop(reads_a_value, samples=1.0) is None
+
+
+def test_a_call_is_timed_on_arguments_that_it_knows() -> None:
+    traced: list[float] = []
+
+    @tf.function
+    def step(rate: float) -> Any:
+        traced.append(rate)
+        return tf.constant(1.0) * rate
+
+    assert seconds_of_a_call(lambda: step(0.25), 0.01) > 0
+    assert traced == [0.25]
+
+
+def test_a_step_that_cannot_be_called_again_tells_nothing() -> None:
+    def step() -> None:
+        raise ValueError("only once")
+
+    assert seconds_of_a_call(step, 0.01) is None

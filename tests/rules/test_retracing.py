@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.rules import retracing
+from uncork.rules import retracing, small_steps
 
 
 def found(tracing, *stages, **workload):
@@ -27,6 +27,16 @@ def test_the_first_traces_are_over_when_a_step_is_measured():
 
 def test_each_call_of_fit_traces_at_its_start():
     assert found(0.6, called_in_loop=True) == []
+
+
+def test_what_follows_a_trace_shows_on_arguments_that_are_known():
+    shares = {"input": 0.1, "host": 0.5, "step": 0.4}
+    diagnosis = observed(shares=shares, tracing=0.4, untraced_s=0.02)
+    (finding,) = retracing.find(diagnosis, MACHINE)
+    assert finding.upper_bound == pytest.approx(1 / 0.3)
+    assert list(small_steps.find(diagnosis, MACHINE)) == [], "the same time is not blamed twice"
+    apart = observed(shares=shares)
+    assert [found.cause for found in small_steps.find(apart, MACHINE)] == ["small_steps"]
 
 
 def test_what_follows_a_trace_is_known_where_the_loop_calls_its_step():

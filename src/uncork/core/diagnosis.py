@@ -99,6 +99,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         consumer_cpu_s: CPU seconds of one step on a resident batch; None where that is not known.
         together: Speed of a core while all are busy, over that of one alone, 0 to 1.
         tracing: Part of a step in which functions were traced anew, 0 to 1.
+        untraced_s: Seconds of a loop's resident step on arguments that it knows, where functions
+            are traced anew and that could be tried.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
@@ -143,6 +145,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     consumer_cpu_s: float | None = None
     together: float = 1.0
     tracing: float = 0.0
+    untraced_s: float | None = None
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
@@ -185,6 +188,18 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """Speed-up of the whole if its step on a resident batch ran this many times as fast."""
         share = 1 - self.breakdown.get("input", 0.0)
         return 1 / (1 - share + share / ratio)
+
+    @property
+    def retraced(self) -> float:
+        """Part of a step that tracing anew costs, 0 to 1, with what follows a trace if known.
+
+        A new graph is also optimized and set up, which TensorFlow does not tell apart from running
+        it.
+        """
+        if self.untraced_s is None:
+            return self.tracing
+        resident = 1 - self.breakdown.get("input", 0.0)
+        return max(self.tracing, resident - self.untraced_s / self.step_s)
 
     @property
     def unclear(self) -> bool:

@@ -5,12 +5,14 @@ What is gone then is Python between the steps, and what TensorFlow takes to star
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from uncork.engine.subject import VersionRunner
 from uncork.measure.interleave import Block
@@ -19,6 +21,7 @@ from uncork.measure.timing import timed
 # Seconds. Of longer steps what is between them is too little to be told from noise so.
 LONGEST_S: Final = 0.005
 _GROUP: Final = 16
+_FEW: Final = 3
 
 
 def grouped_loop(step: Callable[[], Any], samples: float) -> VersionRunner | None:
@@ -32,6 +35,26 @@ def grouped_loop(step: Callable[[], Any], samples: float) -> VersionRunner | Non
         runner = GroupedLoop(step, samples)
         runner.prime()
         return runner
+    return None
+
+
+def seconds_of_a_call(step: Callable[[], Any], budget_s: float) -> float | None:
+    """Of a step called over and over with the same arguments: traced once, and never again.
+
+    Args:
+        step: Calls it; its run is thrown away.
+        budget_s: How long to look.
+    """
+    with suppress(Exception):
+        step()
+        times: list[float] = []
+        end = time.perf_counter() + budget_s
+        while len(times) < _FEW or time.perf_counter() < end:
+            began = time.perf_counter()
+            step()
+            context.async_wait()
+            times.append(time.perf_counter() - began)
+        return statistics.median(times)
     return None
 
 

@@ -26,7 +26,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
-from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
+from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
@@ -337,6 +337,12 @@ class LoopSubject(Subject):
         if self._again is None or resident_s > LONGEST_S or of_function(version.step):
             return None
         return grouped_loop(self._again, float(self.workload.batch_size or 1))
+
+    def untraced_s(self, seconds: float) -> float | None:
+        """Of the one compiled function that the loop calls, on one of its calls."""
+        if not self._step.known:
+            self._find_step(_WATCHED_S / _WATCHED)
+        return None if self._again is None else seconds_of_a_call(self._again, seconds)
 
     def _find_step(self, resident_s: float) -> None:
         """The one compiled function that the loop calls, and calls once for each batch."""

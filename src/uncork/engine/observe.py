@@ -140,6 +140,7 @@ def observe(
         breakdown=shares.breakdown,
         intervals=shares.intervals,
         tracing=shares.tracing,
+        untraced_s=subject.untraced_s(seconds.block) if shares.tracing > _TRIFLE else None,
         consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
         notes=tuple(dict.fromkeys([*subject.notes, *_between_epochs(measured)])),

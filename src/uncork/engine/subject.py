@@ -300,6 +300,15 @@ class Subject(ABC):
         del seconds
         return None
 
+    def untraced_s(self, seconds: float) -> float | None:
+        """Seconds of a resident step on arguments that it knows; None where Keras drives.
+
+        Args:
+            seconds: How long to look.
+        """
+        del seconds
+        return None
+
     def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
         """What batches of new shapes cost; None where they cost nothing, or nobody knows.
 

@@ -86,6 +86,7 @@ def lost_to_host(
     evidence: str,
     remedy: str,
     fetched: float = 0.0,
+    blamed: float = 0.0,
 ) -> Iterator[Finding]:
     """The finding that blames all time lost to the host on one cause; none where it is little.
 
@@ -99,8 +100,9 @@ def lost_to_host(
         evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
         remedy: What to type.
         fetched: Part of the step that would go with it, if there is such a finding at all.
+        blamed: Part of it that another finding explains.
     """
-    share = max(0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.beside_step)
+    share = max(0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.beside_step - blamed)
     upper = bound(1.0, 1.0 - share)
     if min((upper, *(interval(diagnosis, "host", upper) or ()))) < WORTH:
         return

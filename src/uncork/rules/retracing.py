@@ -12,14 +12,13 @@ from uncork.rules.evidence import WORTH, bound, input_share, ms
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: after the first steps nothing should be left to trace.
 
-    What is won is at least what tracing takes: a new graph is also optimized and set up, which
-    TensorFlow does not tell apart from running it. In a loop that calls its own step it is what the
+    What is won is at least what tracing takes. In a loop that calls its own step it is what the
     step takes longer than on arguments that it knows. Calls of ``fit`` trace too, at their start.
     """
     del machine
     if bound(1.0, 1.0 - diagnosis.tracing) < WORTH or diagnosis.workload.called_in_loop:
         return
-    share = max(diagnosis.tracing, _longer(diagnosis))
+    share = max(diagnosis.retraced, _longer(diagnosis))
     yield Finding(
         cause="retracing",
         share=share,

@@ -29,6 +29,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             else "take the loop over batches into the tf.function, or use a larger batch"
         ),
         fetched=_fetched(diagnosis),
+        blamed=diagnosis.retraced,
     )
 
 
