@@ -5,7 +5,7 @@ import math
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
-from uncork.core.plan import Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
+from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
 from uncork.report.plan_info import (
     cost_sentence,
@@ -58,6 +58,14 @@ def test_a_training_that_is_no_faster_may_validate_faster():
 def test_a_kept_step_without_a_proof_is_exposed(proof):
     unproved = plan(steps=(replace(KEPT, proof=proof),))
     assert plan_verdict(unproved).cause == "Not proved: split map."
+
+
+def test_steps_for_which_there_was_no_time_are_told():
+    slow = empty_plan(before=healthy_diagnosis(headroom=3.0, findings=FINDINGS), steps=())
+    assert "no time" not in plan_verdict(slow).cause
+    late = tuple(replace(STEPS[0], name=name, outcome="skipped", reason=NO_TIME) for name in "ab")
+    told = plan_verdict(replace(slow, steps=late)).cause
+    assert told.endswith("For 2 of 2 there was no time: raise it with --budget.")
 
 
 def test_nothing_kept_is_healthy_only_near_the_ceiling():

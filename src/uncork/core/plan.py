@@ -31,6 +31,9 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 
+# Why a step was skipped that may have been worth trying.
+NO_TIME: Final = "the time budget is used up; raise it with --budget"
+
 
 class Ratio(Record, frozen=True, kw_only=True):
     """A speed-up with its interval."""

@@ -21,7 +21,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
-from uncork.core.plan import Policy, Proof, Step
+from uncork.core.plan import NO_TIME, Policy, Proof, Step
 from uncork.core.record import replace
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine import seconds
@@ -234,7 +234,7 @@ class Walk:
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
         if self._left_s() < seconds.PAIRS_S:
-            return Skipped(reason="the time budget is used up; raise it with --budget")
+            return Skipped(reason=NO_TIME)
         return None
 
     def _left_s(self) -> float:

@@ -7,7 +7,7 @@ import shlex
 from typing import Literal
 
 from uncork.core.edit import Guarantee
-from uncork.core.plan import Plan, Step, TimeToFinish, ValidationTimes
+from uncork.core.plan import NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
 from uncork.core.record import Record
 from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
 from uncork.report.figures import count, duration, known, percent, times, words
@@ -303,6 +303,9 @@ def _nothing_kept(plan: Plan) -> Verdict:
         return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.", tone="healthy")
     found = f"{words(brakes[0]).capitalize()} was found, but no" if brakes else "No"
     cause = f"{found} step on the road was faster and kept its promise."
+    untried = sum(step.reason == NO_TIME for step in plan.steps)
+    if untried:
+        cause += f" For {untried} of {len(plan.steps)} there was no time: raise it with --budget."
     return Verdict(sentence=sentence, cause=cause, tone="unknown")
 
 
