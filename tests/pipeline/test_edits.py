@@ -107,6 +107,18 @@ def test_a_map_that_kept_a_shuffle_from_a_repeat_is_not_missed(size, times):
     assert epochs(kept.dataset) == epochs(seeded(read(data), 9).dataset)
 
 
+def test_a_shuffle_that_is_fused_with_a_repeat_stays_so():
+    """In a second iteration the fused one draws otherwise than the two apart."""
+
+    def made():
+        data = RANGE(5).shuffle(1, seed=1).map(words).shuffle(4, seed=3).repeat(2)
+        return seeded(read(data), 9)
+
+    kept = apply(made(), Cache(stage=3, expects=made().digest))
+    assert kinds(kept) == ["range", "map", "cache", "shuffle", "shuffle", "repeat"]
+    assert epochs(kept.dataset, passes=3) == epochs(made().dataset, passes=3)
+
+
 def test_a_cache_goes_below_shuffle_and_repeat():
     data = RANGE(20).shuffle(7, seed=3).map(words).repeat(2).map(lambda x: x + 1).batch(3)
     after = proved(data, cache_at(4))

@@ -272,9 +272,9 @@ def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
     changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
     above = [node.kind for node in chain[stage + 1 : stage + 2]]
-    # What the map kept apart from the stage above it, too.
+    # What the map kept apart from the stage above it, too; a shuffle that was fused stays so.
     fused = kind_of(changed).name == "shuffle" and above == ["repeat"]
-    return barrier(changed) if place.sunk and fused else changed
+    return barrier(changed) if stage in place.sunk and fused else changed
 
 
 def _kept_apart(
