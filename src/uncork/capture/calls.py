@@ -139,12 +139,14 @@ class Listener(Protocol):
         wants_steps: Calls of compiled functions shall be told; asked before each.
         refuses_foreign: A ``fit`` of Keras 2 or of another backend, which it cannot look into, ends
             the script.
+        takes_jax: A ``fit`` on Keras's jax backend is told like one on TensorFlow's.
     """
 
     wants_source_lines: bool
     wants_loops: bool
     wants_steps: bool
     refuses_foreign: bool
+    takes_jax: bool
 
     def fit(self, call: FitCall) -> Any:
         """A ``fit`` was reached; what this returns is handed to the user's code."""
@@ -186,6 +188,7 @@ class PassThrough:
     wants_loops: bool = True
     wants_steps: bool = False
     refuses_foreign: bool = True
+    takes_jax: bool = False
 
     def fit(self, call: FitCall) -> Any:
         """Keras's own ``fit``."""

@@ -31,9 +31,10 @@ from uncork.core.errors import WrongUse
 
 # Where the class of everything that ``tf.function`` makes is.
 _FUNCTIONS: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+_JAX: Final = "keras.src.backend.jax.trainer"
 # Trainers whose training Uncork knows nothing about: module, class, what to call it.
 _FOREIGN: Final = (
-    ("keras.src.backend.jax.trainer", "JAXTrainer", "Keras's jax backend"),
+    (_JAX, "JAXTrainer", "Keras's jax backend"),
     ("keras.src.backend.torch.trainer", "TorchTrainer", "Keras's torch backend"),
     ("tf_keras.src.engine.training", "Model", "Keras 2 (tf_keras)"),
 )
@@ -93,7 +94,11 @@ class _Hooks:
         when_imported("keras.src.trainers.trainer", self._on_compile)
         when_imported("keras.src.backend.common.global_state", self._on_settings)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
+        if self._listener.takes_jax:
+            when_imported(_JAX, self._on_jax_trainer)
         for module, name, what in _FOREIGN if self._listener.refuses_foreign else ():
+            if self._listener.takes_jax and module == _JAX:
+                continue
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
         if self._listener.wants_source_lines:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
@@ -191,6 +196,9 @@ class _Hooks:
     def _on_trainer(self, module: Any) -> None:
         self.patches.replace(module.TensorFlowTrainer, "fit", self._make_fit)
         self.patches.replace(module.TensorFlowTrainer, "train_on_batch", self._make_train_on_batch)
+
+    def _on_jax_trainer(self, module: Any) -> None:
+        self.patches.replace(module.JAXTrainer, "fit", self._make_fit)
 
     def _on_compile(self, module: Any) -> None:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:

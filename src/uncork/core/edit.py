@@ -262,11 +262,18 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
     expects: str
 
 
+class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
+    """Run the script on another backend of Keras's, of this ``release``, from its start on."""
+
+    backend: Literal["jax"]
+    release: str
+
+
 # Of these, what has another function traced in the place of a loop's own.
 FunctionEdit = TensorArguments | ReduceRetracing | JitCompile | DtypePolicy
 StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | LargerBatch
 LoaderEdit = LoaderWorkers | LoaderCache
-Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput
+Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | KerasBackend
 
 
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:

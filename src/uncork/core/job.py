@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
-from uncork.core.plan import Policy, Step
+from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import Record
 from uncork.core.workload import Workload
 
-Mode = Literal["diagnose", "tune", "confirm", "list"]
+Mode = Literal["diagnose", "tune", "confirm", "list", "backend"]
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -19,11 +21,15 @@ class Job(Record, frozen=True, kw_only=True):
 
     Attributes:
         mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
-            version in a fresh process; ``list`` cuts every training call short and names it.
+            version in a fresh process; ``list`` cuts every training call short and names it;
+            ``backend`` tries a plan on another backend of Keras's.
         training: Index of the training call to act on; None for the first that does real work.
         plan: Path of a plan to put in force, None for the script as it is.
         policy: What ``tune`` may do.
         validates: ``confirm`` times a validation as well.
+        environment: Variables that the process is started with, beside its own.
+        hand_over: Path of what ``tune`` leaves for ``backend``: the state that a training begins
+            with, some batches, and the losses they lead to.
         journal: Path for live events, None for silence.
         result: Path of the :class:`Result` to write.
     """
@@ -33,6 +39,8 @@ class Job(Record, frozen=True, kw_only=True):
     plan: str | None = None
     policy: Policy = Policy()
     validates: bool = False
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    hand_over: str | None = None
     journal: str | None = None
     result: str | None = None
 
@@ -54,11 +62,25 @@ class Confirmation(Record, frozen=True, kw_only=True):
     validation_s: float | None = None
 
 
+class BackendTrial(Record, frozen=True, kw_only=True):
+    """A training on another backend of Keras's, in a process of its own.
+
+    Attributes:
+        measurement: Its steady state.
+        proof: What it makes of the state and the batches that were handed over.
+    """
+
+    measurement: Measurement
+    proof: Proof
+
+
 class Result(Record, frozen=True, kw_only=True):
     """What a child hands back. Which fields are set depends on the job's mode.
 
     Attributes:
         overhead_share: Part of the measured time spent in Uncork's own code.
+        handed_over: Everything is there for ``backend``.
+        backend: What came of that.
         held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
     """
 
@@ -68,6 +90,8 @@ class Result(Record, frozen=True, kw_only=True):
     after: WorkloadDiagnosis | None = None
     steps: tuple[Step, ...] = ()
     confirmation: Confirmation | None = None
+    handed_over: bool = False
+    backend: BackendTrial | None = None
     overhead_share: float = 0.0
     held_back: tuple[str, ...] = ()
     interrupted: bool = False

@@ -23,6 +23,7 @@ class Machine(Record, frozen=True, kw_only=True):
             accelerators, or where there are none, logical CPUs.
         unused_gpus: GPUs that the driver shows and TensorFlow does not.
         built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
+        jax: Version of JAX beside it, ``""`` where there is none.
         variables: ``NAME=value`` of environment variables that hide devices or kernels.
     """
 
@@ -38,6 +39,7 @@ class Machine(Record, frozen=True, kw_only=True):
     logical_devices: int = 1
     unused_gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
+    jax: str = ""
     variables: tuple[str, ...] = ()
 
     def variable(self, name: str) -> str | None:

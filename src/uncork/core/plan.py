@@ -10,6 +10,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
     Edit,
     Guarantee,
+    KerasBackend,
     LoaderEdit,
     PipelineEdit,
     StepEdit,
@@ -201,6 +202,16 @@ class Plan(Record, frozen=True, kw_only=True):
         return batches_in_one(self.step_edits)
 
     @property
+    def backend(self) -> KerasBackend | None:
+        """Keras's backend, where it is to be another one."""
+        return next((e for e in self.edits if isinstance(e, KerasBackend)), None)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the script's process is started with."""
+        return {"KERAS_BACKEND": self.backend.backend} if self.backend else {}
+
+    @property
     def validation_edits(self) -> tuple[PipelineEdit, ...]:
         """Edits of the pipeline that feeds the validation."""
         return of_validation(self.edits)
@@ -219,6 +230,8 @@ class Plan(Record, frozen=True, kw_only=True):
     @property
     def target(self) -> float:
         """samples/s that the tuned training cannot exceed: the consumer's ceiling, after tuning."""
+        if self.backend:  # its step was looked at on the other one
+            return 0.0
         if self.of_ceiling:
             return self.tuned.samples_per_s / self.of_ceiling
         return (self.after or self.before).ceilings.get("consumer", 0.0)

@@ -55,7 +55,12 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
     with folder as scratch, hold_saves() as saves:
         lines = job.mode in ("diagnose", "tune")
-        trial = Deferred(lambda: _make(job, scratch), source_lines=lines, loops=True)
+        trial = Deferred(
+            lambda: _make(job, scratch),
+            source_lines=lines,
+            loops=True,
+            takes_jax=bool(job.environment),
+        )
         interrupted = False
         try:
             run_script(script, args, trial)
@@ -100,6 +105,12 @@ def _make(job: Job, scratch: str) -> Trial:
     from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
 
     journal = Journal(Path(job.journal) if job.journal else None)
+    if job.environment:
+        from uncork.engine.other_backend import OnAnotherBackend  # noqa: PLC0415 - likewise
+
+        plan = _plan(job)
+        assert plan is not None
+        return OnAnotherBackend(job, journal, scratch, plan)
     if job.mode == "confirm":
         return trials.Confirming(job, journal, scratch, _plan(job))
     kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {

@@ -41,7 +41,7 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
         path.write_bytes(dump(plan))
         index, validates = plan.before.workload.index, _validates(plan)
         base = Job(mode="confirm", training=index, validates=validates)
-        jobs = (base, replace(base, plan=str(path)))
+        jobs = (base, replace(base, plan=str(path), environment=plan.environment))
         try:
             ours, theirs = _in_turn(jobs, script, follow)
         except UncorkError as error:

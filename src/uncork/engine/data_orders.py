@@ -50,6 +50,22 @@ def prove_over_orders(
     return prove_precision(originals, candidates, steps)
 
 
+def some_orders(
+    train: Train, *, held: int, budget_s: float
+) -> tuple[list[list[int]], list[Replay]]:
+    """Orders of the data, and what a training makes of each: for another process to compare with.
+
+    Args:
+        train: As the user wrote it.
+        held: Batches there are.
+        budget_s: Seconds for all runs.
+    """
+    steps = _affordable(train, held, budget_s / MOST_ORDERS)
+    steps = max(WINDOWS, steps // WINDOWS * WINDOWS)
+    orders = [order_of(held, steps, seed) for seed in range(MOST_ORDERS)]
+    return orders, [train(order, WINDOWS) for order in orders]
+
+
 def order_of(held: int, steps: int, seed: int) -> list[int]:
     """Passes over so many batches, each in an order of its own.
 
@@ -65,10 +81,15 @@ def order_of(held: int, steps: int, seed: int) -> list[int]:
 
 def _affordable(train: Train, held: int, seconds: float) -> int:
     """Steps that fit into the time, within the limits."""
-    few = order_of(held, WINDOWS, seed=0)
-    train(few, 1)
-    begin = time.perf_counter()
-    train(few, 1)
-    step_s = (time.perf_counter() - begin) / len(few)
     least, most = _STEPS
-    return int(np.clip(seconds / step_s, least, most))
+    train(order_of(held, WINDOWS, seed=0), 1)
+    few_s, more_s = (_seconds(train, order_of(held, n, seed=0)) for n in (WINDOWS, least))
+    # What is there beside the steps is in both.
+    step_s = max(1e-6, (more_s - few_s) / (least - WINDOWS))
+    return int(np.clip((seconds - few_s) / step_s, least, most))
+
+
+def _seconds(train: Train, order: list[int]) -> float:
+    begin = time.perf_counter()
+    train(order, 1)
+    return time.perf_counter() - begin

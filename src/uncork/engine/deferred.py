@@ -18,6 +18,7 @@ class Deferred(PassThrough, Generic[L]):
         source_lines: Datasets shall remember the line that made them.
         loops: Custom loops shall be watched.
         refuses_foreign: A ``fit`` that is not Keras 3 on TensorFlow ends the script.
+        takes_jax: One on Keras's jax backend is told, too.
 
     Attributes:
         made: The listener, None while no training call was reached.
@@ -30,12 +31,14 @@ class Deferred(PassThrough, Generic[L]):
         source_lines: bool,
         loops: bool,
         refuses_foreign: bool = True,
+        takes_jax: bool = False,
     ) -> None:
         self.made: L | None = None
         self._make = make
         self.wants_source_lines = source_lines
         self.wants_loops = loops
         self.refuses_foreign = refuses_foreign
+        self.takes_jax = takes_jax
 
     @property
     def _listener(self) -> L:

@@ -25,6 +25,7 @@ from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.fit_looks import FitLooks
+from uncork.engine.handed_over import HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
@@ -202,12 +203,19 @@ class FitSubject(FitLooks):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
+        return self._step_prover().prove(self._with(version.step), kind, budget_s)
+
+    def hand_over(self, budget_s: float) -> HandedOver | None:
+        """The state before the first step, and what it leads to on recorded batches."""
+        return self._step_prover().handed_over(budget_s)
+
+    def _step_prover(self) -> StepProver:
         if self._prover is None:
             recording = Recording.of(
                 self.feed, self.model, most=_RECORDED_BATCHES, max_bytes=_RECORDED_BYTES
             )
             self._prover = StepProver(self._with(()), self.snapshot, recording)
-        return self._prover.prove(self._with(version.step), kind, budget_s)
+        return self._prover
 
     def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
         """Twice as large, and on, as long as it pays and there is memory."""

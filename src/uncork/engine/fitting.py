@@ -51,7 +51,7 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     if plan.step_edits:
         pairs.append(("tf.distribute strategy", _yes(expected), _yes(found)))
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
-    if plan.step_edits and expected.model and found.model:
+    if (plan.step_edits or plan.backend) and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)
     return tuple(changed)
 

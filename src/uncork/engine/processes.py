@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         job = replace(job, journal=files["journal"], result=files["result"])
         Path(folder, "job").write_bytes(to_json(job))
         with Path(folder, "stderr").open("wb") as hidden:
-            child = _start(Path(folder, "job"), script, hidden if quiet else None)
+            environment = {**os.environ, **job.environment}
+            child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
         code = _wait(child, Path(files["journal"]), follow)
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
@@ -128,13 +130,16 @@ def _command(job: Path, script: Script) -> list[str]:
     return [sys.executable, *flags, "-c", _CHILD, str(job), "--", script.path, *script.args]
 
 
-def _start(job: Path, script: Script, hidden: IO[bytes] | None) -> subprocess.Popen[bytes]:
+def _start(
+    job: Path, script: Script, hidden: IO[bytes] | None, environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
     """A child, quiet where there is a file for what it writes to its standard error."""
     return subprocess.Popen(
         _command(job, script),
         stdin=_stdin(),
         stdout=subprocess.DEVNULL if hidden else None,
         stderr=hidden,
+        env=environment,
         bufsize=0,
     )
 

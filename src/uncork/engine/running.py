@@ -31,7 +31,7 @@ from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
 from uncork.engine.subject import Version
-from uncork.engine.this_machine import check_bfloat16, other_machine
+from uncork.engine.this_machine import check_backend, check_bfloat16, other_machine
 from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
     ARRAY_BATCH,
@@ -70,6 +70,7 @@ class Running(PassThrough):
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
         self._data_met = not edits
         self._step_met = not plan.step_edits
+        self._backend_met = plan.backend is None
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
@@ -80,14 +81,14 @@ class Running(PassThrough):
     @property
     def met(self) -> bool:
         """The whole plan was put in force, or it was told why not."""
-        return self._data_met and self._step_met
+        return self._data_met and self._step_met and self._backend_met
 
     def fit(self, call: FitCall) -> Any:
         """Train with the plan's edits if this is the call, and they fit."""
         meant = self.plan.before.workload
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
             return call.original(**call.arguments)
-        self._data_met = self._step_met = True
+        self._data_met = self._step_met = self._backend_met = True
         self._tell_machine()
         arguments = dict(call.arguments)
         try:
@@ -174,10 +175,20 @@ class Running(PassThrough):
             self._tell_machine()
         return found
 
+    def data(self, call: FitCall) -> Any:
+        """What a trial on another backend trains on.
+
+        Raises:
+            PlanRefused: The plan does not fit.
+            EditRefused: Likewise.
+        """
+        return self._edited(call, None)
+
     def _edited(self, call: FitCall, validation: Pipeline | None) -> Any:
         """The data to train on; everything is checked before anything is changed."""
         feed = Feed.of(call.arguments)
         pipeline = None if feed.dataset is None else read(feed.dataset)
+        check_backend(self.plan)
         changed = differences(self.plan, self._found(call, feed, pipeline))
         if changed:
             raise PlanRefused(
@@ -234,7 +245,7 @@ class Running(PassThrough):
             epochs=1,
             pipeline=pipeline.digest if pipeline else "",
             batch_hooks=batch_hooks(call.arguments.get("callbacks")),
-            distributed=call.model._distribute_strategy is not None,
+            distributed=getattr(call.model, "_distribute_strategy", None) is not None,
         )
 
     def _begins(self, call: LoopCall | StepCall) -> bool:
@@ -297,7 +308,8 @@ class Running(PassThrough):
         sys.stderr.write(f"uncork: the step of {at} goes on {how}: {why}\n")
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
-        if self.strict:
+        # On another backend it would not train as written: before the first step nothing is lost.
+        if self.strict or self.plan.backend:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
 

@@ -34,6 +34,9 @@ LEAST_BATCHES_S: Final = 15.0
 # To prove what one of them makes of as many samples.
 TRAINING_S: Final = 40.0
 
+# To record what another backend is compared with, and to try it.
+HANDED_OVER_S: Final = 10.0
+
 
 def block_s(now: WorkloadDiagnosis) -> float:
     """Of one block of a training: a few of its epochs, where they are short."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import tensorflow as tf
+
 from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
 from uncork.core.plan import Proof
-from uncork.engine.data_orders import Train, order_of, prove_over_orders
+from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
+from uncork.engine.handed_over import HandedOver
 from uncork.proof.rounding import (
     NUDGED_RUNS,
     nudge,
@@ -43,6 +47,25 @@ class StepProver:
             return self._weights(settings, kind)
         finally:
             self._snapshot.restore_values()
+
+    def handed_over(self, budget_s: float) -> HandedOver:
+        """What another process needs to compare its training with the original."""
+        try:
+            orders, replays = some_orders(
+                lambda order, windows: self._run(self._original, order, windows),
+                held=self._held,
+                budget_s=budget_s,
+            )
+        finally:
+            self._snapshot.restore_values()
+        model = self._original.model
+        return HandedOver(
+            weights=[np.asarray(value) for value in model.get_weights()],
+            optimizer=[tf.convert_to_tensor(v.value).numpy() for v in model.optimizer.variables],
+            batches=[tf.nest.map_structure(np.asarray, b) for b in self._recording.batches],
+            orders=orders,
+            losses=[replay.losses for replay in replays],
+        )
 
     def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
         group = _group(settings.edits)

@@ -40,6 +40,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine.handed_over import HandedOver
 from uncork.engine.unrolled import unrolled
 from uncork.measure.interleave import Block
 from uncork.measure.kernels import forget_kernels, profiled
@@ -355,6 +356,11 @@ class Subject(ABC):
     @abstractmethod
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Compare trainings of the original and this version's step on the same batches."""
+
+    def hand_over(self, budget_s: float) -> HandedOver | None:
+        """What a process on another backend needs to be compared; None where there is none."""
+        del budget_s
+        return None
 
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Compare the batches that the original and this version's Python loader give."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import keras
+
 from uncork.core.edit import DtypePolicy
 from uncork.core.errors import EditRefused
 from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.measure.devices import accelerators, native_bfloat16
-from uncork.measure.machine import probe
+from uncork.measure.machine import jax_version, probe
 
 _WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
 
@@ -35,6 +37,27 @@ def other_machine(made_on: Machine) -> tuple[str, ...]:
         for word, (was, now) in found.items()
         if was and was != now
     )
+
+
+def check_backend(plan: Plan) -> None:
+    """Refuse a plan whose backend is not the one that Keras runs on by now.
+
+    Raises:
+        EditRefused: The script has chosen another one itself, or JAX is another one.
+    """
+    wanted, found = plan.backend, keras.backend.backend()
+    if wanted is not None and found != wanted.backend:
+        raise EditRefused(
+            f"Keras runs on its {found} backend",
+            f"its {wanted.backend} backend, which the plan was made for",
+            "let the script leave KERAS_BACKEND alone, or tune again",
+        )
+    if wanted is not None and jax_version() != wanted.release:
+        raise EditRefused(
+            f"JAX is {jax_version() or 'not installed'}",
+            f"JAX {wanted.release}, which the plan was proved with",
+            f"pip install jax=={wanted.release}, or tune again",
+        )
 
 
 def check_bfloat16(plan: Plan) -> None:

@@ -34,7 +34,7 @@ from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
 from uncork.engine.repetition import made_anew, passes
-from uncork.engine.seconds import LOOKING_SHARE
+from uncork.engine.seconds import HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
@@ -42,6 +42,7 @@ from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
+from uncork.road import Skipped
 from uncork.step import EagerStep
 
 _CONFIRM_BLOCK_S: Final = 1.0
@@ -271,9 +272,28 @@ class Tuning(Trial):
         )
         try:
             walk.run()
+            handed_over = self._hand_over(subject, walk)
         except KeyboardInterrupt:
             return _walked(walk, interrupted=True)
-        return _walked(walk, interrupted=False)
+        return replace(_walked(walk, interrupted=False), handed_over=handed_over)
+
+    def _hand_over(self, subject: Subject, walk: Walk) -> bool:
+        """Leave what is to be tried in a process of its own; whether there is anything."""
+        elsewhere = [walk.proposed(o) for o in walk.road if o.in_children]
+        wanted = not all(isinstance(proposal, Skipped) for proposal in elsewhere)
+        if not wanted or self.job.hand_over is None or walk.left_s < HANDED_OVER_S:
+            return False
+        self.journal.write("phase", "recording what another backend is to be compared with")
+        try:
+            found = subject.hand_over(HANDED_OVER_S)
+            if found is not None:
+                found.write(Path(self.job.hand_over))
+        except Exception as error:  # as of a trial: it must not take the tuning with it
+            self.journal.write("phase", f"no other backend is tried: {error}"[:200])
+            return False
+        finally:
+            subject.restore()
+        return found is not None
 
     def _save(self) -> None:
         """A trial that takes the memory of the machine ends this process without a word."""

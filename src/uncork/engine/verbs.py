@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
 from uncork.core.stack import told
 from uncork.core.workload import Workload
+from uncork.engine.backends import with_backend
 from uncork.engine.confirm import confirm
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
 
@@ -64,8 +66,13 @@ def tune(
     """
     require_tensorflow()
     begin = time.monotonic()
-    result = run_child(Job(mode="tune", training=training, policy=policy), script, follow)
-    plan, interrupted = plan_of(result, script.path, policy), result.interrupted
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        hand_over = str(Path(folder, "handed_over"))
+        job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
+        result = run_child(job, script, follow)
+        plan, interrupted = plan_of(result, script.path, policy), result.interrupted
+        if not interrupted:
+            plan = with_backend(plan, hand_over if result.handed_over else None, script, follow)
     if plan.kept and not interrupted:
         follow(
             Event(kind="phase", text="confirming in fresh processes, as written and tuned in turn")

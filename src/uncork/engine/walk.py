@@ -84,7 +84,8 @@ class Walk:
         What makes another training of it comes last of all: no step can be compared with the
         original's elements or weights from there on.
         """
-        others = [o for o in self.road if o.guarantee != "training"]
+        here = [o for o in self.road if not o.in_children]
+        others = [o for o in here if o.guarantee != "training"]
         for optimization in others:
             first = self._before(optimization)
             for each in (first, optimization) if first else (optimization,):
@@ -94,14 +95,14 @@ class Walk:
         self._look_again()
         self._try_together()
         self._looking_again = False
-        for optimization in self.road:
+        for optimization in here:
             if optimization not in others:
                 self._look_at_batches(optimization)
                 self._record(self._try_smaller_and_smaller(optimization))
 
     def _before(self, optimization: Optimization) -> Optimization | None:
         """Of what is further along the road, the step that it had better come after."""
-        proposal = self._proposed(optimization)
+        proposal = self.proposed(optimization)
         if isinstance(proposal, Skipped):
             return None
         return next((o for o in self.road if o.name == proposal.first), None)
@@ -124,7 +125,7 @@ class Walk:
         by_name = {optimization.name: optimization for optimization in self.road}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
-            if unclear[step] < WORTH_TRYING or self._left_s() < seconds.PAIRS_S + seconds.TAIL_S:
+            if unclear[step] < WORTH_TRYING or self.left_s < seconds.PAIRS_S + seconds.TAIL_S:
                 return
             again = self._try(by_name[step.name], again=True)
             if again.outcome != "skipped":
@@ -134,11 +135,11 @@ class Walk:
     def _expected(self, step: Step, optimization: Optimization) -> float:
         """What a second look at a step may bring; 1 where there is nothing to look for."""
         if step.outcome == "skipped":
-            return _promised(self._proposed(optimization))
+            return _promised(self.proposed(optimization))
         return step.measured.ratio if step.measured and promising(step) else 1.0
 
     def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
-        proposal = self._proposed(optimization)
+        proposal = self.proposed(optimization)
         if not again and not isinstance(proposal, Skipped):
             proposal = self._postponed(optimization, proposal) or proposal
         if isinstance(proposal, Skipped):
@@ -167,7 +168,7 @@ class Walk:
         tried = {step.name: step for step in self.steps if left_open(step)}
         if (
             len(tried) < 2
-            or self._left_s() < seconds.PAIRS_S + seconds.TAIL_S + len(tried) * seconds.BETWEEN_S
+            or self.left_s < seconds.PAIRS_S + seconds.TAIL_S + len(tried) * seconds.BETWEEN_S
         ):
             return
         together = Together(self._parts([o for o in self.road if o.name in tried]))
@@ -205,7 +206,8 @@ class Walk:
             gc.collect()
         return parts
 
-    def _proposed(self, optimization: Optimization) -> Proposal | Skipped:
+    def proposed(self, optimization: Optimization) -> Proposal | Skipped:
+        """What an optimization would do now, if it is allowed."""
         skipped = self._not_allowed(optimization)
         return skipped or optimization.propose(self.now, self.machine, self.policy)
 
@@ -216,7 +218,7 @@ class Walk:
         """
         promised = {o.name: _promised(p) for o, p in self._further(optimization)}
         more = [name for name, gain in promised.items() if gain > _promised(proposal)]
-        if not more or self._left_s() >= (1 + len(more)) * (seconds.PAIRS_S + seconds.TAIL_S):
+        if not more or self.left_s >= (1 + len(more)) * (seconds.PAIRS_S + seconds.TAIL_S):
             return None
         best = max(more, key=promised.__getitem__)
         return Skipped(reason=f"the time left is kept for {best}, which promises more")
@@ -226,18 +228,22 @@ class Walk:
     ) -> Iterator[tuple[Optimization, Proposal | Skipped]]:
         """What is proposed further along the road, as things stand."""
         for further in self.road[self.road.index(optimization) + 1 :]:
-            yield further, self._proposed(further)
+            if further.in_children:
+                continue
+            yield further, self.proposed(further)
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
         if not self._allows(optimization.guarantee):
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
-        if self._left_s() < seconds.PAIRS_S:
+        if self.left_s < seconds.PAIRS_S:
             return Skipped(reason=NO_TIME)
         return None
 
-    def _left_s(self) -> float:
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget that trials may still take."""
         budget_s, reserved_s = self.policy.budget_s, self.reserved_s
         if reserved_s is None:
             reserved_s = seconds.RESERVED_SHARE * budget_s
@@ -308,7 +314,7 @@ class Walk:
         """Takes a while, so it is done only with consent, and for what is in force now."""
         if self._not_allowed(optimization) is not None:
             return
-        spare_s = self._left_s() - seconds.PAIRS_S - seconds.TAIL_S - seconds.TRAINING_S
+        spare_s = self.left_s - seconds.PAIRS_S - seconds.TAIL_S - seconds.TRAINING_S
         if spare_s < seconds.LEAST_BATCHES_S:
             return
         self.journal.write("phase", "training on larger batches, to see what they are worth")
@@ -335,7 +341,7 @@ class Walk:
         base.prime()
         block_s, left_s, at_least = (
             seconds.block_s(self.now),
-            self._left_s(),
+            self.left_s,
             self._at_least(candidate),
         )
         if again:

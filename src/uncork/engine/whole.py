@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from uncork.core.plan import Plan
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.processes import Script, require_tensorflow
+from uncork.measure.machine import jax_version
 
 if TYPE_CHECKING:  # its module imports TensorFlow
     from uncork.engine.running import Running
@@ -58,12 +60,14 @@ def _unhooked(script: Script) -> None:
 
 def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     require_tensorflow()
+    _enter(plan)
     # Loops are watched whatever the plan is for: they are numbered with the fits, as in a tuning.
     running = Deferred(
         lambda: _running(plan, strict=strict),
         source_lines=False,
         loops=True,
         refuses_foreign=False,
+        takes_jax=plan.backend is not None,
     )
     try:
         run_script(Path(script.path), script.args, running)
@@ -72,6 +76,28 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
             raise
     if running.made is None or not running.made.met:
         _not_met(plan, strict=strict)
+
+
+def _enter(plan: Plan) -> None:
+    """Set what the script's process is to be started with; nothing of it has begun.
+
+    Raises:
+        PlanRefused: The user has set it otherwise, or there is no JAX.
+    """
+    for name, value in plan.environment.items():
+        if os.environ.get(name, value) != value:
+            raise PlanRefused(
+                f"{name} is set to {os.environ[name]!r}, the plan needs {value!r}",
+                "one of the two",
+                f"unset {name}, or tune again with it",
+            )
+    if plan.backend and jax_version() != plan.backend.release:
+        raise PlanRefused(
+            f"JAX is {jax_version() or 'not installed'} in this environment ({sys.prefix})",
+            f"JAX {plan.backend.release}, which the plan was proved with",
+            f"pip install jax=={plan.backend.release}, or tune again",
+        )
+    os.environ.update(plan.environment)
 
 
 def _running(plan: Plan, *, strict: bool) -> Running:

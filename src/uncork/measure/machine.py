@@ -40,6 +40,7 @@ def probe(devices: tuple[str, ...] = ()) -> Machine:
         tensorflow=_loaded_version("tensorflow"),
         keras=_loaded_version("keras"),
         allowed_cpus=allowed_cpus(),
+        jax=jax_version(),
         variables=tuple(f"{k}={os.environ[k]}" for k in _HIDING if k in os.environ),
     )
 
@@ -101,6 +102,15 @@ def _cpu_model() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def jax_version() -> str:
+    """Of the JAX that this environment has, its kernels with it; never imports it."""
+    try:
+        metadata.version("jaxlib")
+        return metadata.version("jax")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _loaded_version(module: str) -> str:

@@ -18,6 +18,7 @@ from uncork.core.edit import (
     Guarantee,
     InlineMap,
     JitCompile,
+    KerasBackend,
     LargerBatch,
     LessAhead,
     LoaderCache,
@@ -70,6 +71,7 @@ SAID: Final[dict[type[Edit], str]] = {
     LargerBatch: "train on {times} batches in one, the learning rate times {rate:.3g}",
     FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
     JitCompile: "compile the training step with XLA",
+    KerasBackend: "run on Keras's {backend} backend",
     DtypePolicy: "compute in {policy}",
     ValidationInput: "for the validation data: {parts}",
 }

@@ -12,6 +12,7 @@ from uncork.road.full_precision import FullPrecision
 from uncork.road.generator_cache import KeepElements
 from uncork.road.inline_map import RunInline
 from uncork.road.jit_compile import CompileStep
+from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
@@ -58,6 +59,7 @@ ROAD: tuple[Optimization, ...] = (
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     # compile before precision: both change the kernels, and XLA is the milder promise
     CompileStep(),
+    AnotherBackend(),  # compiles, too; the others of these are for TensorFlow's step
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
     # batch: another training, with consent; last, as every step before it changes what it gains

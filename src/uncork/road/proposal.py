@@ -51,12 +51,14 @@ class Optimization(ABC):
         guarantee: What it promises about the training.
         at_worst: The weaker promise it is also worth keeping for, where the stricter one cannot be
             proved on this model; None when there is none.
+        in_children: It is tried in a process of its own, behind all other steps.
     """
 
     name: ClassVar[str]
     stage: ClassVar[StageName]
     guarantee: ClassVar[Guarantee]
     at_worst: ClassVar[Guarantee | None] = None
+    in_children: ClassVar[bool] = False
 
     @abstractmethod
     def propose(

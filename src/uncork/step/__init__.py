@@ -47,6 +47,7 @@ from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import TakenStep
+from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of
 from uncork.step.transfer import transfer_of
@@ -69,6 +70,7 @@ __all__ = [
     "Snapshot",
     "StepSettings",
     "TakenStep",
+    "Timed",
     "Validating",
     "apply",
     "around",
@@ -110,6 +112,7 @@ __all__ = [
     "small_weights",
     "spec_text",
     "stop_workers",
+    "timed_fit",
     "traceable",
     "transfer_of",
     "validation_steps",

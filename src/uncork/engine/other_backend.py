@@ -1,0 +1,103 @@
+"""A training on another backend of Keras's: is it the same training, and how fast is it?"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any, Final
+
+import keras
+
+from uncork.capture import FitCall, StopScript
+from uncork.core.errors import NothingToMeasure
+from uncork.core.job import BackendTrial, Confirmation, Job, Result
+from uncork.core.journal import Journal
+from uncork.core.machine import Machine
+from uncork.core.plan import Plan, Proof
+from uncork.core.record import replace
+from uncork.engine.handed_over import HandedOver
+from uncork.engine.running import Running
+from uncork.engine.subject import Subject
+from uncork.engine.trials import Trial
+from uncork.measure import summarize
+from uncork.measure.devices import machine as this_machine
+from uncork.proof.precision import WINDOWS, prove_precision
+from uncork.step import Replay, Timed, timed_fit
+
+_BLOCKS: Final = 4
+_BLOCK_S: Final = 1.0
+
+
+class OnAnotherBackend(Trial):
+    """Acts on the ``fit`` that a plan was made for, in a process that was started on the backend.
+
+    Args:
+        job: What to do: ``backend``, or to ``confirm`` a plan.
+        journal: Told of everything.
+        scratch: A directory for files.
+        plan: In force.
+    """
+
+    wants_source_lines = False
+
+    def __init__(self, job: Job, journal: Journal, scratch: str, plan: Plan) -> None:
+        super().__init__(job, journal, scratch)
+        self._plan = plan
+
+    def fit(self, call: FitCall) -> Any:
+        """Let earlier ones happen; prove and time the one that is meant."""
+        if call.index != self.job.training:
+            return call.original(**call.arguments)
+        arguments = {**call.arguments, "x": Running(self._plan, strict=True).data(call)}
+        proof = None
+        if self.job.hand_over is not None:
+            proof = proved(call.model, HandedOver.read(Path(self.job.hand_over)))
+        self._done(_result(self._timed(call, arguments), proof))
+        raise StopScript
+
+    def _timed(self, call: FitCall, arguments: dict[str, Any]) -> Timed:
+        samples = float(self._plan.before.workload.batch_size or 1)
+        found = timed_fit(
+            call.original, arguments, samples=samples, blocks=_BLOCKS, block_s=_BLOCK_S
+        )
+        if not found.blocks:
+            raise NothingToMeasure(
+                "the training ended before it could be timed", "one that goes on", "tune again"
+            )
+        return found
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """There is no subject: what looks into a step is made for TensorFlow's."""
+        raise NotImplementedError
+
+
+def proved(model: Any, handed: HandedOver) -> Proof:
+    """Train from the same state over the same batches in the same orders; compare the losses."""
+    originals = [Replay(losses=losses, weights=[]) for losses in handed.losses]
+    candidates = [Replay(_losses(model, handed, order), weights=[]) for order in handed.orders]
+    found = prove_precision(originals, candidates, len(handed.orders[0]))
+    return replace(found, kind="resampled")
+
+
+def _losses(model: Any, handed: HandedOver, order: list[int]) -> tuple[float, ...]:
+    model.set_weights(handed.weights)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    for variable, value in zip(model.optimizer.variables, handed.optimizer, strict=True):
+        variable.assign(value)
+    losses = []
+    for index in order:
+        model.reset_metrics()
+        batch = keras.utils.unpack_x_y_sample_weight(handed.batches[index])
+        losses.append(float(model.train_on_batch(*batch, return_dict=True)["loss"]))
+    length = len(order) // WINDOWS
+    parts = (losses[k * length : (k + 1) * length] for k in range(WINDOWS))
+    return tuple(statistics.fmean(part) for part in parts)
+
+
+def _result(timed: Timed, proof: Proof | None) -> Result:
+    machine, measured = this_machine(), summarize(timed.blocks)
+    if proof is None:
+        confirmation = Confirmation(measurement=measured, first_epoch_s=timed.first_epoch_s)
+        return Result(machine=machine, confirmation=confirmation)
+    return Result(machine=machine, backend=BackendTrial(measurement=measured, proof=proof))

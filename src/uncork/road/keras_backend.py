@@ -1,0 +1,72 @@
+"""Run the script on Keras's jax backend, which compiles the whole step.
+
+Legal as ``resampled``: layers, losses and optimizers are the same code of Keras's; kernels round
+otherwise, and random numbers, initial weights among them, are drawn by another generator. What is
+written for TensorFlow itself does not run there: such a script is left alone, or shows by failing
+in the trial, which is a process of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import KerasBackend
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.workload import Workload
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Ratio at best, of steps on batches from memory: measured 1.5x to 7x on five small models, on two
+# cores; it only decides whether a process of its own is worth its time.
+_AT_BEST: Final = 4.0
+
+
+@final
+class AnotherBackend(Optimization):
+    """Start the script with ``KERAS_BACKEND=jax``."""
+
+    name = "keras_backend"
+    stage = "compile"
+    guarantee = "resampled"
+    in_children = True
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where JAX is there already, and Keras drives."""
+        work = diagnosis.workload
+        forbidden = no_step_edit(diagnosis) or _forbidden(work, machine)
+        if forbidden:
+            return forbidden
+        possible = diagnosis.with_resident_faster(_AT_BEST)
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        return Proposal(
+            edits=(KerasBackend(backend="jax", release=machine.jax),),
+            predicted=None,
+            at=work.at,
+            why="Keras's jax backend compiles the whole step",
+            source_edit='os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported',
+        )
+
+
+def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
+    model = work.model
+    reasons = {
+        "no JAX is installed beside TensorFlow: pip install jax, to try it": not machine.jax,
+        "not tried beside an accelerator yet, which only one of them can hold": machine.devices,
+        "fit is called for a few steps at a time": work.called_in_loop,
+        "the model has a train_step of its own": model is None or model.train_step,
+        "tried on models in float32 only": model and model.dtype_policy != ("float32",),
+        "compiled with XLA already": work.jit_compile,
+        "the size of a batch is not known": work.batch_size is None,
+    }
+    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)
