@@ -22,7 +22,7 @@ from uncork.core.stage import (
 )
 from uncork.road import Optimization, Proposal, Skipped
 
-FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
+FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0")
 
 POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
 PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)

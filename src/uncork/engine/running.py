@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
@@ -75,6 +77,7 @@ class Running(PassThrough):
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
         self._told_machine = False
+        self._trained: Any = None
         self._step: PlannedStep | None = None
         self._data = PlannedData(plan, self._refuse)
 
@@ -108,7 +111,21 @@ class Running(PassThrough):
             planned.in_force() if planned else nullcontext(),
             self._guarded(call),
         ):
-            return call.original(**arguments)
+            history = call.original(**arguments)
+        self._trained = call.model
+        return history
+
+    def rescue(self, folder: Path) -> Path | None:
+        """Save what was trained on another backend, where what comes after it has failed there.
+
+        Returns:
+            The new file; None where there is nothing to save.
+        """
+        if self.plan.backend is None or self._trained is None:
+            return None
+        path = folder / f"uncork-rescued-{os.getpid()}.weights.h5"
+        self._trained.save_weights(path)
+        return path
 
     def _planned(self, model: Any) -> PlannedStep | None:
         """A model's step as planned; the same as before where ``fit`` is called again and again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from uncork.capture import PassThrough, run_script, show
 from uncork.core import exits
-from uncork.core.errors import PlanRefused
+from uncork.core.errors import PlanRefused, ScriptFailed
 from uncork.core.plan import Plan
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
@@ -74,6 +74,9 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     except SystemExit as ending:
         if ending.code not in (0, None):
             raise
+    except ScriptFailed:
+        _rescue(running.made)
+        raise
     if running.made is None or not running.made.met:
         _not_met(plan, strict=strict)
 
@@ -104,6 +107,16 @@ def _running(plan: Plan, *, strict: bool) -> Running:
     from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
 
     return Running(plan, strict=strict)
+
+
+def _rescue(running: Running | None) -> None:
+    """What fails after a training need not have failed where the script was written for."""
+    saved = running.rescue(Path.cwd()) if running else None
+    if saved is not None:
+        sys.stderr.write(
+            "uncork: the script failed after its training, which ran on Keras's other backend: "
+            f"the trained weights are in {saved}: model.load_weights reads them on any\n"
+        )
 
 
 def _not_met(plan: Plan, *, strict: bool) -> None:

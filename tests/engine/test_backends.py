@@ -1,0 +1,286 @@
+"""Another backend of Keras's: when it is tried, what comes of it, and a script that runs on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from road.situations import FOUR_CORES
+from uncork.capture import FitCall, PassThrough, StopScript, run_script
+from uncork.core.edit import KerasBackend
+from uncork.core.job import BackendTrial, Job, Result
+from uncork.core.measurement import Measurement
+from uncork.core.plan import NO_TIME, Plan, Policy, Proof, Step, dump
+from uncork.core.record import replace
+from uncork.engine import backends
+from uncork.engine.backends import with_backend, written_for_tensorflow
+from uncork.engine.handed_over import HandedOver
+from uncork.engine.processes import ChildFailed, Script, run_child
+from uncork.measure.machine import jax_version
+
+from .conftest import environment, run_python
+
+BEFORE = workload_diagnosis(workload=replace(WORKLOAD, data="numpy", pipeline=""))
+PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
+
+
+def nothing(event: Any) -> None:
+    """Progress is of no interest."""
+
+
+def faster(times: float) -> Measurement:
+    speeds = tuple(times * speed for speed in PLAN.tuned.blocks)
+    return replace(PLAN.tuned, samples_per_s=times * PLAN.tuned.samples_per_s, blocks=speeds)
+
+
+def trial(times: float, *, passed: bool = True) -> Callable[..., Result]:
+    proof = Proof(kind="resampled", passed=passed, detail="by decree")
+    found = BackendTrial(measurement=faster(times), proof=proof)
+    return lambda *_, **__: Result(machine=FOUR_CORES, backend=found)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    path = tmp_path / "train.py"
+    path.write_text("import keras\n")
+    return Script(str(path))
+
+
+def tried(monkeypatch: Any, script: Script, answer: Callable[..., Result], **of: Any) -> Plan:
+    monkeypatch.setattr(backends, "run_child", answer)
+    return with_backend(replace(PLAN, **of), "handed_over", script, nothing)
+
+
+def last(found: Plan) -> Step:
+    assert found.steps[-1].name == "keras_backend"
+    return found.steps[-1]
+
+
+def test_what_is_faster_and_proved_takes_the_place_of_the_steps_of_tensorflow(monkeypatch, script):
+    found = tried(monkeypatch, script, trial(3.0))
+    assert last(found).outcome == "kept"
+    assert last(found).measured.ratio == pytest.approx(3.0)
+    assert found.environment == {"KERAS_BACKEND": "jax"}
+    assert found.step_edits == ()
+    assert found.pipeline_edits == PLAN.pipeline_edits
+    given_up = [s.name for s in found.steps if "until keras_backend was faster" in s.reason]
+    assert given_up == ["steps_per_execution"]
+    assert found.target == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(trial(1.05), "not faster by"), (trial(3.0, passed=False), "not proven: by decree")],
+)
+def test_what_is_not_leaves_the_plan_as_it_was(monkeypatch, script, answer, words):
+    found = tried(monkeypatch, script, answer)
+    assert last(found).outcome == "rejected"
+    assert words in last(found).reason
+    assert found.steps[:-1] == PLAN.steps
+    assert found.environment == {}
+
+
+def test_a_script_that_does_not_run_there_says_so(monkeypatch, script):
+    def fails(*_: Any, **__: Any) -> Result:
+        raise ChildFailed(3, "AttributeError: no attribute 'numpy'")
+
+    assert "no attribute" in last(tried(monkeypatch, script, fails)).reason
+
+
+def test_ctrl_c_ends_it(monkeypatch, script):
+    def interrupted(*_: Any, **__: Any) -> Result:
+        return Result(machine=FOUR_CORES, interrupted=True)
+
+    with pytest.raises(KeyboardInterrupt):
+        tried(monkeypatch, script, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"machine": replace(FOUR_CORES, jax="")}, "no JAX"),
+        ({"policy": Policy(loosest="rounding")}, "promises resampled"),
+    ],
+)
+def test_where_it_is_not_tried(monkeypatch, script, changes, words):
+    found = tried(monkeypatch, script, trial(3.0), **changes)
+    assert last(found).outcome == "skipped"
+    assert words in last(found).reason
+
+
+def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
+    assert last(with_backend(PLAN, None, script, nothing)).reason == NO_TIME
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "import tensorflow as tf\nwith tf.GradientTape() as tape: pass",
+            "train.py:2 uses tf.Grad",
+        ),
+        ("print(model(x).numpy())", ".numpy()"),
+        ("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'", "chooses for itself"),
+        ("import beside", "beside.py:1 uses tf.function"),
+        ("from beside import step", "beside.py:1 uses tf.function"),
+        ("import tensorflow as tf\ndata = tf.data.Dataset.range(3)\ntf.random.set_seed(1)", ""),
+        ("this is no Python", ""),
+    ],
+)
+def test_what_asks_for_tensorflow_itself_is_seen(tmp_path, text, words):
+    (tmp_path / "beside.py").write_text("step = tf.function(print)\n")
+    (tmp_path / "train.py").write_text(text)
+    found = written_for_tensorflow(tmp_path / "train.py")
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+TRAIN = """
+import sys
+import keras, numpy as np, tensorflow as tf
+
+keras.utils.set_random_seed(5)
+x = np.random.default_rng(1).normal(size=(512, 8)).astype("float32")
+y = x.sum(1, keepdims=True)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+model.compile("adam", "mse", metrics=["mae"])
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(512, seed=2).batch(16)
+model.fit(data, epochs=2, verbose=0, validation_data=(x, y))
+print("trained on", keras.backend.backend())
+if sys.argv[1:]:
+    raise ValueError("after the training")
+"""
+
+
+class Maker(PassThrough):
+    """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fit(self, call: FitCall) -> Any:
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+        with tempfile.TemporaryDirectory() as scratch:
+            subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
+        handed = subject.hand_over(4.0)
+        assert handed is not None
+        handed.write(self._folder / "handed_over")
+        before = workload_diagnosis(workload=subject.workload, stages=())
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        edits = (KerasBackend(backend="jax", release=jax_version()),)
+        step = replace(kept, name="keras_backend", edits=edits, guarantee="resampled")
+        made = plan(before=before, after=None, steps=(step,))
+        (self._folder / "plan.json").write_bytes(dump(made))
+        raise StopScript
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jax")
+    (folder / "train.py").write_text(TRAIN)
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.test_backends", folder],
+        cwd=folder,
+        env={**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def asked(folder: Path, monkeypatch: Any, **changes: Any) -> Result:
+    monkeypatch.chdir(folder)
+    job = Job(
+        mode="backend",
+        training=0,
+        plan="plan.json",
+        environment={"KERAS_BACKEND": "jax"},
+        hand_over=str(folder / "handed_over"),
+    )
+    return run_child(replace(job, **changes), Script("train.py"), nothing, quiet=True)
+
+
+@pytest.mark.slow
+def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
+    found = asked(made, monkeypatch).backend
+    assert found.proof.passed, found.proof.detail
+    assert found.proof.kind == "resampled"
+    assert found.measurement.samples_per_s > 0
+    assert len(found.measurement.blocks) == 4
+
+
+@pytest.mark.slow
+def test_another_training_is_not(made, monkeypatch, tmp_path):
+    handed = HandedOver.read(made / "handed_over")
+    flatter = [tuple(0.8 * loss for loss in losses) for losses in handed.losses]
+    replaced = HandedOver(handed.weights, handed.optimizer, handed.batches, handed.orders, flatter)
+    replaced.write(tmp_path / "other")
+    found = asked(made, monkeypatch, hand_over=str(tmp_path / "other")).backend
+    assert not found.proof.passed
+
+
+@pytest.mark.slow
+def test_a_plan_is_confirmed_there(made, monkeypatch):
+    found = asked(made, monkeypatch, mode="confirm", hand_over=None).confirmation
+    assert found.measurement.samples_per_s > 0
+    assert found.first_epoch_s > 0
+
+
+@pytest.mark.slow
+def test_the_script_runs_on_it(made):
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "trained on jax"
+    plain = run_python("-m", "uncork", "run", "train.py", cwd=made)
+    assert plain.stdout.strip() == "trained on tensorflow"
+
+
+@pytest.mark.slow
+def test_what_was_trained_is_saved_where_the_rest_of_the_script_fails(made):
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", "fail", cwd=made)
+    assert done.returncode != 0
+    assert "ValueError: after the training" in done.stderr
+    (saved,) = made.glob("uncork-rescued-*.weights.h5")
+    assert saved.name in done.stderr
+    assert saved.stat().st_size > 1000
+    saved.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("Dense(8, ", "Dense(9, ", "number of weights"),
+        ("import sys\n", "import os, sys\nos.environ['KERAS_BACKEND'] = 'tensorflow'\n", "runs on"),
+    ],
+    ids=["another model", "its own choice"],
+)
+def test_a_plan_that_does_not_fit_ends_it_before_the_training(made, old, new, words):
+    (made / "other.py").write_text(TRAIN.replace(old, new, 1))
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "other.py", cwd=made)
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert "trained on" not in done.stdout
+
+
+@pytest.mark.slow
+def test_the_user_s_own_choice_of_a_backend_is_not_overruled(made, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert done.returncode != 0
+    assert "KERAS_BACKEND is set to 'tensorflow'" in done.stderr
+
+
+if __name__ == "__main__":
+    run_script(Path("train.py"), [], Maker(Path(sys.argv[1])))

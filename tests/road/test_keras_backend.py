@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.edit import KerasBackend
+from uncork.core.record import replace
+from uncork.road.keras_backend import AnotherBackend
+
+from .situations import FOUR_CORES, SITUATIONS, proposal, reason
+
+BACKEND = AnotherBackend()
+BUSY = SITUATIONS["computing"]
+
+
+def changed(**workload):
+    return replace(BUSY, workload=replace(BUSY.workload, **workload))
+
+
+def test_the_script_is_started_on_it():
+    found = proposal(BACKEND, BUSY)
+    assert found.edits == (KerasBackend(backend="jax", release="0.9.0"),)
+    assert found.predicted is None
+    assert "KERAS_BACKEND" in found.source_edit
+
+
+def test_nothing_is_installed_for_it():
+    without = replace(FOUR_CORES, jax="")
+    assert "pip install jax" in reason(BACKEND, BUSY, machine=without)
+
+
+def test_an_accelerator_is_left_to_tensorflow():
+    machine = replace(FOUR_CORES, devices=("GPU:0 NVIDIA",))
+    assert "accelerator" in reason(BACKEND, BUSY, machine=machine)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"kind": "custom_loop"}, "your own code"),
+        ({"eager_step": True}, "eagerly"),
+        ({"distributed": True}, "strategy"),
+        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"jit_compile": True}, "XLA already"),
+        ({"batch_size": None}, "not known"),
+        ({"model": replace(BUSY.workload.model, train_step="c0de")}, "train_step of its own"),
+        (
+            {"model": replace(BUSY.workload.model, dtype_policy=("mixed_bfloat16",))},
+            "float32 only",
+        ),
+    ],
+)
+def test_what_is_written_for_tensorflow_is_left_alone(workload, words):
+    assert words in reason(BACKEND, changed(**workload))
+
+
+def test_a_training_that_waits_for_its_input_gains_nothing():
+    waiting = replace(BUSY, breakdown={"input": 0.97, "step": 0.03})
+    assert "below 1.05x" in reason(BACKEND, waiting)
