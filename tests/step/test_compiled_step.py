@@ -175,6 +175,43 @@ def test_an_error_of_the_step_s_own_is_raised():
     assert step.unable == ""
 
 
+def test_an_error_that_passes_while_it_is_traced_is_not_the_user_s():
+    """Memory that is full for a moment: nothing of the step was done, so it is done as written."""
+    errors = []
+
+    @tf.function
+    def double(x):
+        if errors:
+            raise errors.pop()
+        return 2 * x
+
+    step = CompiledStep(double)
+    double(X)
+    step.mode = Mode.ANY_SHAPE
+    errors.append(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"))
+    np.testing.assert_array_equal(double(X), 2 * X)
+    assert "ResourceExhausted" in step.unable
+
+
+def test_ctrl_c_while_it_is_checked_leaves_it_unchecked(monkeypatch):
+    dense = keras.layers.Dense(1)
+    dense.build((None, 3))
+    step = tf.function(lambda x: tf.cast(dense(x), dense.compute_dtype))
+    taken = CompiledStep(step)
+    step(X)
+    taken.mode = Mode(policy="mixed_bfloat16")
+
+    def interrupted(*traced):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("uncork.step.taken_step.why_not_in", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            step(X)
+    assert step(X).dtype == tf.float32
+    assert "another dtype" in taken.unable
+
+
 def test_inside_another_function_it_is_left_alone():
     inner = tf.function(lambda x: 2 * x)
     step = CompiledStep(inner)

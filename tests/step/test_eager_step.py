@@ -172,6 +172,50 @@ def test_what_cannot_be_traced_goes_on_op_by_op():
     assert ["tracing it fails" in why for why in heard] == [True]
 
 
+@pytest.fixture
+def failing_once(monkeypatch):
+    """Let an op raise something when it is called next."""
+    square, errors = tf.square, []
+
+    def called(x):
+        if errors:
+            raise errors.pop()
+        return square(x)
+
+    monkeypatch.setattr(tf, "square", called)
+    return errors.append
+
+
+def test_an_error_that_passes_while_it_is_traced_is_not_the_user_s(failing_once):
+    """Memory that is full for a moment: nothing of the step was done, so it is done op by op."""
+
+    def step(x, y):
+        return tf.square(x) + y
+
+    took = taken_over(step)
+    failing_once(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"))
+    np.testing.assert_array_equal(step(X, Y), X * X + Y)
+    assert "OOM" in took.refusal
+
+
+def test_a_call_that_fails_while_it_is_watched_was_not_watched(failing_once, capsys):
+    def step(x, y):
+        found = tf.square(x) + y
+        if x.shape[0] == 5:
+            print("five")
+        return found
+
+    took = taken_over(step)
+    step(X, Y)
+    failing_once(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        step(X[:5], Y[:5])
+    for _ in range(3):
+        step(X[:5], Y[:5])
+    assert capsys.readouterr().out == 3 * "five\n"
+    assert "print" in took.refusal
+
+
 def test_an_error_of_the_step_is_its_own():
     def step(x, y):
         tf.debugging.assert_positive(tf.reduce_sum(x * x) - 1_000 * tf.reduce_sum(y - Y))

@@ -20,7 +20,7 @@ from tensorflow.python.ops import summary_ops_v2
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.taken_over import TakenOver
-from uncork.step.taken_step import TakenStep, first_line
+from uncork.step.taken_step import TakenStep, first_line, was_traced
 from uncork.step.traced_policy import traced_in
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 
@@ -134,10 +134,9 @@ class EagerStep(TakenStep):
         if len(self._forms) >= _MOST_FORMS:
             self._refuse("it is called in too many forms: other shapes, or values of Python's")
             return self._written(*args, **kwargs)
-        self._forms[form] = objects
         try:
             known = [each for objects in self._forms.values() for each in objects]
-            guards = self._guards = Guards(self._written, *known)
+            guards = self._guards = Guards(self._written, *known, *objects)
         except UnguardedError as reason:
             self._refuse(str(reason))
             return self._written(*args, **kwargs)
@@ -149,11 +148,11 @@ class EagerStep(TakenStep):
             refusal = "its code is another one than the plan was made for"
         if refusal.startswith(CHANGES) and form not in self._seen_twice:
             self._seen_twice.add(form)  # perhaps for this once: look again at the next call
-            del self._forms[form]
         elif refusal:
             self._refuse(refusal)
         else:
             self.refusal, self.code = "", guards.code
+            self._forms[form] = objects
         return found
 
     def _as_graph(
@@ -177,24 +176,18 @@ class EagerStep(TakenStep):
         return self._otherwise(args, kwargs, lambda: self._traced(args, kwargs))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        graph = self.graph()
         try:
-            return self.graph()(*args, **kwargs)
-        except Exception:
-            if self._traces(args, kwargs):
+            return graph(*args, **kwargs)
+        except Exception as error:
+            if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
+            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
         return self._written(*args, **kwargs)
 
     def _changes_too_often(self) -> bool:
         earned = self._served >= _CALLS_A_CHANGE * self._changes
         return self._changes > _MOST_CHANGES or (self._changes > _FREE_CHANGES and not earned)
-
-    def _traces(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        try:
-            self.graph().get_concrete_function(*args, **kwargs)
-        except Exception as error:
-            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
-            return False
-        return True
 
     def _refuse(self, reason: str) -> None:
         self.refusal, self._guards = reason, None

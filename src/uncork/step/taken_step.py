@@ -101,8 +101,8 @@ class TakenStep(ABC):
         if self.mode.policy and not self._ran_as_written:
             return usual()  # layers that are built by the first call are built as they were written
         if self.mode not in self._unable:
-            self._unable[self.mode] = ""
             self._look_for_checks(args, kwargs)
+            self._unable.setdefault(self.mode, "")  # unless somebody pressed Ctrl-C meanwhile
         if self.unable:
             return usual()
         function = self.graph(self.mode)
@@ -110,7 +110,7 @@ class TakenStep(ABC):
         try:
             found = function(*args, **kwargs)
         except Exception as error:
-            if not self.mode.xla and _is_traced(function, args, kwargs):
+            if not self.mode.xla and was_traced(function, args, kwargs):
                 raise  # an error of the step's own; some of it was done
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
             self._refuse_mode(f"{type(error).__name__}: {first_line(error)}"[:_LONGEST])
@@ -154,12 +154,17 @@ class TakenStep(ABC):
                 self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
 
 
-def _is_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def was_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call that failed went as far as to run; one that was not traced has done nothing.
+
+    What failed while it was traced may go well now: memory is full for a moment.
+    """
+    traces = function.experimental_get_tracing_count()
     try:
         function.get_concrete_function(*args, **kwargs)
     except Exception:
         return False
-    return True
+    return bool(function.experimental_get_tracing_count() == traces)
 
 
 def first_line(error: Exception) -> str:
