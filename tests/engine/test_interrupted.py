@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,9 @@ from uncork.engine.fit_subject import FitSubject
 from uncork.engine.subject import Version
 from uncork.step.settings import dtype_policies
 from uncork.step.snapshot import weights
-from uncork.watch import loader_digest, random_state
+from uncork.watch import loader_digest
+
+from .interrupting import cases, drawn_next
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 STEP_LEVERS: tuple[StepEdit, ...] = (
@@ -49,30 +49,8 @@ PIPELINE_LEVERS: tuple[PipelineEdit, ...] = (
     Prefetch(expects=""),
 )
 LOADER_LEVERS = ("workers", "cache")
-ERRORS = (
-    KeyboardInterrupt(),
-    tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"),
-    ZeroDivisionError("a bug"),
-)
 # Steps that go well before.
 AFTER = 4
-# By hand, with this set, every error in the middle of each lever; otherwise they take turns.
-ALL = "UNCORK_EXAMPLES" in os.environ
-
-
-def cases(levers: Iterable[Any], *moments: str) -> list[Any]:
-    """Levers, when something happens in the middle of them, and what."""
-    chosen = [
-        (*case, error)
-        for place, case in enumerate(itertools.product(levers, moments))
-        for which, error in enumerate(ERRORS)
-        if ALL or which == place % len(ERRORS)
-    ]
-    return [pytest.param(*case, id="-".join(map(name, case))) for case in chosen]
-
-
-def name(of: Any) -> str:
-    return of if isinstance(of, str) else type(of).__name__
 
 
 class Pages(keras.utils.PyDataset):
@@ -105,13 +83,6 @@ def trained(*, eagerly: bool = False) -> keras.Model:
 def settings(model: Any) -> tuple[Any, ...]:
     flags = (model.jit_compile, model.steps_per_execution, model.run_eagerly, model.stop_training)
     return (*flags, dtype_policies(model), keras.config.dtype_policy().name)
-
-
-def drawn_next() -> list[Any]:
-    """What Python, NumPy, TensorFlow and Keras would draw next."""
-    python, numpy, tf_rng, generator, seed = random_state()
-    del generator
-    return [python, numpy[1].tolist(), numpy[2], tf_rng, None if seed is None else seed.tolist()]
 
 
 @contextmanager
