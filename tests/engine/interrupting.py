@@ -33,7 +33,8 @@ def cases(levers: Iterable[Any], *moments: str) -> list[Any]:
 
 
 def name(of: Any) -> str:
-    """Of a case's part."""
+    """Of a case's part; of several things that belong together, the last one's."""
+    of = of[-1] if isinstance(of, tuple) else of
     return of if isinstance(of, str) else type(of).__name__
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,44 +15,125 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import (
+    AutotuneOff,
     Cache,
+    DrawFirst,
     DtypePolicy,
-    Edit,
+    FilterFirst,
     FlatUpdates,
+    GeneratorCache,
+    InlineMap,
     JitCompile,
+    LessAhead,
     LoaderCache,
     LoaderWorkers,
+    ParallelInterleave,
     ParallelMap,
     PipelineEdit,
     Prefetch,
+    PyFunctionCache,
+    ShuffleFirst,
+    SplitMap,
     StepEdit,
     StepsPerExecution,
     TfFunction,
+    ValidationInput,
+    VectorizeMap,
 )
+from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.subject import Version
-from uncork.step.settings import dtype_policies
+from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.subject import VersionRunner
+from uncork.pipeline import Pipeline, element_digests
+from uncork.pipeline.python_calls import generator_of, python_digest
 from uncork.step.snapshot import weights
-from uncork.watch import loader_digest
+from uncork.watch import function_digest, loader_digest
 
 from .interrupting import cases, drawn_next
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
+Dataset = tf.data.Dataset
+ROOM = 1 << 20
+# Steps that go well before.
+AFTER = 4
+
+
+def example(row: Any) -> tuple[Any, Any]:
+    row = tf.ensure_shape(row, [6])
+    return row * 2, row[:2]
+
+
+def noisy(row: Any) -> tuple[Any, Any]:
+    return tf.tanh(row * 2) * tf.random.uniform([]), row[:2]
+
+
+def asking(row: Any) -> Any:
+    return tf.numpy_function(np.tanh, [row], tf.float32)
+
+
+def rows() -> Iterator[Any]:
+    yield from ROWS
+
+
+def sliced(array: Any = ROWS) -> Dataset:
+    return Dataset.from_tensor_slices(array)
+
+
+def pipeline() -> Dataset:
+    return sliced().map(example).shuffle(64, seed=7).batch(4)
+
+
+def skipping() -> Dataset:
+    return sliced().map(example).skip(8).batch(4)
+
+
+def drawing() -> Dataset:
+    return sliced().map(noisy).batch(4)
+
+
+def interleaved() -> Dataset:
+    return sliced(ROWS.reshape(8, 8, 6)).interleave(sliced, cycle_length=2).map(example).batch(4)
+
+
+def ahead() -> Dataset:
+    return sliced().map(example).prefetch(40).batch(4)
+
+
+def answering() -> Dataset:
+    return sliced().map(asking).map(example).batch(4)
+
+
+def yielding() -> Dataset:
+    spec = tf.TensorSpec([6], tf.float32)
+    return Dataset.from_generator(rows, output_signature=spec).map(example).batch(4)
+
+
 STEP_LEVERS: tuple[StepEdit, ...] = (
     StepsPerExecution(steps=3),
     FlatUpdates(),
     JitCompile(),
     DtypePolicy(policy="mixed_bfloat16"),
+    DtypePolicy(policy="float32"),
     TfFunction(code=""),
 )
-PIPELINE_LEVERS: tuple[PipelineEdit, ...] = (
-    Cache(stage=1, expects=""),
-    ParallelMap(stage=1, expects=""),
-    Prefetch(expects=""),
+PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
+    (pipeline, Cache(stage=1, expects="")),
+    (pipeline, ParallelMap(stage=1, expects="")),
+    (pipeline, Prefetch(expects="")),
+    (pipeline, ShuffleFirst(stage=2, expects="")),
+    (pipeline, VectorizeMap(stage=1, expects="")),
+    (pipeline, InlineMap(stage=1, expects="")),
+    (pipeline, AutotuneOff(expects="")),
+    (skipping, FilterFirst(stage=2, expects="")),
+    (drawing, SplitMap(stage=1, expects="")),
+    (drawing, DrawFirst(stage=1, expects="")),
+    (interleaved, ParallelInterleave(stage=1, expects="")),
+    (ahead, LessAhead(stage=2, expects="")),
+    (answering, PyFunctionCache(stage=1, expects="", bytes=ROOM, code="")),
+    (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
 )
-LOADER_LEVERS = ("workers", "cache")
-# Steps that go well before.
-AFTER = 4
+LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
+VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)
 
 
 class Pages(keras.utils.PyDataset):
@@ -62,40 +145,54 @@ class Pages(keras.utils.PyDataset):
         return rows, rows[:, :2]
 
 
-def pipeline() -> tf.data.Dataset:
-    rows = tf.data.Dataset.from_tensor_slices(ROWS).map(lambda row: (row * 2, row[:2]))
-    return rows.shuffle(64, seed=7).batch(4)
+def validating() -> Dataset:
+    return sliced(ROWS[:32]).map(example).batch(4)
 
 
-def trained(*, eagerly: bool = False) -> keras.Model:
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a quiet machine."""
+    monkeypatch.setattr("uncork.step.runner.settle", lambda: 0.0)
+
+
+def trained(*, eagerly: bool = False, policy: str = "float32") -> keras.Model:
     keras.utils.set_random_seed(3)
     layers = keras.layers
-    narrow = [layers.Dense(8, activation="tanh") for _ in range(4)]
-    model = keras.Sequential(
-        [keras.Input((6,)), *narrow, layers.BatchNormalization(), layers.Dropout(0.3)]
-    )
-    model.add(layers.Dense(2))
+    parts = [
+        layers.Dense(8, activation="tanh", dtype=policy),
+        layers.BatchNormalization(dtype=policy),
+        layers.Dropout(0.3, dtype=policy),
+        layers.Dense(2, dtype=policy),
+    ]
+    model = keras.Sequential([keras.Input((6,)), *parts])
     model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly)
-    model.fit(ROWS[:8], ROWS[:8, :2], batch_size=4, verbose=0)  # slots hold something by then
+    model.fit(validating(), verbose=0)  # slots hold something by then
     return model
 
 
 def settings(model: Any) -> tuple[Any, ...]:
     flags = (model.jit_compile, model.steps_per_execution, model.run_eagerly, model.stop_training)
-    return (*flags, dtype_policies(model), keras.config.dtype_policy().name)
+    policies = [layer.dtype_policy.name for layer in model._flatten_layers()]
+    return (*flags, policies, keras.config.dtype_policy().name)
 
 
 @contextmanager
-def interrupted(model: Any, error: BaseException) -> Iterator[None]:
-    """Some of the model's steps happen; after the last of them the error does."""
-    made_as_ever = model.make_train_function
-    happened = 0
+def interrupted(model: Any, error: BaseException, what: str) -> Iterator[None]:
+    """Some of the model's steps happen; after the last of them the error does.
+
+    Args:
+        model: Compiled.
+        error: What is raised.
+        what: ``train`` or ``test``.
+    """
+    make, name = f"make_{what}_function", f"{what}_function"
+    made_as_ever, happened = getattr(model, make), 0
 
     def made(force: bool = False) -> None:
         made_as_ever(force)
-        if getattr(model.train_function, "interrupted", False):
+        function = getattr(model, name)
+        if getattr(function, "interrupted", False):
             return
-        function = model.train_function
 
         def stepping(iterator: Any) -> Any:
             nonlocal happened
@@ -106,80 +203,159 @@ def interrupted(model: Any, error: BaseException) -> Iterator[None]:
             return logs
 
         stepping.interrupted = True  # type: ignore[attr-defined]
-        model.train_function = stepping
+        setattr(model, name, stepping)
 
-    vars(model)["make_train_function"] = made
+    vars(model)[make] = made
     try:
         with pytest.raises(type(error)):
             yield
     finally:
-        del vars(model)["make_train_function"]
+        del vars(model)[make]
     assert happened == AFTER
 
 
-def check_untouched(data: Any, edit: Edit | str, error: BaseException, at: str, folder: Path):
-    """Interrupt a trial; the user's own training then is that of a twin nobody has touched."""
-    eagerly = isinstance(edit, TfFunction)
-    twin = trained(eagerly=eagerly)
-    before = settings(twin), drawn_next()
-    twin.fit(data(), epochs=2, verbose=0)
-    after = drawn_next()
+@contextmanager
+def half_read(error: BaseException) -> Iterator[None]:
+    """The first pass of a proof goes well; in the middle of the second one the error happens."""
+    calls = itertools.count(1)
 
-    model = trained(eagerly=eagerly)
-    assert (settings(model), drawn_next()) == before
+    def reading(dataset: Dataset, **how: Any) -> Any:
+        if next(calls) == 1:
+            return element_digests(dataset, **how)
+        for _ in zip(range(AFTER), dataset, strict=False):
+            pass
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uncork.engine.pipeline_proofs.element_digests", reading)
+        with pytest.raises(type(error)):
+            yield
+    assert next(calls) == 3
+
+
+def arguments_of_fit(data: Callable[[], Any], *, validated: bool) -> dict[str, Any]:
+    return {"x": data(), "validation_data": validating() if validated else None, "epochs": 2}
+
+
+@functools.cache
+def untouched(data: Callable[[], Any], *, validated: bool, **how: Any) -> tuple[Any, ...]:
+    """Of a twin nobody has touched: weights after its training, its losses, what it draws next."""
+    twin = trained(**how)
+    history = twin.fit(**arguments_of_fit(data, validated=validated), verbose=0).history
+    return weights(twin), history, drawn_next()
+
+
+def check_untouched(
+    data: Callable[[], Any],
+    folder: Path,
+    attempt: Callable[[FitSubject, Any], None],
+    *,
+    validated: bool = False,
+    **how: Any,
+) -> None:
+    """After an attempt that is interrupted, the user's own training is that of a twin.
+
+    Args:
+        data: Makes what it trains on.
+        folder: For files of the attempt.
+        attempt: Given the training under examination, and its data.
+        validated: It validates, too.
+        how: Its model is made.
+    """
+    theirs, history, next_draws = untouched(data, validated=validated, **how)
+    model = trained(**how)
+    given = arguments_of_fit(data, validated=validated)
+    before = settings(model), drawn_next()
     functions = model.train_function, model.test_function
-    given = data()
-    subject = FitSubject(model, {"x": given, "epochs": 2}, 0, "train.py:9", str(folder))
-    version = edited(subject, edit, given)
-    runner = subject.runner(version)  # what the model's step reaches is looked up here
+    subject = FitSubject(model, given, 0, "train.py:9", str(folder))
+    subject.ends_here = True
     try:
-        with interrupted(model, error):
-            if at == "measured":
-                runner.prime()
-                runner.block(5.0)
-            else:
-                subject.prove_step(version, "rounding", 5.0)
+        attempt(subject, given["x"])
     finally:
         subject.restore()
     assert (settings(model), drawn_next()) == before
     assert (model.train_function, model.test_function) == functions
-    model.fit(given, epochs=2, verbose=0)
-    for ours, theirs in zip(weights(model), weights(twin), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert drawn_next() == after
+    assert model.fit(**given, verbose=0).history == history
+    assert drawn_next() == next_draws
+    for ours, other in zip(weights(model), theirs, strict=True):
+        np.testing.assert_array_equal(ours, other)
 
 
-def edited(subject: FitSubject, edit: Edit | str, data: Any) -> Version:
-    if edit == "workers":
-        edit = LoaderWorkers(workers=2, expects=loader_digest(data))
-    elif edit == "cache":
-        edit = LoaderCache(bytes=1 << 20, expects=loader_digest(data))
-    elif isinstance(edit, TfFunction):
-        edit = TfFunction(code=subject.workload.step_code)
-    if isinstance(edit, LoaderWorkers | LoaderCache):
-        return subject.original.with_loader_edits((edit,))
-    if isinstance(edit, PipelineEdit):
-        return subject.original.with_pipeline_edits((edit,))
-    assert isinstance(edit, StepEdit)
-    return subject.original.with_step_edits((edit,))
+def run(runner: VersionRunner) -> None:
+    runner.prime()
+    runner.block(5.0)
 
 
 @pytest.mark.parametrize(("edit", "at", "error"), cases(STEP_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_step_lever(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
 ) -> None:
-    check_untouched(pipeline, edit, error, at, tmp_path)
+    def attempt(subject: FitSubject, data: Any) -> None:
+        found = replace(edit, code=subject.workload.step_code) if eagerly else edit
+        version = subject.original.with_step_edits((found,))
+        runner = subject.runner(version)  # what the model's step reaches is looked up here
+        with interrupted(subject.model, error, "train"):
+            run(runner) if at == "measured" else subject.prove_step(version, "rounding", 5.0)
+
+    eagerly = isinstance(edit, TfFunction)
+    is_mixed = isinstance(edit, DtypePolicy) and edit.policy == "float32"
+    policy = "mixed_bfloat16" if is_mixed else "float32"
+    check_untouched(pipeline, tmp_path, attempt, eagerly=eagerly, policy=policy)
 
 
-@pytest.mark.parametrize(("edit", "at", "error"), cases(PIPELINE_LEVERS, "measured"))
+@pytest.mark.parametrize(("lever", "at", "error"), cases(PIPELINE_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_pipeline_lever(
-    edit: PipelineEdit, at: str, error: BaseException, tmp_path: Path
+    lever: tuple[Callable[[], Dataset], PipelineEdit],
+    at: str,
+    error: BaseException,
+    tmp_path: Path,
 ) -> None:
-    check_untouched(pipeline, edit, error, at, tmp_path)
+    def attempt(subject: FitSubject, data: Any) -> None:
+        original = subject.original.pipeline
+        version = subject.original.with_pipeline_edits((with_code(edit, original),))
+        if at == "measured":
+            with interrupted(subject.model, error, "train"):
+                run(subject.runner(version))
+        else:
+            with half_read(error):
+                PipelineProver(original).prove(version, "exact", 20.0)
+
+    data, edit = lever
+    check_untouched(data, tmp_path, attempt)
+
+
+def with_code(edit: PipelineEdit, pipeline: Pipeline) -> PipelineEdit:
+    """The edit, which knows the Python that it is for."""
+    if isinstance(edit, PyFunctionCache):
+        return replace(edit, code=python_digest(pipeline.stages[edit.stage].functions[0]))
+    if isinstance(edit, GeneratorCache):
+        return replace(edit, code=function_digest(generator_of(pipeline.stages[edit.stage])))
+    return edit
 
 
 @pytest.mark.parametrize(("edit", "at", "error"), cases(LOADER_LEVERS, "measured"))
 def test_in_the_middle_of_a_loader_lever(
-    edit: str, at: str, error: BaseException, tmp_path: Path
+    edit: LoaderWorkers | LoaderCache, at: str, error: BaseException, tmp_path: Path
 ) -> None:
-    check_untouched(Pages, edit, error, at, tmp_path)
+    def attempt(subject: FitSubject, data: Any) -> None:
+        version = subject.original.with_loader_edits((replace(edit, expects=loader_digest(data)),))
+        with interrupted(subject.model, error, "train"):
+            run(subject.runner(version))
+
+    check_untouched(Pages, tmp_path, attempt)
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases(VALIDATION_LEVERS, "measured", "proved"))
+def test_in_the_middle_of_a_lever_of_the_validation(
+    edit: ValidationInput, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    def attempt(subject: FitSubject, data: Any) -> None:
+        version = subject.original.with_validation_edits(edit.edits)
+        if at == "measured":
+            with interrupted(subject.model, error, "test"):
+                run(subject.validation_runner(version))
+        else:
+            with half_read(error):
+                subject.prove_validation(version, "exact", 20.0)
+
+    check_untouched(pipeline, tmp_path, attempt, validated=True)
