@@ -24,6 +24,7 @@ from uncork.core.edit import (
     GeneratorCache,
     InlineMap,
     JitCompile,
+    LargerBatch,
     LessAhead,
     LoaderCache,
     LoaderWorkers,
@@ -113,6 +114,7 @@ STEP_LEVERS: tuple[StepEdit, ...] = (
     FlatUpdates(),
     JitCompile(),
     DtypePolicy(policy="mixed_bfloat16"),
+    LargerBatch(times=2, rate=1.5),
     DtypePolicy(policy="float32"),
     TfFunction(code=""),
 )
