@@ -2,8 +2,9 @@
 
     python -m benchmarks.small_models [--rounds 6] [--record]
 
-``fit`` as introductions show it, with one lever at a time, with all exact ones, and the loop that
-an expert would write, in turn in one process; ratios are within rounds.
+``fit`` as introductions show it, with one lever at a time, with all exact ones, the loop that an
+expert would write, and the same ``fit`` on Keras's jax backend in a process of its own, in turn;
+ratios are within rounds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 from benchmarks.small_models.by_hand import WholeEpoch
 from benchmarks.small_models.models import BATCH, MODELS, compiled
+from benchmarks.small_models.on_jax import OnJax
 from uncork.core.edit import FlatUpdates, JitCompile, StepEdit, StepsPerExecution
 from uncork.core.measurement import Comparison, compare
 from uncork.core.record import to_json
@@ -36,6 +38,7 @@ _LEVERS: Final[dict[str, tuple[StepEdit, ...]]] = {
     "both exact": (_GROUPED, FlatUpdates()),
     "all": (_GROUPED, FlatUpdates(), JitCompile()),
 }
+_ON_JAX: Final = "keras_backend"
 _BY_HAND: Final = {"by hand": False, "by hand, fused": True}
 
 
@@ -65,9 +68,13 @@ def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
     }
     for way, fused in _BY_HAND.items():
         runners[way] = WholeEpoch(model, x, y, fused=fused)
-    for runner in runners.values():
-        runner.prime()
-    found = in_turn(list(runners.values()), block_s=_BLOCK_S, rounds=rounds)
+    runners[_ON_JAX] = on_jax = OnJax(name)
+    try:
+        for runner in runners.values():
+            runner.prime()
+        found = in_turn(list(runners.values()), block_s=_BLOCK_S, rounds=rounds)
+    finally:
+        on_jax.close()
     print(f"{name}: {_speed(found[0]):,.0f} samples/s", file=sys.stderr, flush=True)
     return dict(zip(runners, found, strict=True))
 
@@ -82,7 +89,7 @@ def _against(found: dict[str, list[Block]], way: str) -> Comparison:
 
 
 def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -> str:
-    ways = [*_LEVERS, *_BY_HAND]
+    ways = [*_LEVERS, *_BY_HAND, _ON_JAX]
     lines = [
         f"# Small models, {datetime.date.today().isoformat()}",
         "",

@@ -152,6 +152,8 @@ def _asked(node: ast.AST) -> str:
     match node:
         case ast.Call(func=ast.Attribute(attr="numpy"), args=[]):
             return ".numpy(), which another backend's arrays do not have"
+        case ast.Call(func=ast.Attribute(attr="export")):
+            return ".export(), which writes a graph of TensorFlow's"
         case ast.Attribute(value=ast.Name(id="tf" | "tensorflow"), attr=attr) if (
             attr in _OF_TENSORFLOW
         ):

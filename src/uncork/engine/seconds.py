@@ -34,8 +34,9 @@ LEAST_BATCHES_S: Final = 15.0
 # To prove what one of them makes of as many samples.
 TRAINING_S: Final = 40.0
 
-# To record what another backend is compared with, and to try it.
+# To record what another backend is compared with; that, and to try it.
 HANDED_OVER_S: Final = 10.0
+ELSEWHERE_S: Final = 30.0
 
 
 def block_s(now: WorkloadDiagnosis) -> float:

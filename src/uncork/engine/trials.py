@@ -34,7 +34,7 @@ from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
 from uncork.engine.repetition import made_anew, passes
-from uncork.engine.seconds import HANDED_OVER_S, LOOKING_SHARE
+from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
@@ -42,7 +42,6 @@ from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
-from uncork.road import Skipped
 from uncork.step import EagerStep
 
 _CONFIRM_BLOCK_S: Final = 1.0
@@ -268,6 +267,7 @@ class Tuning(Trial):
             self.journal,
             started=started,
             reserved_s=confirming_s(age_s, self.job.policy.budget_s),
+            has_children=self.job.hand_over is not None,
             after_step=self._save,
         )
         try:
@@ -279,9 +279,7 @@ class Tuning(Trial):
 
     def _hand_over(self, subject: Subject, walk: Walk) -> bool:
         """Leave what is to be tried in a process of its own; whether there is anything."""
-        elsewhere = [walk.proposed(o) for o in walk.road if o.in_children]
-        wanted = not all(isinstance(proposal, Skipped) for proposal in elsewhere)
-        if not wanted or self.job.hand_over is None or walk.left_s < HANDED_OVER_S:
+        if self.job.hand_over is None or not walk.elsewhere() or walk.left_s < ELSEWHERE_S:
             return False
         self.journal.write("phase", "recording what another backend is to be compared with")
         try:

@@ -72,7 +72,7 @@ def tune(
         result = run_child(job, script, follow)
         plan, interrupted = plan_of(result, script.path, policy), result.interrupted
         if not interrupted:
-            plan = with_backend(plan, hand_over if result.handed_over else None, script, follow)
+            plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
     if plan.kept and not interrupted:
         follow(
             Event(kind="phase", text="confirming in fresh processes, as written and tuned in turn")
@@ -83,6 +83,17 @@ def tune(
             note = "interrupted: the speed-up is not confirmed in fresh processes"
             plan, interrupted = replace(plan, notes=(*plan.notes, note)), True
     return replace(plan, tuning_cost_s=time.monotonic() - begin), interrupted
+
+
+def _elsewhere(
+    plan: Plan, result: Result, hand_over: str, script: Script, follow: Follow
+) -> tuple[Plan, bool]:
+    """What takes a process of its own; and whether it was interrupted, which loses nothing."""
+    try:
+        return with_backend(plan, hand_over if result.handed_over else None, script, follow), False
+    except KeyboardInterrupt:
+        note = "interrupted: the speed-up is not confirmed in fresh processes"
+        return replace(plan, notes=(*plan.notes, note)), True
 
 
 def plan_of(result: Result, script: str, policy: Policy) -> Plan:

@@ -42,6 +42,7 @@ from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
 
+_NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
 Prove = Callable[[Version, Guarantee, float], Proof]
 
 
@@ -57,6 +58,7 @@ class Walk:
         journal: Told of everything as it happens.
         started: By :func:`time.monotonic`, when the budget began to run.
         reserved_s: Seconds of the budget kept back for confirming the result.
+        has_children: What takes a process of its own will be tried behind the road.
         after_step: Called when a step has its outcome: what was found so far can be saved.
     """
 
@@ -69,6 +71,7 @@ class Walk:
     steps: list[Step] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     reserved_s: float | None = None
+    has_children: bool = False
     after_step: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -99,6 +102,10 @@ class Walk:
             if optimization not in others:
                 self._look_at_batches(optimization)
                 self._record(self._try_smaller_and_smaller(optimization))
+        if not self.has_children:
+            for optimization in self.road:
+                if optimization.in_children:
+                    self._record(record(optimization, "skipped", _NO_CHILDREN))
 
     def _before(self, optimization: Optimization) -> Optimization | None:
         """Of what is further along the road, the step that it had better come after."""
@@ -249,9 +256,23 @@ class Walk:
             reserved_s = seconds.RESERVED_SHARE * budget_s
         if self._looking_again and self.version is self.subject.original:
             reserved_s *= seconds.RISKED_SHARE  # with nothing kept there is nothing to confirm
-        if self._looking_again and self._allows("training"):
-            reserved_s += seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
-        return self.started + budget_s - reserved_s - time.monotonic()
+        return self.started + budget_s - reserved_s - self._spared_s() - time.monotonic()
+
+    def _spared_s(self) -> float:
+        """While what was unclear is looked at again, for what comes behind that."""
+        if not self._looking_again:
+            return 0.0
+        training_s = seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
+        spared_s = training_s if self._allows("training") else 0.0
+        return spared_s + (seconds.ELSEWHERE_S if self.elsewhere() else 0.0)
+
+    def elsewhere(self) -> list[Proposal]:
+        """What is proposed that takes a process of its own; nothing where there can be none."""
+        if not self.has_children:
+            return []
+        allowed = [o for o in self.road if o.in_children and self._allows(o.guarantee)]
+        answers = [o.propose(self.now, self.machine, self.policy) for o in allowed]
+        return [answer for answer in answers if isinstance(answer, Proposal)]
 
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest
