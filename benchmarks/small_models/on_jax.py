@@ -1,6 +1,6 @@
 """The same ``fit`` on Keras's jax backend, in a process of its own that is asked for blocks.
 
-python -m benchmarks.small_models.on_jax MODEL    reads seconds, a line for each block, writes blocks
+python -m benchmarks.small_models.on_jax MODEL    reads the seconds of a block, writes the block
 """
 
 from __future__ import annotations

@@ -131,6 +131,8 @@ def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
         ("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'", "chooses for itself"),
         ("import beside", "beside.py:1 uses tf.function"),
         ("from beside import step", "beside.py:1 uses tf.function"),
+        ("model.fit(x, y)\nother.fit(x, y)", "calls fit in 2 places"),
+        ("for fold in folds:\n    model.fit(*fold)", ""),
         ("import tensorflow as tf\ndata = tf.data.Dataset.range(3)\ntf.random.set_seed(1)", ""),
         ("this is no Python", ""),
     ],

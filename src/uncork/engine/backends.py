@@ -134,18 +134,30 @@ def _step(outcome: OutcomeName, reason: str, proposal: Proposal | None = None) -
 
 
 def written_for_tensorflow(script: Path) -> str:
-    """What in a script, or in a module beside it, asks for TensorFlow itself; empty for nothing.
+    """Why a script is left where it is: part of a sentence; empty where nothing speaks against it.
 
     Data may come from ``tf.data``, and ``tf.image`` may work on it. What comes after the training
-    is not tried, so whatever may fail there is looked for here.
+    is not tried, so whatever may fail there is looked for here, in the script and in the modules
+    beside it. And all that is trained would be trained elsewhere, not only what was looked at.
     """
+    trainings = 0
     for path in _files(script):
         with suppress(OSError, SyntaxError, ValueError):
             for node in ast.walk(ast.parse(path.read_bytes())):
                 found = _asked(node)
                 if found:
                     return f"{path.name}:{node.lineno} uses {found}"  # type: ignore[attr-defined]
-    return ""
+                trainings += _trains(node)
+    return (
+        "" if trainings <= 1 else f"the script calls fit in {trainings} places: one was looked at"
+    )
+
+
+def _trains(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="fit" | "train_on_batch")):
+            return True
+    return False
 
 
 def _asked(node: ast.AST) -> str:
