@@ -141,16 +141,16 @@ def written_for_tensorflow(script: Path) -> str:
     beside it. And all that is trained would be trained elsewhere, not only what was looked at.
     """
     trainings = 0
-    for path in _files(script):
+    for path in dict.fromkeys(_files(script)):
         with suppress(OSError, SyntaxError, ValueError):
             for node in ast.walk(ast.parse(path.read_bytes())):
                 found = _asked(node)
                 if found:
                     return f"{path.name}:{node.lineno} uses {found}"  # type: ignore[attr-defined]
                 trainings += _trains(node)
-    return (
-        "" if trainings <= 1 else f"the script calls fit in {trainings} places: one was looked at"
-    )
+    if trainings <= 1:
+        return ""
+    return f"the script calls fit in {trainings} places, of which one was looked at"
 
 
 def _trains(node: ast.AST) -> bool:
