@@ -82,6 +82,8 @@ def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
     assert all(abs(part.rounds - BATCH) <= BATCH / 2 for part in loops)
     forward = next(part for part in loops if part.phase == "forward")
     assert line_of("tf.map_fn(lambda example") in forward.at
+    assert {part.of_map for part in parts if part.rounds} == {True}
+    assert {part.of_map for part in parts if not part.rounds} == {False}
 
 
 def test_what_depends_on_the_batch_alone_is_told():

@@ -22,6 +22,7 @@ class KernelPart(Record, frozen=True, kw_only=True):
         layer: Class of the Keras layer that they compute; ``""`` where none does.
         at: Where that layer is made, or what stands in the user's code.
         rounds: Of the loop inside the step that they stand in; 0 outside of loops.
+        of_map: That loop is one of ``tf.map_fn``.
         of_batch: Share of those that depend on the batch alone, not on any weight.
         of_batch_at: The line of the step's own function that most of these come from; None for
             what layers of a model do.
@@ -38,6 +39,7 @@ class KernelPart(Record, frozen=True, kw_only=True):
     layer: str = ""
     at: str | None = None
     rounds: int = 0
+    of_map: bool = False
     of_batch: float = 0.0
     of_batch_at: str | None = None
     rows: int = 0

@@ -28,6 +28,7 @@ _UPDATE: Final = "update_state"
 _CALL: Final = "PartitionedCall"
 _BACKWARD: Final = "__backward_"
 _LAYERS: Final = "/keras/src/layers/layer.py"
+_MAP_FN: Final = "/tensorflow/python/ops/map_fn.py"
 # Where TensorFlow calls a function to trace it.
 _TRACING: Final = "/tensorflow/python/framework/func_graph.py"
 
@@ -68,6 +69,7 @@ class _Key:
     layer: str = ""
     at: str | None = None
     in_loop: bool = False
+    of_map: bool = False
     rows: int = 0
     rows_used: int = 0
 
@@ -113,6 +115,7 @@ class _Part:
             layer=key.layer,
             at=key.at,
             rounds=round(self.most_calls) if key.in_loop else 0,
+            of_map=key.of_map,
             of_batch=sum(self.of_batch_s.values()) / total_s,
             of_batch_at=max(self.of_batch_s, key=self.of_batch_s.__getitem__, default=None),
             rows=key.rows,
@@ -156,13 +159,14 @@ class _Sorter:
         if table is not None:
             layer = self._tables.layer(table)
             rows = (table[0], self._tables.rows_used(table))
-            return _Key(phase, type(layer).__name__, self._layers.at(layer), False, *rows)
+            return _Key(phase, type(layer).__name__, self._layers.at(layer), False, False, *rows)
         loop = self.graphs.loop_of(kernel.name)
         if phase in ("optimizer", "metrics"):
             return _Key(phase, at=None if op is None else _users_line(op))
         layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(op)
         at = self._line(op if loop is None else loop, layer, phase)
-        return _Key(phase, type(layer).__name__ if layer else "", at, loop is not None)
+        name = type(layer).__name__ if layer else ""
+        return _Key(phase, name, at, loop is not None, loop is not None and _is_of_map(loop))
 
     def is_of_batch(self, kernel: Kernel) -> bool:
         op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
@@ -209,6 +213,11 @@ class _Sorter:
         if op is None or (phase == "backward" and made_at):
             return made_at
         return _users_line(op, inside=_LAYERS if layer else "") or made_at
+
+
+def _is_of_map(loop: Any) -> bool:
+    """Made by ``tf.map_fn``; of an outermost loop, nothing else is made inside of it."""
+    return any(frame.filename.endswith(_MAP_FN) for frame in loop.traceback)
 
 
 def _is_gradient(op: Any) -> bool:
