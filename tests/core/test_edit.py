@@ -12,6 +12,7 @@ from uncork.core.edit import (
     Edit,
     FlatUpdates,
     JitCompile,
+    MapsAtOnce,
     ParallelMap,
     PipelineEdit,
     Prefetch,
@@ -32,6 +33,7 @@ EDITS = (
     TensorArguments(code="a", names=("rate",)),
     StepsPerExecution(steps=4),
     FlatUpdates(),
+    MapsAtOnce(code="a"),
     JitCompile(),
     DtypePolicy(policy="mixed_bfloat16", keep=("head",)),
 )

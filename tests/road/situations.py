@@ -5,6 +5,7 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import BatchSize, Validation, ValidationFeed
+from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
@@ -35,6 +36,16 @@ RETRACED = Finding(
     at="train.py:50",
     evidence="70 ms of a 100 ms step pass while TensorFlow traces",
     remedy="declare shapes open",
+)
+ROUNDS = KernelPart(
+    phase="forward",
+    share=0.2,
+    calls=1920.0,
+    kernel="TensorListSetItem",
+    layer="Pooling",
+    at="train.py:31",
+    rounds=32,
+    of_map=True,
 )
 AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
@@ -186,6 +197,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             },
         ),
         findings=(RETRACED,),
+    ),
+    "a map over examples in the step": observed(
+        shares=COMPUTING,
+        kernels=(
+            replace(ROUNDS, phase="backward", share=0.4, at="train.py:29"),
+            replace(ROUNDS, phase="forward", share=0.2),
+        ),
     ),
     "no stages": observed(shares=WAITING),
     "custom loop": observed(

@@ -204,6 +204,15 @@ class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
     """Update all small weights by one run of the optimizer's own update, laid end to end."""
 
 
+class MapsAtOnce(Record, tag="maps_at_once", frozen=True, kw_only=True):
+    """Answer what the training step asks of ``tf.map_fn`` for all elements at once.
+
+    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    """
+
+    code: str = ""
+
+
 class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
     """Compile the training step with XLA.
 
@@ -270,7 +279,7 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 
 
 # Of these, what has another function traced in the place of a loop's own.
-FunctionEdit = TensorArguments | ReduceRetracing | JitCompile | DtypePolicy
+FunctionEdit = TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | DtypePolicy
 StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | LargerBatch
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | KerasBackend

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Guarantee,
     JitCompile,
+    MapsAtOnce,
     Precision,
     ReduceRetracing,
     StepEdit,
@@ -54,6 +55,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         graph=is_graph(edits),
         xla=xla,
         any_shape=any_shape,
+        at_once=MapsAtOnce in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
         policy=policies[-1] if policies else "",
     )

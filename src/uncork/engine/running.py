@@ -100,7 +100,7 @@ class Running(PassThrough):
             arguments.update(_larger(self.plan, Feed.of(call.arguments), call.arguments))
             if validation is not None:
                 arguments["validation_data"] = _with(self.plan.validation_edits, validation)
-            planned = self._planned(call.model)
+            planned = self._planned(call)
             if planned and planned.group:
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:
@@ -127,12 +127,13 @@ class Running(PassThrough):
         self._trained.save_weights(path)
         return path
 
-    def _planned(self, model: Any) -> PlannedStep | None:
+    def _planned(self, call: FitCall) -> PlannedStep | None:
         """A model's step as planned; the same as before where ``fit`` is called again and again."""
         if not self.plan.step_edits:
             return None
-        if self._step is None or not self._step.serves(model):
-            self._step = PlannedStep(model, self.plan.step_edits)
+        if self._step is None or not self._step.serves(call.model):
+            refuse = functools.partial(self._goes_on, call.at, "as it was")
+            self._step = PlannedStep(call.model, self.plan.step_edits, refuse)
         return self._step
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:

@@ -31,6 +31,7 @@ from uncork.road.tensor_arguments import PassTensors
 from uncork.road.tf_function import GraphStep
 from uncork.road.validation_input import FeedValidation
 from uncork.road.vectorize import VectorizeMaps
+from uncork.road.vectorized_map import MapAtOnce
 
 ROAD: tuple[Optimization, ...] = (
     # input: what the step waits for; exact steps before the one that draws other random numbers
@@ -58,6 +59,7 @@ ROAD: tuple[Optimization, ...] = (
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     # compile before precision: both change the kernels, and XLA is the milder promise
+    MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),
     AnotherBackend(),  # compiles, too; the others of these are for TensorFlow's step
     FullPrecision(),  # a precision that the device has no kernels for

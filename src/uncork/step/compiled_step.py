@@ -13,7 +13,6 @@ from uncork.core.record import digest
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import Numbers, WithTensors
 from uncork.step.taken_step import TakenStep
-from uncork.step.traced_policy import traced_in
 from uncork.watch import named_code_digest
 
 
@@ -84,7 +83,7 @@ class CompiledStep(TakenStep):
         if not mode.is_other:
             return self._function
         if mode not in self._others:
-            python = traced_in(mode.policy, self._function.python_function)
+            python = self._traced_as(mode, self._function.python_function)
             other = self._others[mode] = self._function._clone(python)
             vars(other).update({f"_{name}": value for name, value in mode.options.items()})
             if mode.tensors:

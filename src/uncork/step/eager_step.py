@@ -21,7 +21,6 @@ from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import TakenStep, first_line, was_traced
-from uncork.step.traced_policy import traced_in
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
@@ -87,7 +86,7 @@ class EagerStep(TakenStep):
         Python. A step with such branches cannot be traced, and stays as it is.
         """
         if mode not in self._graphs:
-            python = traced_in(mode.policy, self._written)
+            python = self._traced_as(mode, self._written)
             graph = tf.function(python, autograph=False, **mode.options)
             self._graphs[mode] = WithTensors(graph, self.numbers) if self.numbers else graph
         return self._graphs[mode]

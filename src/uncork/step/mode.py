@@ -14,6 +14,7 @@ class Mode(Record, frozen=True, kw_only=True):
         graph: As a ``tf.function``, also where its author runs it op by op.
         xla: Compiled with XLA.
         any_shape: Traced once for all shapes.
+        at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
         tensors: Arguments that it is given as tensors where they are Python numbers.
         policy: What its layers compute in; ``""`` for their own dtype policy.
 
@@ -32,13 +33,14 @@ class Mode(Record, frozen=True, kw_only=True):
     graph: bool = False
     xla: bool = False
     any_shape: bool = False
+    at_once: bool = False
     tensors: tuple[str, ...] = ()
     policy: str = ""
 
     @property
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
-        return self.xla or self.any_shape or bool(self.tensors or self.policy)
+        return self.xla or self.any_shape or self.at_once or bool(self.tensors or self.policy)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -52,6 +54,7 @@ class Mode(Record, frozen=True, kw_only=True):
         found = [
             f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
             "traced for all shapes at once" if self.any_shape else "",
+            "with its tf.map_fn at once" if self.at_once else "",
             "compiled with XLA" if self.xla else "",
             f"in {self.policy}" if self.policy else "",
         ]

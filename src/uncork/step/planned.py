@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
 
 from uncork.core.edit import StepEdit
-from uncork.step.settings import apply, flat_group_of, set_policy, updating
+from uncork.step.settings import apply, flat_group_of, maps_of, set_policy, updating
 
 _FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
 # In this order: what was traced belongs to the settings before it.
@@ -26,13 +26,20 @@ class PlannedStep:
     Args:
         model: Built and compiled, as the user set it up.
         edits: Checked already.
+        on_refusal: Told why maps are not answered at once, where the plan says so and none can be.
 
     Attributes:
         group: What updates small weights as one, where the plan says so.
     """
 
-    def __init__(self, model: Any, edits: tuple[StepEdit, ...]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        edits: tuple[StepEdit, ...],
+        on_refusal: Callable[[str], None] = lambda _why: None,
+    ) -> None:
         self.group = flat_group_of(model, edits)
+        self._maps = maps_of(edits, on_refusal)
         self._model = model
         self._edits = edits
         self._compiled = _compiled(model)
@@ -51,10 +58,11 @@ class PlannedStep:
         model, written = self._model, _Written(self._model)
         if self._left and self._left != written.functions:  # traced anew, as the user wanted it
             self._functions = dict.fromkeys(_FUNCTIONS)
+        maps = self._maps.of_model(model) if self._maps else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
-            with written.while_saving(), updating(model, self._edits, self.group):
+            with written.while_saving(), updating(model, self._edits, self.group), maps:
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

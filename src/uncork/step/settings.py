@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
@@ -13,6 +13,7 @@ from uncork.core.edit import (
     FlatUpdates,
     JitCompile,
     LargerBatch,
+    MapsAtOnce,
     StepEdit,
     StepsPerExecution,
     TfFunction,
@@ -22,6 +23,7 @@ from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.rescaled_rate import rescaled, why_not_larger
+from uncork.step.traced_maps import Maps
 from uncork.watch import UnguardedError
 
 # Under these the weights are float32, so a model that is built needs no other ones.
@@ -63,6 +65,7 @@ class StepSettings:
         self._test_function: Any = None
         check(model, edits)
         self._flat_group = flat_group_of(model, edits)
+        self._maps = maps_of(edits, _refuse_maps)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -81,7 +84,8 @@ class StepSettings:
             if self._compiled or is_graph(self.edits):
                 model.run_eagerly = False
             model.train_function = self._train_function
-            model.make_train_function()
+            with self._maps.of_model(model) if self._maps else nullcontext():
+                model.make_train_function()
             self._train_function = model.train_function
             with updating(model, self.edits, self._flat_group):
                 yield
@@ -104,7 +108,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """Set a model up as the edits say, for good. The next step compiles anew.
 
     What is no setting of Keras's others see to: that its step is to be a graph
-    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`.
+    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that maps
+    are answered at once :func:`maps_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -137,6 +142,21 @@ def flat_group_of(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
     """What updates the model's small weights as one; None where no edit asks for it."""
     wanted = any(isinstance(edit, FlatUpdates) for edit in edits)
     return FlatGroup(model) if wanted else None
+
+
+def maps_of(edits: tuple[StepEdit, ...], on_none: Callable[[str], None]) -> Maps | None:
+    """What answers ``tf.map_fn`` while the step is traced; None where no edit asks for it.
+
+    Args:
+        edits: Of the step.
+        on_none: Told why no call is answered otherwise, after the first steps.
+    """
+    wanted = any(isinstance(edit, MapsAtOnce) for edit in edits)
+    return Maps(on_none) if wanted else None
+
+
+def _refuse_maps(why: str) -> None:
+    raise EditRefused(why, "one that can be answered at once", "leave it as it is")
 
 
 @contextmanager

@@ -13,7 +13,8 @@ import tensorflow as tf
 from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
-from uncork.step.traced_policy import why_not_in
+from uncork.step.traced_maps import Maps
+from uncork.step.traced_policy import traced_in, why_not_in
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
@@ -55,6 +56,7 @@ class TakenStep(ABC):
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
+        self._maps = Maps()
         self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
 
@@ -94,6 +96,11 @@ class TakenStep(ABC):
         """Run something on the user's thread, where its device and its strategy are set."""
         self._task = task
 
+    def _traced_as(self, mode: Mode, python: Callable[..., Any]) -> Callable[..., Any]:
+        """The step's Python code, as it is to be traced for a mode."""
+        python = traced_in(mode.policy, python)
+        return self._maps.answered(python) if mode.at_once else python
+
     def _otherwise(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
     ) -> Any:
@@ -128,6 +135,9 @@ class TakenStep(ABC):
             if self.mode.policy and not found:
                 ways = (self.graph(), self.graph(self.mode))
                 found = why_not_in(*(way.get_concrete_function(*args, **kwargs) for way in ways))
+            if self.mode.at_once and not found:
+                self.graph(self.mode).get_concrete_function(*args, **kwargs)
+                found = self._maps.why_none
         self._refuse_mode(found)  # which may raise, where a plan is to be kept strictly
 
     def _refuse_mode(self, why: str) -> None:

@@ -1,0 +1,197 @@
+"""``tf.map_fn`` answered for all elements at once, only while a step is traced.
+
+A graph keeps what ``tf.map_fn`` answered when it was traced. So TensorFlow's own function stands in
+its place again as soon as that is done, and other threads, code that runs op by op and functions of
+datasets never meet another.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.autograph.impl import api as autograph
+from tensorflow.python.util import tf_decorator
+
+from uncork.core.stack import is_users, place
+from uncork.step.at_once import StaysLoopError, at_once
+
+# What TensorFlow names the functions of datasets.
+_OF_DATASETS: Final = "Dataset"
+_NONE: Final = "it called no tf.map_fn while it was traced"
+
+
+class Maps:
+    """Calls of ``tf.map_fn`` by one step: which were answered at once, and which were not.
+
+    Args:
+        on_none: Of a model's step: told why, once, if no call was answered at once.
+
+    Attributes:
+        replaced: How many were.
+
+    Example:
+        >>> maps = Maps()
+        >>> step = tf.function(maps.answered(lambda x: tf.map_fn(tf.norm, x)))
+        >>> step(tf.constant([[3.0, 4.0], [6.0, 8.0]])).numpy().tolist(), maps.replaced
+        ([5.0, 10.0], 1)
+    """
+
+    def __init__(self, on_none: Callable[[str], None] = lambda _why: None) -> None:
+        self.replaced = 0
+        self._on_none: Callable[[str], None] | None = on_none
+        self._traced = False
+        self._kept: dict[str, None] = {}
+
+    @property
+    def why_none(self) -> str:
+        """Why no call was answered at once, as part of a sentence; ``""`` where one was.
+
+        And as long as nothing was traced.
+        """
+        return "" if self.replaced or not self._traced else "; ".join(self._kept) or _NONE
+
+    def answered(self, python: Callable[..., Any]) -> Callable[..., Any]:
+        """A Python function whose calls of ``tf.map_fn`` are answered at once when it is traced.
+
+        Args:
+            python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
+        """
+
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            with self.in_force():
+                # TensorFlow puts its conversion of the function there.
+                return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
+        return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """On this thread, inside the block."""
+        outer = getattr(_here, "maps", None)
+        with _place.taken():
+            _here.maps = self
+            try:
+                yield
+            finally:
+                _here.maps = outer
+        self._traced = True
+
+    @contextmanager
+    def of_model(self, model: Any) -> Iterator[None]:
+        """Where Keras makes what it trains a model with, inside the block, it is of such a step."""
+        make = model.make_train_function
+
+        def make_train_function(force: bool = False) -> Any:
+            step = model.train_step
+
+            def traced(data: Any) -> Any:
+                with self.in_force():
+                    return step(data)
+
+            if model.train_function is None or force:
+                with _attribute(model, "train_step", traced):
+                    make(force=force)
+                if model.train_function is not None:
+                    model.train_function = self._telling(model.train_function)
+            return model.train_function
+
+        with _attribute(model, "make_train_function", make_train_function):
+            yield
+
+    def _telling(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Tells after the first steps; errors of a trace keep its variables from being set."""
+
+        def train_function(iterator: Any) -> Any:
+            found = function(iterator)
+            if self.why_none and self._on_none is not None:
+                self._on_none(self.why_none)
+                self._on_none = None
+            return found
+
+        return train_function
+
+    def answer(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """In the place of a call of ``tf.map_fn``."""
+        try:
+            given = inspect.signature(original).bind(*args, **kwargs).arguments
+        except TypeError:
+            return original(*args, **kwargs)  # which says what is wrong
+        try:
+            found = at_once(**given)
+        except StaysLoopError as reason:
+            self._kept[f"tf.map_fn{_at()} stays a loop: {reason}"] = None
+            return original(*args, **kwargs)
+        self.replaced += 1
+        return found
+
+
+@contextmanager
+def _attribute(model: Any, name: str, value: Any) -> Iterator[None]:
+    """Of the model alone, inside the block; Keras would keep what is set as an attribute."""
+    written = {name: vars(model)[name]} if name in vars(model) else {}
+    object.__setattr__(model, name, value)
+    try:
+        yield
+    finally:
+        object.__delattr__(model, name)
+        vars(model).update(written)
+
+
+class _Place:
+    """The name ``tf.map_fn``, which several threads may need at a time."""
+
+    def __init__(self) -> None:
+        self.original = tf.map_fn
+        self._lock = threading.Lock()
+        self._needed = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """TensorFlow's function gives way to ours for as long as any thread needs that."""
+        with self._lock:
+            if self._needed == 0:
+                self.original, tf.map_fn = tf.map_fn, _map_fn
+            self._needed += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._needed -= 1
+                if self._needed == 0 and tf.map_fn is _map_fn:
+                    tf.map_fn = self.original
+
+
+_here = threading.local()
+_place = _Place()
+
+
+def _map_fn(*args: Any, **kwargs: Any) -> Any:
+    maps: Maps | None = getattr(_here, "maps", None)
+    if maps is None or tf.executing_eagerly() or _is_of_dataset():
+        return _place.original(*args, **kwargs)
+    return maps.answer(_place.original, *args, **kwargs)
+
+
+autograph.autograph_artifact(_map_fn)  # called as it is, like TensorFlow's own
+
+
+def _is_of_dataset() -> bool:
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if getattr(graph, "name", "").startswith(_OF_DATASETS):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def _at() -> str:
+    """Where the user calls it: an op knows that, also through TensorFlow's conversion of code."""
+    with tf.Graph().as_default():
+        frames = list(tf.compat.v1.placeholder(tf.float32).op.traceback)
+    users = [frame for frame in frames if is_users(frame.filename)]
+    return f" at {place(users[-1].filename, users[-1].lineno)}" if users else ""

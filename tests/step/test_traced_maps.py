@@ -1,0 +1,320 @@
+"""Steps whose ``tf.map_fn`` is answered at once, and only while they are traced."""
+
+from __future__ import annotations
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import JitCompile, MapsAtOnce, StepsPerExecution
+from uncork.core.errors import EditRefused
+from uncork.step import CompiledStep, EagerStep, Mode, PlannedStep, StepSettings
+from uncork.step.traced_maps import Maps
+
+X = tf.random.stateless_normal((8, 4, 3), (1, 2))
+Y = tf.random.stateless_normal((8, 1), (3, 4))
+AT_ONCE = Mode(at_once=True)
+MAP_FN = tf.map_fn
+
+
+@pytest.fixture(autouse=True)
+def tensorflow_s_own_afterwards():
+    yield
+    assert tf.map_fn is MAP_FN
+
+
+class Pooling(keras.layers.Layer):
+    """One example at a time."""
+
+    def __init__(self, noise=0.0):
+        super().__init__()
+        self.noise = noise
+
+    def build(self, shape):
+        self.query = self.add_weight(shape=(shape[-1],), name="query")
+
+    def pool(self, states):
+        weights = tf.nn.softmax(tf.linalg.matvec(states, self.query))
+        if self.noise:
+            weights += tf.random.normal((), stddev=self.noise)
+        return tf.linalg.matvec(states, weights, transpose_a=True)
+
+    def call(self, states):
+        return tf.map_fn(self.pool, states)
+
+
+def model(noise=0.0, **compiled):
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((4, 3)), Pooling(noise), keras.layers.Dense(1)]
+    made = keras.Sequential(layers)
+    made.compile("adam", "mse", **compiled)
+    return made
+
+
+class Training:
+    def __init__(self, noise=0.0):
+        self.model = model(noise)
+        self.optimizer = keras.optimizers.Adam(0.01)
+
+    def eager(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+    @tf.function
+    def step(self, x, y):
+        if tf.reduce_sum(y) > 1e9:  # a branch, which TensorFlow must convert
+            x = -x
+        return self.eager(x, y)
+
+
+def has_loop(concrete):
+    proto = concrete.graph.as_graph_def()
+    bodies = [proto.node, *(inner.node_def for inner in proto.library.function)]
+    return any("While" in node.op for body in bodies for node in body)
+
+
+def test_a_step_of_a_loop_trains_the_same_without_the_loop():
+    switched, plain = Training(), Training()
+    step = CompiledStep(switched.step)
+    step.mode = AT_ONCE
+    ours, theirs = ([float(each.step(X, Y)) for _ in range(6)] for each in (switched, plain))
+    assert step.unable == ""
+    assert not has_loop(step.graph(AT_ONCE).get_concrete_function(X, Y))
+    assert has_loop(step.graph().get_concrete_function(X, Y))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    weights = zip(switched.model.variables, plain.model.variables, strict=True)
+    for one, other in weights:
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "mode", [Mode(at_once=True, xla=True), Mode(at_once=True, policy="mixed_bfloat16")]
+)
+def test_together_with_other_ways_to_run_it(mode):
+    training = Training()
+    step = CompiledStep(training.step)
+    first = float(training.step(X, Y))
+    step.mode = mode
+    losses = [float(training.step(X, Y)) for _ in range(6)]
+    assert step.unable == ""
+    assert losses[-1] < first
+    concrete = step.graph(mode).get_concrete_function(X, Y)
+    assert not has_loop(concrete)
+    if mode.policy:
+        dtypes = {op.outputs[0].dtype for op in concrete.graph.get_operations() if op.outputs}
+        assert tf.bfloat16 in dtypes
+
+
+def test_an_eager_step_as_a_graph():
+    training = Training()
+    step = EagerStep(Training.eager)
+    try:
+        losses = [float(training.eager(X, Y)) for _ in range(2)]
+        step.mode = Mode(graph=True, at_once=True)
+        losses += [float(training.eager(X, Y)) for _ in range(4)]
+        assert (step.refusal, step.unable) == ("", "")
+        assert losses[-1] < losses[0]
+        assert not has_loop(step.graph(step.mode).get_concrete_function(training, X, Y))
+    finally:
+        step.give_back()
+
+
+def test_a_map_that_stays_is_told_with_its_line():
+    heard = []
+    training = Training(noise=0.1)
+    step = CompiledStep(training.step, lambda how, why: heard.append((how, why)))
+    step.mode = AT_ONCE
+    training.step(X, Y)
+    ((how, why),) = heard
+    assert how == "as it was"
+    assert why == step.unable
+    assert "test_traced_maps.py:" in why
+    assert "draws" in why
+
+
+def test_a_step_without_a_map_goes_on_as_written():
+    step = CompiledStep(tf.function(lambda x: 2 * x))
+    step.mode = AT_ONCE
+    assert float(step.run(tf.constant(2.0))) == 4.0
+    assert "called no tf.map_fn" in step.unable
+
+
+def test_of_two_maps_one_may_stay():
+    @tf.function
+    def step(x):
+        drawn = tf.map_fn(lambda row: row + 0 * tf.random.normal(()), x)
+        return tf.map_fn(tf.norm, x, fn_output_signature=tf.float32) + tf.reduce_sum(drawn)
+
+    expected = step(X)
+    taken = CompiledStep(step)
+    taken.mode = AT_ONCE
+    np.testing.assert_allclose(step(X), expected, rtol=1e-5)
+    assert taken.unable == ""
+
+
+def test_keras_s_own_map_is_one():
+    maps = Maps()
+    step = tf.function(maps.answered(lambda x: keras.ops.map(lambda row: 2 * row, x)))
+    np.testing.assert_array_equal(step(X), 2 * X)
+    assert maps.replaced == 1
+
+
+def test_functions_of_datasets_and_code_that_runs_op_by_op_are_not_touched():
+    maps, seen = Maps(), []
+
+    def step(x):
+        data = tf.data.Dataset.from_tensors(x).map(lambda each: tf.map_fn(tf.norm, each))
+        seen.append(tf.map_fn)
+        with tf.init_scope():
+            seen.append(float(tf.map_fn(tf.norm, X)[0]))
+        other = threading.Thread(target=lambda: seen.append(float(tf.map_fn(tf.norm, X)[0])))
+        other.start()
+        other.join()
+        return data.reduce(0.0, lambda total, norms: total + tf.reduce_sum(norms))
+
+    found = tf.function(maps.answered(step), autograph=False)(X)
+    assert float(found) == pytest.approx(float(tf.reduce_sum(tf.map_fn(tf.norm, X))), rel=1e-6)
+    assert maps.replaced == 0
+    assert seen[0] is not MAP_FN
+    assert seen[1:] == [float(MAP_FN(tf.norm, X)[0])] * 2
+
+
+def test_an_error_while_it_is_traced_leaves_tensorflow_s_own():
+    maps = Maps()
+
+    def step(x):
+        tf.map_fn(tf.norm, x)
+        raise KeyError("no such thing")
+
+    with pytest.raises(KeyError):
+        tf.function(maps.answered(step))(X)
+    assert tf.map_fn is MAP_FN
+
+
+def test_an_error_of_the_user_s_own_function_is_told_as_ever():
+    def step(x):
+        return tf.map_fn(lambda row: row.no_such_thing, x)
+
+    for each in (step, Maps().answered(step)):
+        with pytest.raises(AttributeError, match="no_such_thing"):
+            tf.function(each)(X)
+    with pytest.raises(TypeError, match="no_such_option"):
+        tf.function(Maps().answered(lambda x: tf.map_fn(tf.norm, x, no_such_option=1)))(X)
+
+
+def test_two_threads_may_trace_at_once():
+    inside, done = threading.Barrier(2), []
+
+    def trace():
+        with Maps().in_force():
+            inside.wait(30)
+        done.append(True)
+
+    threads = [threading.Thread(target=trace) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True, True]
+    assert tf.map_fn is MAP_FN
+
+
+EDITS = [
+    (MapsAtOnce(),),
+    (MapsAtOnce(), JitCompile()),
+    (StepsPerExecution(steps=2), MapsAtOnce()),
+]
+
+
+def fitted(made, settings=None):
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(3)  # the last one is shorter
+    if settings is None:
+        return made.fit(data, epochs=4, verbose=0).history["loss"]
+    with settings:
+        return made.fit(data, epochs=4, verbose=0).history["loss"]
+
+
+@pytest.mark.parametrize("edits", EDITS)
+def test_fit_trains_the_same_without_the_loop(edits):
+    switched, plain = model(), model()
+    settings = StepSettings(switched, edits)
+    np.testing.assert_allclose(fitted(switched, settings.active()), fitted(plain), rtol=1e-4)
+    for ours, theirs in zip(switched.variables, plain.variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert not {"train_step", "make_train_function"} & set(vars(switched))
+    assert settings._maps.replaced
+
+
+@pytest.mark.parametrize("edits", EDITS)
+def test_under_a_plan_too_and_back_again(edits):
+    switched, plain = model(), model()
+    told = []
+    planned = PlannedStep(switched, edits, told.append)
+    np.testing.assert_allclose(fitted(switched, planned.in_force()), fitted(plain), rtol=1e-4)
+    function = planned._functions["train_function"]
+    assert switched.train_function is not function
+    assert not {"train_step", "make_train_function"} & set(vars(switched))
+    fitted(switched, planned.in_force())
+    assert planned._functions["train_function"] is function
+    assert told == []
+    fitted(switched)
+    replaced = planned._maps.replaced
+    assert fitted(switched)
+    assert planned._maps.replaced == replaced, "the user's own step is traced as written"
+
+
+def test_where_every_map_stays_a_trial_is_refused():
+    made = model(noise=0.1)
+    settings = StepSettings(made, (MapsAtOnce(),))
+    for _ in range(2):
+        with pytest.raises(EditRefused, match="draws"):
+            fitted(made, settings.active())
+    assert not {"train_step", "make_train_function"} & set(vars(made))
+    assert fitted(made)
+
+
+def test_where_every_map_stays_a_plan_says_so_and_goes_on():
+    made, told = model(noise=0.1), []
+    planned = PlannedStep(made, (MapsAtOnce(),), told.append)
+    assert fitted(made, planned.in_force())
+    assert fitted(made, planned.in_force())
+    assert len(told) == 1
+    assert "stays a loop" in told[0]
+
+
+def test_a_train_step_of_the_user_s_own():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.pooling, self.head = Pooling(), keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.head(self.pooling(x))
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                losses = tf.map_fn(
+                    lambda pair: tf.norm(pair[0] - pair[1]), (self(x), y), tf.float32
+                )
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply(gradients, self.trainable_variables)
+            return {"loss": loss}
+
+    histories = []
+    for edits in ((), (MapsAtOnce(),)):
+        keras.utils.set_random_seed(2)
+        made = Own()
+        made(X)
+        made.compile("adam")
+        settings = StepSettings(made, edits)
+        histories.append(fitted(made, settings.active()))
+    assert settings._maps.replaced
+    np.testing.assert_allclose(*histories, rtol=1e-4)
