@@ -36,6 +36,7 @@ CURES: Final[dict[str, str]] = {
     "retracing": "loop",
     "eager_step": "loop",
     "optimizer_kernels": "fit",
+    "per_example_loop": "mapped_fit",
     "wasted_work": "fit",
     "storage_bound": "file_cache",
     "autotune_memory": "loop",
