@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from uncork.core.edit import of_validation
-from uncork.core.measurement import Comparison
+from uncork.core.measurement import PROMISING, Comparison
 from uncork.core.plan import OutcomeName, Proof, Ratio, Step
-from uncork.measure.interleave import PROMISING
 from uncork.road import Optimization, Proposal
 
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.

@@ -12,12 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from uncork.core.measurement import Comparison, Measurement, compare, pairs_to_prove, spread
+from uncork.core.measurement import (
+    Comparison,
+    Measurement,
+    compare,
+    pairs_to_prove,
+    spread,
+)
 
 MIN_PAIRS = 3
 MAX_PAIRS = 16
-# A gain this large that is not proven yet deserves a second trial, :func:`patiently` done.
-PROMISING = 1.05
 MAX_PATIENT_PAIRS = 48
 # Gains that the fewest pairs cannot vouch for, however well they agree, and how many times as many
 # pairs then follow.
