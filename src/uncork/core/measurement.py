@@ -11,6 +11,9 @@ from uncork.core.record import Record
 
 Verdict = Literal["faster", "slower", "not_proven"]
 
+# Ratio. A gain this large that is not proven yet deserves a second, more patient trial.
+PROMISING = 1.05
+
 # Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom (any statistics table);
 # beyond 30 the normal quantile is within 4 %.
 _T95 = (
@@ -18,10 +21,6 @@ _T95 = (
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-
-# Ratio. A gain this large that is not proven yet deserves a second, more patient trial.
-PROMISING = 1.05
-
 
 # The same at 99.16 %. Who looks after each pair, from the 3rd to the 16th, and stops at the first
 # look that decides, decides between identical programs in 4.8 % of all runs (400,000 simulated ones
