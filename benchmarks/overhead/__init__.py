@@ -1,0 +1,1 @@
+"""What Uncork itself costs a training that it changes nothing of."""

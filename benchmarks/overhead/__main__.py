@@ -1,0 +1,125 @@
+"""What does ``uncork run`` cost a training whose plan holds nothing?
+
+    python -m benchmarks.overhead DATA [NAME ...] [--rounds 8] [--seconds 25] [--record]
+
+Three healthy scripts: an array given to ``fit``, a pipeline given to ``fit``, and a loop of the
+user's own. Each is a whole process, by plain Python and under an empty plan, A B B A; ratios are
+within pairs. DATA is what ``tests/workloads/data.py`` writes. Nothing else may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import functools
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.overhead.runs import Pairs, cost_of, empty_plan, epochs_for, in_pairs
+from benchmarks.truth.catalog import Workload, find
+from benchmarks.truth.fitted import fast_bfloat16, fitted
+from uncork.core.machine import Machine
+from uncork.core.measurement import Comparison
+from uncork.core.record import Record, to_json, write_atomically
+from uncork.measure import probe
+
+_RECORDS: Final = Path(__file__).parents[1] / "records"
+_NAMES: Final = ("houses_fit", "reviews_transformer", "photos_loop")
+_ASKED: Final = {
+    "training, as the script tells it": lambda cost: cost.trained_s,
+    "CPU time of the process": lambda cost: cost.cpu_s,
+    "the whole process": lambda cost: cost.wall_s,
+}
+
+
+class Overhead(Record, frozen=True, kw_only=True):
+    """A dated record.
+
+    Attributes:
+        date: Of the run.
+        machine: Which it ran on.
+        found: One for each script.
+    """
+
+    date: str
+    machine: Machine
+    found: tuple[Pairs, ...]
+
+
+def main() -> int:
+    """Exit code 0 when every script ran to its end both ways."""
+    options = _options()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="uncork-overhead-") as folder:
+        for workload in find([f"healthy/{name}" for name in options.names or _NAMES]):
+            fits = fitted(workload, Path(folder) / "scripts", fast=fast_bfloat16())
+            if fits is not None:
+                found.append(_pairs(fits, options, Path(folder) / workload.style))
+                print("\n".join(_rows(found[-1:])), file=sys.stderr, flush=True)
+    today = datetime.date.today().isoformat()
+    record = Overhead(date=today, machine=probe(), found=tuple(found))
+    text = "\n".join([*_page(record), ""])
+    print(text)
+    if options.record:
+        write_atomically(_RECORDS / f"overhead-{today}.json", to_json(record))
+        write_atomically(_RECORDS / f"overhead-{today}.md", text.encode())
+    return 0
+
+
+def _pairs(workload: Workload, options: argparse.Namespace, work: Path) -> Pairs:
+    data = options.data.absolute()
+    plan = empty_plan(workload, data, work)
+    epochs = epochs_for((workload.script, data), work / "tried", options.seconds)
+    script = (workload.script, data, "--epochs", epochs)
+    uncork = (sys.executable, "-m", "uncork", "run", "--strict", "--plan", plan)
+    plain, under = in_pairs(
+        functools.partial(cost_of, (sys.executable, *script), work / "plain"),
+        functools.partial(cost_of, (*uncork, *script), work / "under"),
+        options.rounds,
+    )
+    return Pairs(name=workload.style, epochs=epochs, plain=tuple(plain), under=tuple(under))
+
+
+def _page(record: Overhead) -> Iterator[str]:
+    machine = record.machine
+    yield f"# What an empty plan costs, {record.date}"
+    yield ""
+    yield (
+        f"{machine.cpu_model}, {machine.cpus:g} cores; TensorFlow {machine.tensorflow}, Keras "
+        f"{machine.keras}, Python {machine.python}. Time under the plan over time without, paired, "
+        "with 95 % intervals; below 1.01 is what is promised of the first."
+    )
+    yield ""
+    yield f"| script | epochs | pairs | seconds | {' | '.join(_ASKED)} |"
+    yield f"|---|---:|---:|---:|{'---|' * len(_ASKED)}"
+    yield from _rows(record.found)
+
+
+def _rows(found: Sequence[Pairs]) -> Iterator[str]:
+    for pairs in found:
+        seconds = sorted(cost.trained_s for cost in pairs.plain)[len(pairs.plain) // 2]
+        cells = [_cell(pairs.overhead(of)) for of in _ASKED.values()]
+        head = (pairs.name, str(pairs.epochs), str(len(pairs.plain)), f"{seconds:.1f}")
+        yield f"| {' | '.join((*head, *cells))} |"
+
+
+def _cell(found: Comparison) -> str:
+    high = "" if found.high is None else f"{found.high:.3f}"
+    return f"{found.ratio:.3f} ({found.low:.3f} to {high})"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="*", help=f"healthy scripts; {', '.join(_NAMES)} if none")
+    parser.add_argument("--rounds", type=int, default=8, help="pairs of each script")
+    parser.add_argument("--seconds", type=float, default=25.0, help="that each training takes")
+    parser.add_argument("--record", action="store_true", help="keep a dated record")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

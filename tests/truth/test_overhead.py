@@ -1,0 +1,71 @@
+"""The parts of the benchmark of an empty plan, on processes that train nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.overhead.runs import Cost, Pairs, cost_of, epochs_for, in_pairs
+
+BUSY = """
+import time
+while time.process_time() < 0.3:
+    pass
+print("trained 10 samples in 1.50 s")
+"""
+EPOCHS = """
+import sys, time
+for epoch in range(int(sys.argv[2])):
+    time.sleep(0.05)
+    print("loss 0.5", flush=True)
+print("loss 0.5")
+print("trained 10 samples in 0.20 s")
+"""
+
+
+def cost(trained_s: float) -> Cost:
+    return Cost(trained_s=trained_s, wall_s=2 * trained_s, cpu_s=3 * trained_s)
+
+
+def test_a_process_tells_its_training_and_is_charged_its_processor(tmp_path: Path):
+    found = cost_of([sys.executable, "-c", BUSY], tmp_path)
+    assert found.trained_s == 1.5
+    assert 0.3 <= found.cpu_s < 3
+    assert found.wall_s >= 0.3
+
+
+def test_one_that_fails_is_no_measurement(tmp_path: Path):
+    with pytest.raises(RuntimeError, match="no photos"):
+        cost_of([sys.executable, "-c", "raise ValueError('no photos')"], tmp_path)
+
+
+def test_as_many_epochs_as_take_so_long(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(EPOCHS)
+    assert 5 <= epochs_for((script,), tmp_path / "work", 1.0) <= 20
+
+
+def test_every_other_pair_runs_backwards():
+    said: list[str] = []
+
+    def way(name: str):
+        def run() -> Cost:
+            said.append(name)
+            return cost(float(len(said)))
+
+        return run
+
+    plain, under = in_pairs(way("a"), way("b"), rounds=3)
+    assert "".join(said) == "abbaab"
+    assert [each.trained_s for each in plain] == [1, 4, 5]
+    assert [each.trained_s for each in under] == [2, 3, 6]
+
+
+def test_overhead_is_a_ratio_of_times_above_one_where_the_plan_costs():
+    plain, under = [cost(10.0), cost(20.0)], [cost(10.1), cost(20.2)]
+    pairs = Pairs(name="mlp", epochs=5, plain=tuple(plain), under=tuple(under))
+    found = pairs.overhead(lambda each: each.cpu_s)
+    assert found.ratio == pytest.approx(1.01)
+    assert found.low == pytest.approx(1.01)
