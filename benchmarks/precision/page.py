@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +15,7 @@ from benchmarks.precision.models import MODELS, PLANTED
 from uncork.core.machine import Machine
 from uncork.core.record import Record
 
+_EDGES: Final = (-math.inf, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.inf)
 # Words of the proof that tell which of its questions was answered with no.
 _REASONS: Final = {
     "NaN or infinite": "not finite",
@@ -47,7 +50,8 @@ class Precision(Record, frozen=True, kw_only=True):
 
 def page(record: Precision) -> str:
     """Markdown."""
-    return "\n".join([*_head(record), *_table(record.asked), *_planted(record.asked), ""])
+    asked = record.asked
+    return "\n".join([*_head(record), *_table(asked), *_by_bias(asked), *_planted(asked), ""])
 
 
 def _head(record: Precision) -> Iterator[str]:
@@ -78,6 +82,19 @@ def _table(asked: Sequence[Asked]) -> Iterator[str]:
         "Bias: how much higher the last loss is, in standard deviations of the original's own over "
         "data orders; median, least and most."
     )
+
+
+def _by_bias(asked: Sequence[Asked]) -> Iterator[str]:
+    """The power: of all harm, whatever it was, by what it did to the last loss."""
+    harm = [each for each in asked if each.kind == "harm" and each.bias is not None]
+    yield ""
+    yield "| what harm did to the last loss, in the same unit | refused | 95 % interval |"
+    yield "|---|---:|---|"
+    for low, high in itertools.pairwise(_EDGES):
+        found = [each for each in harm if each.bias is not None and low <= each.bias < high]
+        if found:
+            ends = interval(_refused(found), len(found))
+            yield f"| {low:g} to {high:g} | {_share(found)} | {ends[0]:.0%} to {ends[1]:.0%} |"
 
 
 def _planted(asked: Sequence[Asked]) -> Iterator[str]:
