@@ -14,7 +14,6 @@ from uncork.core.plan import Plan
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.processes import Script, require_tensorflow
-from uncork.measure.machine import jax_version
 
 if TYPE_CHECKING:  # its module imports TensorFlow
     from uncork.engine.running import Running
@@ -87,6 +86,8 @@ def _enter(plan: Plan) -> None:
     Raises:
         PlanRefused: The user has set it otherwise, or there is no JAX.
     """
+    from uncork.measure.machine import jax_version  # noqa: PLC0415 - loads NumPy
+
     for name, value in plan.environment.items():
         if os.environ.get(name, value) != value:
             raise PlanRefused(
