@@ -105,7 +105,7 @@ class TakenStep(ABC):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
     ) -> Any:
         """As the function of the mode; where that fails and the usual way does not, the usual."""
-        if self.mode.policy and not self._ran_as_written:
+        if (self.mode.policy or self.mode.at_once) and not self._ran_as_written:
             return usual()  # layers that are built by the first call are built as they were written
         if self.mode not in self._unable:
             self._look_for_checks(args, kwargs)
