@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 
 from uncork.core.edit import (
@@ -12,6 +13,8 @@ from uncork.core.edit import (
     MapsAtOnce,
     ParallelMap,
     Prefetch,
+    TensorArguments,
+    TfFunction,
     ValidationInput,
 )
 from uncork.report.edit_words import SAID, describe_edit
@@ -35,8 +38,29 @@ def _kinds(union):
         (MapsAtOnce(), "tf.map_fn over all elements"),
         (JitCompile(), "XLA"),
         (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
+        (
+            DtypePolicy(policy="mixed_bfloat16", keep=tuple("abcdefgh")),
+            "a, b, c, d, e, f and 2 more",
+        ),
+        (TfFunction(code=""), "step as a tf.function"),
+        (TfFunction(code="", numbers=("rate",)), "step as a tf.function"),
+        (TensorArguments(code="", names=("rate", "epoch")), "hand rate, epoch to"),
         (ValidationInput(edits=(Prefetch(expects=""),), expects=""), "validation data: prepare"),
     ],
 )
-def test_every_edit_is_a_sentence(edit, said):
+def test_an_edit_is_a_sentence(edit, said):
     assert said in describe_edit(edit)
+
+
+@pytest.mark.parametrize("kind", SAID, ids=lambda kind: kind.__name__)
+def test_each_kind_of_edit_has_its_words(kind):
+    fields = msgspec.structs.fields(kind)
+    said = describe_edit(kind(**{field.name: _of(field.type) for field in fields}))
+    assert said, "nothing that it says lacks a value"
+    assert "{" not in said
+
+
+def _of(type_):
+    if type_ in (str, int, float):
+        return type_("2")
+    return (Prefetch(expects=""),) if Prefetch in get_args(get_args(type_)[0]) else ("a", "b")

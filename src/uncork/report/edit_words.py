@@ -39,6 +39,9 @@ from uncork.core.edit import (
     VectorizeMap,
 )
 
+# Of names in one sentence.
+_NAMED: Final = 6
+
 GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
     "exact": "same elements, same order, same weights, bit for bit",
     "rounding": "same mathematics, other rounding",
@@ -66,7 +69,7 @@ SAID: Final[dict[type[Edit], str]] = {
     LoaderCache: "make each batch once and keep it in memory",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
-    TensorArguments: "hand {numbers} to the training step as tensors",
+    TensorArguments: "hand {names} to the training step as tensors",
     ReduceRetracing: "trace the training step for all shapes at once",
     StepsPerExecution: "run {steps} training steps for each call from Python",
     LargerBatch: "train on {times} batches in one, the learning rate times {rate:.3g}",
@@ -89,7 +92,16 @@ def describe_edit(edit: Edit) -> str:
     if isinstance(edit, ValidationInput):
         parts = "; ".join(map(describe_edit, edit.edits))
         return SAID[ValidationInput].format(parts=parts)
-    numbers = ", ".join(edit.names) if isinstance(edit, TensorArguments) else ""
-    said = SAID[type(edit)].format(**msgspec.structs.asdict(edit), numbers=numbers)
-    kept = ", ".join(edit.keep) if isinstance(edit, DtypePolicy) else ""
+    values = msgspec.structs.asdict(edit)
+    said = SAID[type(edit)].format_map({name: _said(value) for name, value in values.items()})
+    kept = _said(edit.keep) if isinstance(edit, DtypePolicy) else ""
     return f"{said}, but not in {kept}" if kept else said
+
+
+def _said(value: object) -> object:
+    """Names as a list; of many the first, and how many more."""
+    if not isinstance(value, tuple):
+        return value
+    names = [str(name) for name in value]
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
