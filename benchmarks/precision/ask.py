@@ -22,7 +22,7 @@ from uncork.core.edit import DtypePolicy
 from uncork.core.record import Record
 from uncork.engine.data_orders import Train, order_of, prove_over_orders
 from uncork.proof.rounding import nudge
-from uncork.step import Feed, Recording, Replay, Snapshot, StepSettings, replay
+from uncork.step import Feed, Recording, Replay, Snapshot, StepSettings, random_layers, replay
 
 # As a tuning holds them.
 _BATCHES: Final = 64
@@ -30,6 +30,7 @@ _BYTES: Final = 256 << 20
 _BUDGET_S: Final = 24.0
 
 OTHER_DRAWS: Final = "float32, other draws"
+ALL_LAYERS: Final = "mixed_bfloat16, dropout too"
 
 Kind = Literal["same", "precision", "harm"]
 
@@ -159,6 +160,7 @@ CANDIDATES: Final[dict[str, tuple[Kind, Callable[[Asker], Train]]]] = {
     OTHER_DRAWS: ("same", Asker.with_other_draws),
     "float32, other data orders": ("same", Asker.in_other_orders),
     "mixed_bfloat16": ("precision", lambda a: a.under(_policy(a, "mixed_bfloat16"))),
+    ALL_LAYERS: ("precision", lambda a: a.under(_policy(a, "mixed_bfloat16", keep=()))),
     "mixed_float16": ("precision", lambda a: a.under(_policy(a, "mixed_float16"))),
     **_sizes("layers, {} bits", coarse_layers, 4, 2, 1),
     **_sizes("gradients, {} bits", coarse_gradients, 0),
@@ -174,7 +176,7 @@ def ask_all(model: str, seed: int, names: tuple[str, ...] = tuple(CANDIDATES)) -
     asker, found = Asker(*compiled(model, seed)), []
     for name in names:
         kind, train = CANDIDATES[name]
-        if name == OTHER_DRAWS and not _seeds(asker.model):
+        if name in (OTHER_DRAWS, ALL_LAYERS) and not _seeds(asker.model):
             continue
         said = asker.ask(train(asker))
         found.append(Asked(model=model, seed=seed, candidate=name, kind=kind, **said))
@@ -194,8 +196,9 @@ def _reseeded(seed: int) -> Callable[[Any], None]:
     return disturb
 
 
-def _policy(asker: Asker, policy: Any) -> StepSettings:
-    return StepSettings(asker.model, (DtypePolicy(policy=policy),))
+def _policy(asker: Asker, policy: Any, keep: tuple[str, ...] | None = None) -> StepSettings:
+    kept = random_layers(asker.model) if keep is None else keep
+    return StepSettings(asker.model, (DtypePolicy(policy=policy, keep=kept),))
 
 
 def _bias(pairs: list[tuple[Replay, Replay]]) -> float | None:

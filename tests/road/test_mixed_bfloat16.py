@@ -25,6 +25,12 @@ def test_kernels_that_take_their_time_are_halved(shares):
     assert "mixed_bfloat16" in found.source_edit
 
 
+def test_layers_that_only_draw_stay_in_float32():
+    found = proposal(BFLOAT16, training(random_layers=("drop", "flip")))
+    assert found.edits == (DtypePolicy(policy="mixed_bfloat16", keep=("drop", "flip")),)
+    assert 'dtype="float32" for drop, flip' in found.source_edit
+
+
 def test_what_the_diagnosis_measured_is_predicted():
     faster = compare([100.0, 100.0], [150.0, 150.0])
     found = proposal(BFLOAT16, replace(training(), in_bfloat16=faster))

@@ -132,6 +132,11 @@ def test_layers_to_keep_are_kept():
         assert [layer.dtype_policy.name for layer in model.layers] == ["mixed_bfloat16", "float32"]
 
 
+def test_layers_to_keep_that_the_model_does_not_have_are_refused():
+    with pytest.raises(EditRefused, match="no layer called gone"):
+        StepSettings(mlp(), (DtypePolicy(policy="mixed_bfloat16", keep=("gone",)),))
+
+
 def test_weights_stay_float32_and_as_they_are():
     model = mlp()
     before = weights(model)

@@ -103,6 +103,17 @@ def test_outside_of_the_step_the_model_is_as_it_was_made():
     assert hasattr(model.scale.mean, "numpy"), "no tensor of a graph is left on the layer"
 
 
+def test_layers_to_keep_compute_as_they_were_made():
+    training = Training()
+    step = CompiledStep(training.step)
+    trained(training, 1)
+    kept = Mode(policy="mixed_bfloat16", keep=(training.model.head.name,))
+    step.mode = kept
+    trained(training)
+    assert step.unable == ""
+    assert products(step.graph(kept).get_concrete_function(X, Y)) == {tf.bfloat16, tf.float32}
+
+
 def test_back_to_the_step_as_written():
     training, plain = Training(), Training()
     step = CompiledStep(training.step)

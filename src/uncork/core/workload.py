@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from uncork.core.edit import Precision
 from uncork.core.record import Record
 
 LoopKind = Literal["fit", "custom_loop"]
@@ -66,6 +67,7 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         layer_policies: Dtype policies of the layers that a loop's step calls, as far as was seen.
+        random_layers: Names of layers that only draw at random, and may stay in float32.
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
@@ -108,9 +110,14 @@ class Workload(Record, frozen=True, kw_only=True):
     parts_later: bool = False
     data_made_anew: bool = False
     layer_policies: tuple[str, ...] = ()
+    random_layers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
 
     @property
     def dtype_policies(self) -> tuple[str, ...]:
         """Of the layers that the step computes with."""
         return self.layer_policies if self.model is None else self.model.dtype_policy
+
+    def kept_in(self, policy: Precision) -> tuple[str, ...]:
+        """Names of layers that are left in float32 where the others compute in this policy."""
+        return () if policy == "float32" else self.random_layers

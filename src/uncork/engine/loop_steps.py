@@ -47,7 +47,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         'compiled with XLA and in float32'
     """
     kinds = {type(edit) for edit in edits}
-    policies = [edit.policy for edit in edits if isinstance(edit, DtypePolicy)]
+    policies = [edit for edit in edits if isinstance(edit, DtypePolicy)]
     xla = JitCompile in kinds
     # XLA compiles for one shape.
     any_shape = ReduceRetracing in kinds and not xla
@@ -57,7 +57,8 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         any_shape=any_shape,
         at_once=MapsAtOnce in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
-        policy=policies[-1] if policies else "",
+        policy=policies[-1].policy if policies else "",
+        keep=policies[-1].keep if policies else (),
     )
 
 
@@ -109,12 +110,14 @@ class StepSwitch:
                 )
         return self.to(mode_of(version.step)), functools.partial(self._check, version)
 
-    def in_policy(self, version: Version, policy: Precision) -> Version | None:
+    def in_policy(
+        self, version: Version, policy: Precision, keep: tuple[str, ...]
+    ) -> Version | None:
         """The version with its step in another dtype policy; None where none can be switched."""
         step = self._step
         if step is None or step.refusal or not step.code:
             return None
-        return version.with_step_edits((DtypePolicy(policy=policy, code=step.code),))
+        return version.with_step_edits((DtypePolicy(policy=policy, keep=keep, code=step.code),))
 
     def may_be_graph(self, version: Version) -> bool:
         """It runs op by op in this version, was watched, and need not."""

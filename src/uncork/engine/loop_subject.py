@@ -49,6 +49,7 @@ from uncork.step import (
     held,
     in_float32,
     policies_of,
+    random_layers_of,
     replicas_of,
     spec_text,
 )
@@ -258,7 +259,7 @@ class LoopSubject(Subject):
     def in_policy(self, version: Version, policy: Precision) -> Version | None:
         """Its step traced anew, where the loop calls one."""
         self._know_step()
-        return self._step.in_policy(version, policy)
+        return self._step.in_policy(version, policy, self.seen().kept_in(policy))
 
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model by itself, of a loop whose step is not one function."""
@@ -297,12 +298,14 @@ class LoopSubject(Subject):
         steps = steps_of_epoch(self._pipeline, self.board)
         replicas = replicas_of(self.layers.known()) if self.layers else 1
         policies = policies_of(self.layers) if self.layers else ()
+        drawing = random_layers_of(self.layers) if self.layers else ()
         return self._step.described(
             replace(
                 self.workload,
                 steps_per_epoch=steps,
                 replicas=replicas,
                 layer_policies=policies,
+                random_layers=drawing,
             )
         )
 

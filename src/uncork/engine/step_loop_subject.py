@@ -50,6 +50,7 @@ from uncork.step import (
     one_hot_of,
     padding_of,
     policies_of,
+    random_layers_of,
     replicas_of,
     several_times,
     transfer_of,
@@ -197,13 +198,19 @@ class StepLoopSubject(Subject):
         """The workload, with what was seen of its step."""
         replicas = replicas_of(self.layers.known()) if self.layers else 1
         policies = policies_of(self.layers) if self.layers else ()
+        drawing = random_layers_of(self.layers) if self.layers else ()
         return self._step.described(
-            replace(self.workload, replicas=replicas, layer_policies=policies)
+            replace(
+                self.workload,
+                replicas=replicas,
+                layer_policies=policies,
+                random_layers=drawing,
+            )
         )
 
     def in_policy(self, version: Version, policy: Precision) -> Version | None:
         """Its step traced anew."""
-        return self._step.in_policy(version, policy)
+        return self._step.in_policy(version, policy, self.seen().kept_in(policy))
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Every argument with rows of that length is cut."""

@@ -276,7 +276,8 @@ class Subject(ABC):
         """The version with its step in another dtype policy; None where it cannot be switched."""
         if self.workload.model is None:
             return None
-        return version.with_step_edits((DtypePolicy(policy=policy),))
+        keep = self.workload.kept_in(policy)
+        return version.with_step_edits((DtypePolicy(policy=policy, keep=keep),))
 
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model of a loop of the user's own in float32 over the same in a lower precision."""

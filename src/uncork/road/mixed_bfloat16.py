@@ -2,8 +2,9 @@
 
 Legal as ``precision``: bfloat16 has float32's range and 8 bits of precision, so no loss scaling is
 needed, and the proof asks whether the loss curve stays inside the noise that the user's own
-training shows from one data order to the next. Tried only where the device computes it natively:
-elsewhere it is emulated and slower.
+training shows from one data order to the next. Layers that only draw at random stay in float32: in
+16 bits they draw other numbers, and the loss would differ for that alone. Tried only where the
+device computes it natively: elsewhere it is emulated and slower.
 """
 
 from __future__ import annotations
@@ -46,13 +47,20 @@ class MixedBfloat16(Optimization):
         predicted = diagnosis.with_step_faster(lower.ratio if lower else _AT_BEST)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
+        work = diagnosis.workload
+        keep = work.kept_in("mixed_bfloat16")
         return Proposal(
-            edits=(DtypePolicy(policy="mixed_bfloat16", code=diagnosis.workload.step_code),),
+            edits=(DtypePolicy(policy="mixed_bfloat16", keep=keep, code=work.step_code),),
             predicted=predicted if lower else None,
-            at=diagnosis.workload.at,
+            at=work.at,
             why="half the bytes, native bfloat16 arithmetic",
-            source_edit='keras.mixed_precision.set_global_policy("mixed_bfloat16")',
+            source_edit=_source_edit(keep),
         )
+
+
+def _source_edit(keep: tuple[str, ...]) -> str:
+    policy = 'keras.mixed_precision.set_global_policy("mixed_bfloat16")'
+    return f'{policy}\n# dtype="float32" for {", ".join(keep)}' if keep else policy
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:

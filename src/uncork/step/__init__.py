@@ -31,6 +31,7 @@ from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.planned import PlannedStep
+from uncork.step.random_layers import random_layers
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
@@ -49,7 +50,7 @@ from uncork.step.taken_over import function_of
 from uncork.step.taken_step import TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.traced import device_of, is_categorical
-from uncork.step.traced_policy import policies_of
+from uncork.step.traced_policy import policies_of, random_layers_of
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
 
@@ -103,6 +104,8 @@ __all__ = [
     "padding_of",
     "parts_made_later",
     "policies_of",
+    "random_layers",
+    "random_layers_of",
     "rate_for",
     "replay",
     "replicas_of",

@@ -17,6 +17,7 @@ class Mode(Record, frozen=True, kw_only=True):
         at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
         tensors: Arguments that it is given as tensors where they are Python numbers.
         policy: What its layers compute in; ``""`` for their own dtype policy.
+        keep: Names of layers that stay as they are.
 
     Example:
         >>> Mode.XLA.is_other, Mode.GRAPH.is_other
@@ -36,6 +37,7 @@ class Mode(Record, frozen=True, kw_only=True):
     at_once: bool = False
     tensors: tuple[str, ...] = ()
     policy: str = ""
+    keep: tuple[str, ...] = ()
 
     @property
     def is_other(self) -> bool:

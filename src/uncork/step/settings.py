@@ -226,6 +226,7 @@ def _check_one(model: Any, edit: StepEdit) -> None:
         _check_update(model)
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
+        _check_kept(model, edit)
     if isinstance(edit, LargerBatch):
         reason = why_not_larger(model)
         if reason is not None:
@@ -252,6 +253,16 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
             raise EditRefused(found, f"{' or '.join(MIXED)}", "keep them")
     elif others:
         raise EditRefused(found, "float32 throughout", "keep them")
+
+
+def _check_kept(model: Any, edit: DtypePolicy) -> None:
+    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
+    if missing:
+        raise EditRefused(
+            f"the model has no layer called {', '.join(sorted(missing))}",
+            "the layers that the plan leaves as they are",
+            "run 'uncork tune' again to make a plan for this model",
+        )
 
 
 def dtype_policies(model: Any) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class TakenStep(ABC):
 
     def _traced_as(self, mode: Mode, python: Callable[..., Any]) -> Callable[..., Any]:
         """The step's Python code, as it is to be traced for a mode."""
-        python = traced_in(mode.policy, python)
+        python = traced_in(mode.policy, python, mode.keep)
         return self._maps.answered(python) if mode.at_once else python
 
     def _otherwise(

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
+from uncork.step.random_layers import random_layers
 from uncork.step.settings import MIXED, dtype_policies, set_policy, switched
 from uncork.step.traced import ops_of
 
@@ -24,12 +25,15 @@ from uncork.step.traced import ops_of
 _OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-def traced_in(policy: str, python: Callable[..., Any]) -> Callable[..., Any]:
+def traced_in(
+    policy: str, python: Callable[..., Any], keep: tuple[str, ...] = ()
+) -> Callable[..., Any]:
     """A Python function whose layers compute in another policy whenever it is traced.
 
     Args:
         policy: A name, as Keras knows it; ``""`` for the layers' own.
         python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
+        keep: Names of layers that stay as they are.
 
     Example:
         >>> dense = keras.layers.Dense(1)
@@ -45,7 +49,7 @@ def traced_in(policy: str, python: Callable[..., Any]) -> Callable[..., Any]:
         return python
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        with _computing_in(policy):
+        with _computing_in(policy, keep):
             # TensorFlow puts its conversion of the function there.
             return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
@@ -56,6 +60,12 @@ def policies_of(layers: Layers) -> tuple[str, ...]:
     """Names of the dtype policies of all layers that were called in graphs of the script's."""
     called = [dtype_policies(layer) for layer, _ in layers.outermost()]
     return tuple(dict.fromkeys(policy for policies in called for policy in policies))
+
+
+def random_layers_of(layers: Layers) -> tuple[str, ...]:
+    """Names of layers that only draw, of all that were called in graphs of the script's."""
+    called = [random_layers(layer) for layer, _ in layers.outermost()]
+    return tuple(dict.fromkeys(name for names in called for name in names))
 
 
 def why_not_in(written: Any, otherwise: Any) -> str:
@@ -77,7 +87,7 @@ def why_not_in(written: Any, otherwise: Any) -> str:
 
 
 @contextmanager
-def _computing_in(policy: str) -> Iterator[None]:
+def _computing_in(policy: str, keep: tuple[str, ...]) -> Iterator[None]:
     """Each layer that is called from outside of any other, with all that it holds."""
     call = keras.layers.Layer.__call__
     own: dict[int, tuple[Any, Any]] = {}
@@ -90,7 +100,7 @@ def _computing_in(policy: str) -> Iterator[None]:
             return call(layer, *args, **kwargs)
         with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
             for each in layer._flatten_layers():
-                if id(each) not in own and switched(each, policy):
+                if id(each) not in own and each.name not in keep and switched(each, policy):
                     own[id(each)] = (each, each.dtype_policy)
                     set_policy(each, policy)
         inside = True
