@@ -21,7 +21,7 @@ import tensorflow as tf
 from benchmarks.small_models.by_hand import WholeEpoch
 from benchmarks.small_models.models import BATCH, MODELS, compiled
 from benchmarks.small_models.on_jax import OnJax
-from uncork.core.edit import FlatUpdates, JitCompile, StepEdit, StepsPerExecution
+from uncork.core.edit import FlatUpdates, FusedUpdates, JitCompile, StepEdit, StepsPerExecution
 from uncork.core.measurement import Comparison, compare
 from uncork.core.record import to_json
 from uncork.measure import Block, in_turn, probe, summarize
@@ -34,9 +34,13 @@ _LEVERS: Final[dict[str, tuple[StepEdit, ...]]] = {
     "fit": (),
     "steps_per_execution": (_GROUPED,),
     "flat_updates": (FlatUpdates(),),
+    "fused_updates": (FusedUpdates(),),
     "jit_compile": (JitCompile(),),
     "both exact": (_GROUPED, FlatUpdates()),
-    "all": (_GROUPED, FlatUpdates(), JitCompile()),
+    "grouped, fused": (_GROUPED, FusedUpdates()),
+    "three": (_GROUPED, FlatUpdates(), FusedUpdates()),
+    "with jit_compile": (_GROUPED, FlatUpdates(), JitCompile()),
+    "all": (_GROUPED, FlatUpdates(), FusedUpdates(), JitCompile()),
 }
 _ON_JAX: Final = "keras_backend"
 _BY_HAND: Final = {"by hand": False, "by hand, fused": True}

@@ -21,6 +21,7 @@ from uncork.core.edit import (
     DtypePolicy,
     FilterFirst,
     FlatUpdates,
+    FusedUpdates,
     GeneratorCache,
     InlineMap,
     JitCompile,
@@ -112,6 +113,7 @@ def yielding() -> Dataset:
 STEP_LEVERS: tuple[StepEdit, ...] = (
     StepsPerExecution(steps=3),
     FlatUpdates(),
+    FusedUpdates(),
     JitCompile(),
     DtypePolicy(policy="mixed_bfloat16"),
     LargerBatch(times=2, rate=1.5),

@@ -204,6 +204,10 @@ class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
     """Update all small weights by one run of the optimizer's own update, laid end to end."""
 
 
+class FusedUpdates(Record, tag="fused_updates", frozen=True, kw_only=True):
+    """Update each weight by one kernel of TensorFlow's, on the state as Keras keeps it."""
+
+
 class MapsAtOnce(Record, tag="maps_at_once", frozen=True, kw_only=True):
     """Answer what the training step asks of ``tf.map_fn`` for all elements at once.
 
@@ -280,7 +284,7 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 
 # Of these, what has another function traced in the place of a loop's own.
 FunctionEdit = TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | DtypePolicy
-StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | LargerBatch
+StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | FusedUpdates | LargerBatch
 LoaderEdit = LoaderWorkers | LoaderCache
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | KerasBackend
 

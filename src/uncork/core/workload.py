@@ -71,6 +71,7 @@ class Workload(Record, frozen=True, kw_only=True):
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
+        fusable_weights: How many weights one kernel each could update; 0 where there is none.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
         parts_later: Layers of the script's own are built by ``fit``, and may make others then.
         data_made_anew: A loop's dataset is another object in each pass: what is kept of one is not
@@ -107,6 +108,7 @@ class Workload(Record, frozen=True, kw_only=True):
     called_at: str | None = None
     called_in_loop: bool = False
     small_weights: int = 0
+    fusable_weights: int = 0
     parts_later: bool = False
     data_made_anew: bool = False
     layer_policies: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.flat_updates import UpdateAtOnce
 from uncork.road.full_precision import FullPrecision
+from uncork.road.fused_updates import UpdateInOneKernel
 from uncork.road.generator_cache import KeepElements
 from uncork.road.inline_map import RunInline
 from uncork.road.jit_compile import CompileStep
@@ -58,6 +59,7 @@ ROAD: tuple[Optimization, ...] = (
     OpenShapes(),
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
+    UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),

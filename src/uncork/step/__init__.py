@@ -9,6 +9,7 @@ from uncork.step.eager_step import EagerStep
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, spec_text
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
+from uncork.step.fused_updates import fusable_weights
 from uncork.step.graph_state import GraphState
 from uncork.step.growth import growth_of
 from uncork.step.held import held
@@ -90,6 +91,7 @@ __all__ = [
     "flat_group_of",
     "full_size",
     "function_of",
+    "fusable_weights",
     "graph_training",
     "growth_of",
     "has_hooks",

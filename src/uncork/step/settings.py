@@ -11,6 +11,7 @@ import keras
 from uncork.core.edit import (
     DtypePolicy,
     FlatUpdates,
+    FusedUpdates,
     JitCompile,
     LargerBatch,
     MapsAtOnce,
@@ -22,6 +23,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
 from uncork.step.flat_group import FlatGroup, why_not
+from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.traced_maps import Maps
 from uncork.watch import UnguardedError
@@ -133,6 +135,7 @@ def updating(model: Any, edits: tuple[StepEdit, ...], group: FlatGroup | None) -
     """
     with ExitStack() as stack:
         stack.enter_context(rescaled(model.optimizer, edits))
+        stack.enter_context(fused(model.optimizer, edits))
         if group is not None:
             stack.enter_context(group.in_force())
         yield
@@ -224,6 +227,10 @@ def _check_one(model: Any, edit: StepEdit) -> None:
         )
     if isinstance(edit, FlatUpdates):
         _check_update(model)
+    if isinstance(edit, FusedUpdates):
+        reason = why_not_fused(model.optimizer)
+        if reason is not None:
+            raise EditRefused(reason, "an optimizer that has one", "tune again")
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
         _check_kept(model, edit)

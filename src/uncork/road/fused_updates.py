@@ -1,0 +1,66 @@
+"""Update each weight by one kernel of TensorFlow's.
+
+Legal because the kernel does the arithmetic that Keras writes down, in Keras's order, on the state
+where Keras keeps it: with momentum the proof finds the same bits; Adam's betas are subtracted from
+one in float32, which rounds otherwise. What Keras does around the update (clipping, decay, averages,
+accumulation) stays Keras's. Not every optimizer has a kernel that does the same: Nadam's schedules
+its momentum otherwise, Adagrad's adds its epsilon elsewhere. Measured on each model: where weights
+are small, the vector of all of them wins more.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import FusedUpdates
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Ratio of a step whose weights are large and its batch small, at best; it only decides whether a
+# trial is worth its time.
+_AT_BEST: Final = 1.8
+
+
+@final
+class UpdateInOneKernel(Optimization):
+    """One kernel for the whole update of a weight."""
+
+    name = "fused_updates"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where the optimizer has such a kernel, and the step takes a good part of the time."""
+        work = diagnosis.workload
+        forbidden = no_step_edit(diagnosis)
+        if forbidden:
+            return forbidden
+        if not work.fusable_weights:
+            return Skipped(
+                reason="TensorFlow has no kernel for this optimizer, which does the same, or there "
+                "are no weights before the first step"
+            )
+        if work.jit_compile:
+            return Skipped(reason="XLA fuses the update already")
+        possible = diagnosis.with_step_faster(_AT_BEST)
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        return Proposal(
+            edits=(FusedUpdates(),),
+            predicted=None,
+            at=work.step_at or work.at,
+            why=f"{work.fusable_weights} weights are updated by one kernel each, not by a dozen",
+            source_edit="an optimizer of your own, as its page shows",
+        )

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import FusedUpdates
+from uncork.road.fused_updates import UpdateInOneKernel
+
+from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+
+FUSED = UpdateInOneKernel()
+
+
+def training(shares=COMPUTING, **workload):
+    return observed(shares=shares, workload={"fusable_weights": 4, **workload})
+
+
+@pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
+def test_weights_are_updated_by_one_kernel_each(shares):
+    found = proposal(FUSED, training(shares))
+    assert found.edits == (FusedUpdates(),)
+    assert found.predicted is None
+    assert "4 weights" in found.why
+
+
+def test_it_is_told_where_the_optimizer_was_chosen():
+    assert proposal(FUSED, training(step_at="train.py:33")).at == "train.py:33"
+    assert proposal(FUSED, training(step_at=None)).at == "train.py:41"
+
+
+def test_it_promises_every_bit_and_falls_back_on_rounding():
+    assert (FUSED.guarantee, FUSED.at_worst) == ("exact", "rounding")
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [({"fusable_weights": 0}, "no kernel"), ({"jit_compile": True}, "XLA")],
+)
+def test_what_leaves_it_out(workload, words):
+    assert words in reason(FUSED, training(**workload))
+
+
+def test_a_step_that_takes_no_time_is_left_alone():
+    assert "predicted gain" in reason(FUSED, training(WAITING))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(FUSED, SITUATIONS[situation])
