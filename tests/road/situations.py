@@ -209,7 +209,9 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "custom loop": observed(
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}
     ),
-    "many small weights": observed(*AUGMENTING, shares=COMPUTING, workload={"small_weights": 42}),
+    "many small weights": observed(
+        *AUGMENTING, shares=COMPUTING, workload={"small_weights": 42, "fusable_weights": 44}
+    ),
     "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
     "pydataset": observed(
         stage(0, "pydataset", 0.09, parallelism=1, python=True, random=True),

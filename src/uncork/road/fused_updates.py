@@ -2,10 +2,10 @@
 
 Legal because the kernel does the arithmetic that Keras writes down, in Keras's order, on the state
 where Keras keeps it: with momentum the proof finds the same bits; Adam's betas are subtracted from
-one in float32, which rounds otherwise. What Keras does around the update (clipping, decay, averages,
-accumulation) stays Keras's. Not every optimizer has a kernel that does the same: Nadam's schedules
-its momentum otherwise, Adagrad's adds its epsilon elsewhere. Measured on each model: where weights
-are small, the vector of all of them wins more.
+one in float32, which rounds otherwise. What Keras does around the update (clipping, decay,
+averages, accumulation) stays Keras's. Not every optimizer has a kernel that does the same: Nadam's
+schedules its momentum otherwise, Adagrad's adds its epsilon elsewhere. Measured on each model:
+where weights are small, the vector of all of them wins more.
 """
 
 from __future__ import annotations
