@@ -29,7 +29,7 @@ Follow = Callable[[Event], None]
 # ``queue.py`` would break Uncork. The first entry is the script's to replace; with ``-P`` there is
 # no such entry, and what comes first is kept.
 _CHILD: Final = (
-    "import sys; sys.path[0] = sys.path[0] or sys.path[-1]; "
+    "import sys; sys.path[0] = sys.path[0] or sys.path[1]; "
     "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
