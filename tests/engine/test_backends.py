@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -15,12 +16,12 @@ from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from road.situations import FOUR_CORES
 from uncork.capture import FitCall, PassThrough, StopScript, run_script
 from uncork.core.edit import KerasBackend
-from uncork.core.job import BackendTrial, Job, Result
+from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.measurement import Measurement
 from uncork.core.plan import NO_TIME, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
-from uncork.engine import backends
-from uncork.engine.backends import with_backend, written_for_tensorflow
+from uncork.engine import elsewhere
+from uncork.engine.backends import BACKEND, written_for_tensorflow
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.processes import ChildFailed, Script, run_child
 from uncork.measure.machine import jax_version
@@ -42,8 +43,8 @@ def faster(times: float) -> Measurement:
 
 def trial(times: float, *, passed: bool = True) -> Callable[..., Result]:
     proof = Proof(kind="resampled", passed=passed, detail="by decree")
-    found = BackendTrial(measurement=faster(times), proof=proof)
-    return lambda *_, **__: Result(machine=FOUR_CORES, backend=found)
+    found = ProcessTrial(measurement=faster(times), proof=proof)
+    return lambda *_, **__: Result(machine=FOUR_CORES, elsewhere=found)
 
 
 @pytest.fixture
@@ -54,8 +55,8 @@ def script(tmp_path: Path) -> Script:
 
 
 def tried(monkeypatch: Any, script: Script, answer: Callable[..., Result], **of: Any) -> Plan:
-    monkeypatch.setattr(backends, "run_child", answer)
-    return with_backend(replace(PLAN, **of), "handed_over", script, nothing)
+    monkeypatch.setattr(elsewhere, "run_child", answer)
+    return BACKEND.added_to(replace(PLAN, **of), "handed_over", script, nothing)
 
 
 def last(found: Plan) -> Step:
@@ -116,7 +117,7 @@ def test_where_it_is_not_tried(monkeypatch, script, changes, words):
 
 
 def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
-    assert last(with_backend(PLAN, None, script, nothing)).reason == NO_TIME
+    assert last(BACKEND.added_to(PLAN, None, script, nothing)).reason == NO_TIME
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ class Maker(PassThrough):
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
-        handed = subject.hand_over(4.0)
+        handed = subject.hand_over(subject.original, 4.0)
         assert handed is not None
         handed.write(self._folder / "handed_over")
         before = workload_diagnosis(workload=subject.workload, stages=())
@@ -216,7 +217,7 @@ def asked(folder: Path, monkeypatch: Any, **changes: Any) -> Result:
 
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
-    found = asked(made, monkeypatch).backend
+    found = asked(made, monkeypatch).elsewhere
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind == "resampled"
     assert found.measurement.samples_per_s > 0
@@ -227,9 +228,8 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
 def test_another_training_is_not(made, monkeypatch, tmp_path):
     handed = HandedOver.read(made / "handed_over")
     flatter = [tuple(0.8 * loss for loss in losses) for losses in handed.losses]
-    replaced = HandedOver(handed.weights, handed.optimizer, handed.batches, handed.orders, flatter)
-    replaced.write(tmp_path / "other")
-    found = asked(made, monkeypatch, hand_over=str(tmp_path / "other")).backend
+    dataclasses.replace(handed, losses=flatter).write(tmp_path / "other")
+    found = asked(made, monkeypatch, hand_over=str(tmp_path / "other")).elsewhere
     assert not found.proof.passed
 
 

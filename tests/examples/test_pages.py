@@ -74,7 +74,9 @@ def test_pipelines_by_hand_give_the_same_images(name: str, photos: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in INPUT])
 def test_models_by_hand_train(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")  # a page sets another: it is given back
+    # Pages set others: they are given back.
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "0")
     before, after = run(name)
     x = np.ones((8, 8), np.float32)
     if "train_step" in after:  # a step of the user's own, instead of a compiled model

@@ -275,6 +275,12 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
     expects: str
 
 
+class IntraOpThreads(Record, tag="intra_op_threads", frozen=True, kw_only=True):
+    """Start the script's process with so many ``threads`` for the work within one kernel."""
+
+    threads: int
+
+
 class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
     """Run the script on another backend of Keras's, of this ``release``, from its start on."""
 
@@ -286,7 +292,9 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 FunctionEdit = TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | DtypePolicy
 StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | FusedUpdates | LargerBatch
 LoaderEdit = LoaderWorkers | LoaderCache
-Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | KerasBackend
+# What a process is started with.
+ProcessEdit = IntraOpThreads | KerasBackend
+Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | ProcessEdit
 
 
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:

@@ -13,7 +13,7 @@ from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import Record
 from uncork.core.workload import Workload
 
-Mode = Literal["diagnose", "tune", "confirm", "list", "backend"]
+Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "threads"]
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -22,14 +22,14 @@ class Job(Record, frozen=True, kw_only=True):
     Attributes:
         mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
             version in a fresh process; ``list`` cuts every training call short and names it;
-            ``backend`` tries a plan on another backend of Keras's.
+            ``backend`` tries a plan on another backend of Keras's, ``threads`` on other threads.
         training: Index of the training call to act on; None for the first that does real work.
         plan: Path of a plan to put in force, None for the script as it is.
         policy: What ``tune`` may do.
         validates: ``confirm`` times a validation as well.
         environment: Variables that the process is started with, beside its own.
-        hand_over: Path of what ``tune`` leaves for ``backend``: the state that a training begins
-            with, some batches, and the losses they lead to.
+        hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
+            with, some batches, and what they lead to.
         journal: Path for live events, None for silence.
         result: Path of the :class:`Result` to write.
     """
@@ -62,8 +62,8 @@ class Confirmation(Record, frozen=True, kw_only=True):
     validation_s: float | None = None
 
 
-class BackendTrial(Record, frozen=True, kw_only=True):
-    """A training on another backend of Keras's, in a process of its own.
+class ProcessTrial(Record, frozen=True, kw_only=True):
+    """A training with something else beneath it, in a process of its own.
 
     Attributes:
         measurement: Its steady state.
@@ -79,8 +79,8 @@ class Result(Record, frozen=True, kw_only=True):
 
     Attributes:
         overhead_share: Part of the measured time spent in Uncork's own code.
-        handed_over: Everything is there for ``backend``.
-        backend: What came of that.
+        handed_over: Everything is there for ``backend`` and ``threads``.
+        elsewhere: What came of one of these.
         held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
     """
 
@@ -91,7 +91,7 @@ class Result(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     confirmation: Confirmation | None = None
     handed_over: bool = False
-    backend: BackendTrial | None = None
+    elsewhere: ProcessTrial | None = None
     overhead_share: float = 0.0
     held_back: tuple[str, ...] = ()
     interrupted: bool = False

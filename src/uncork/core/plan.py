@@ -10,6 +10,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
     Edit,
     Guarantee,
+    IntraOpThreads,
     KerasBackend,
     LoaderEdit,
     PipelineEdit,
@@ -32,6 +33,8 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 
+# Read by TensorFlow when it begins.
+INTRA_OP_THREADS: Final = "TF_NUM_INTRAOP_THREADS"
 # Why a step was skipped that may have been worth trying.
 NO_TIME: Final = "the time budget is used up; raise it with --budget"
 
@@ -207,9 +210,17 @@ class Plan(Record, frozen=True, kw_only=True):
         return next((e for e in self.edits if isinstance(e, KerasBackend)), None)
 
     @property
+    def intra_op_threads(self) -> int:
+        """Threads for the work within one kernel; 0 where TensorFlow chooses."""
+        return next((e.threads for e in self.edits if isinstance(e, IntraOpThreads)), 0)
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the script's process is started with."""
-        return {"KERAS_BACKEND": self.backend.backend} if self.backend else {}
+        found: dict[str, str] = {"KERAS_BACKEND": self.backend.backend} if self.backend else {}
+        if self.intra_op_threads:
+            found[INTRA_OP_THREADS] = str(self.intra_op_threads)
+        return found
 
     @property
     def validation_edits(self) -> tuple[PipelineEdit, ...]:
@@ -234,6 +245,8 @@ class Plan(Record, frozen=True, kw_only=True):
             return 0.0
         if self.of_ceiling:
             return self.tuned.samples_per_s / self.of_ceiling
+        if self.intra_op_threads:  # likewise
+            return 0.0
         return (self.after or self.before).ceilings.get("consumer", 0.0)
 
 

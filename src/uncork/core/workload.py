@@ -71,6 +71,8 @@ class Workload(Record, frozen=True, kw_only=True):
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
+        intra_op_threads: For the work within one kernel, as the script or its environment chose; 0
+            where TensorFlow does.
         fusable_weights: How many weights one kernel each could update; 0 where there is none.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
         parts_later: Layers of the script's own are built by ``fit``, and may make others then.
@@ -109,6 +111,7 @@ class Workload(Record, frozen=True, kw_only=True):
     called_in_loop: bool = False
     small_weights: int = 0
     fusable_weights: int = 0
+    intra_op_threads: int = 0
     parts_later: bool = False
     data_made_anew: bool = False
     layer_policies: tuple[str, ...] = ()

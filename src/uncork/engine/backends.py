@@ -3,134 +3,36 @@
 from __future__ import annotations
 
 import ast
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import StepEdit, loosest
-from uncork.core.errors import UncorkError
-from uncork.core.job import BackendTrial, Job
-from uncork.core.journal import Event
-from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step, dump
+from uncork.core.edit import IntraOpThreads, StepEdit
+from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
-from uncork.engine.outcomes import sentence
-from uncork.engine.processes import ChildFailed, Follow, Script, run_child
-from uncork.road import Proposal, Skipped
+from uncork.engine.elsewhere import Elsewhere
+from uncork.engine.processes import Script
 from uncork.road.keras_backend import AnotherBackend
 
-# Ratio. Two processes differ by themselves, and a backend is not changed for a trifle.
-_WORTH: Final = 1.15
 # Of TensorFlow's, what no other backend of Keras's has, or gives something else for.
 _OF_TENSORFLOW: Final = frozenset({
     "GradientTape", "function", "Variable", "saved_model", "distribute", "train", "summary",
     "compat", "config", "lite", "profiler", "Module", "py_function",
 })  # fmt: skip
-_OPTIMIZATION: Final = AnotherBackend()
-
-
-def with_backend(plan: Plan, handed_over: str | None, script: Script, follow: Follow) -> Plan:
-    """The plan with what came of it, and in force if it is faster than all that is in force now.
-
-    Args:
-        plan: As the road was walked, not confirmed yet.
-        handed_over: File that the tuning left for the trial; None where it left none.
-        script: What to run.
-        follow: Told of each outcome.
-
-    Raises:
-        KeyboardInterrupt: In the middle of it.
-    """
-    step = _tried(plan, handed_over, script, follow)
-    follow(Event(kind="phase", text=sentence(step)))
-    if step.outcome != "kept":
-        return replace(plan, steps=(*plan.steps, step))
-    return _in_force(plan, step)
-
-
-def _tried(plan: Plan, handed_over: str | None, script: Script, follow: Follow) -> Step:
-    proposal = _OPTIMIZATION.propose(plan.after or plan.before, plan.machine, plan.policy)
-    if loosest(_OPTIMIZATION.guarantee, plan.policy.loosest) != plan.policy.loosest:
-        allowed = f"promises {_OPTIMIZATION.guarantee}; the policy allows {plan.policy.loosest}"
-        proposal = Skipped(reason=allowed)
-    if isinstance(proposal, Skipped):
-        return _step("skipped", proposal.reason)
-    reason = written_for_tensorflow(Path(script.path))
-    if reason or handed_over is None:
-        return _step("skipped", reason or NO_TIME)
-    follow(Event(kind="phase", text=f"trying {_OPTIMIZATION.name}: {proposal.why}"))
-    made = _in_force(plan, _step("kept", proposal.why, proposal))
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-        path = Path(folder, "plan.json")
-        path.write_bytes(dump(made))
-        job = Job(
-            mode="backend",
-            training=plan.before.workload.index,
-            plan=str(path),
-            environment=made.environment,
-            hand_over=handed_over,
-        )
-        try:
-            found = run_child(job, script, lambda event: None, quiet=True)
-        except (ChildFailed, UncorkError) as error:
-            return _step("rejected", f"it does not run there: {error.received}", proposal)
-    if found.interrupted:
-        raise KeyboardInterrupt
-    assert found.backend is not None
-    return _judged(plan, found.backend, proposal)
-
-
-def _judged(plan: Plan, trial: BackendTrial, proposal: Proposal) -> Step:
-    """Against what is in force so far, which was measured in another process."""
-    ours, theirs = plan.tuned.blocks, trial.measurement.blocks
-    ratio = Ratio(
-        ratio=trial.measurement.samples_per_s / plan.tuned.samples_per_s,
-        low=min(theirs) / max(ours),
-        high=max(theirs) / min(ours),
-    )
-    if ratio.low < _WORTH:
-        reason = f"not faster by {_WORTH}x or more: {ratio.ratio:.2f}x"
-        return replace(_step("rejected", reason, proposal), measured=ratio)
-    if not trial.proof.passed:
-        reason = f"not proven: {trial.proof.detail}"
-        failed = replace(_step("rejected", reason, proposal), measured=ratio)
-        return replace(failed, proof=trial.proof)
-    return replace(
-        _step("kept", proposal.why, proposal),
-        measured=ratio,
-        proof=trial.proof,
-        samples_per_s=trial.measurement.samples_per_s,
-    )
 
 
 def _in_force(plan: Plan, step: Step) -> Plan:
     """With the backend in force, and without the steps that are for TensorFlow's training step."""
     steps = tuple(_given_up(each) for each in plan.steps)
-    tuned = plan.tuned
-    if step.samples_per_s:
-        tuned = replace(tuned, samples_per_s=step.samples_per_s)
-    return replace(plan, steps=(*steps, step), tuned=tuned, after=None)
+    return replace(plan, steps=(*steps, step), after=None)
 
 
 def _given_up(step: Step) -> Step:
-    if not any(isinstance(edit, StepEdit) for edit in step.edits):
+    if not any(isinstance(edit, StepEdit | IntraOpThreads) for edit in step.edits):
         return step
-    reason = f"kept, until {_OPTIMIZATION.name} was faster: it is for TensorFlow's step"
+    reason = f"kept, until {AnotherBackend.name} was faster: it is for TensorFlow's step"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
-
-
-def _step(outcome: OutcomeName, reason: str, proposal: Proposal | None = None) -> Step:
-    return Step(
-        name=_OPTIMIZATION.name,
-        stage=_OPTIMIZATION.stage,
-        outcome=outcome,
-        reason=reason,
-        guarantee=_OPTIMIZATION.guarantee,
-        at=proposal.at if proposal else None,
-        edits=proposal.edits if proposal and outcome == "kept" else (),
-        source_edit=proposal.source_edit if proposal else "",
-    )
 
 
 def written_for_tensorflow(script: Path) -> str:
@@ -187,3 +89,11 @@ def _files(script: Path) -> Iterator[Path]:
                 beside = script.parent / f"{name.partition('.')[0]}.py"
                 if beside.exists():
                     yield beside
+
+
+def _why_not(plan: Plan, script: Script) -> str:
+    del plan
+    return written_for_tensorflow(Path(script.path))
+
+
+BACKEND: Final = Elsewhere(AnotherBackend(), "backend", _in_force, _why_not)

@@ -59,7 +59,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
             lambda: _make(job, scratch),
             source_lines=lines,
             loops=True,
-            takes_jax=bool(job.environment),
+            takes_jax="KERAS_BACKEND" in job.environment,
         )
         interrupted = False
         try:
@@ -105,12 +105,16 @@ def _make(job: Job, scratch: str) -> Trial:
     from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
 
     journal = Journal(Path(job.journal) if job.journal else None)
-    if job.environment:
+    if "KERAS_BACKEND" in job.environment:
         from uncork.engine.other_backend import OnAnotherBackend  # noqa: PLC0415 - likewise
 
         plan = _plan(job)
         assert plan is not None
         return OnAnotherBackend(job, journal, scratch, plan)
+    if job.mode == "threads":
+        from uncork.engine.other_threads import OnOtherThreads  # noqa: PLC0415 - likewise
+
+        return OnOtherThreads(job, journal, scratch, _plan(job))
     if job.mode == "confirm":
         return trials.Confirming(job, journal, scratch, _plan(job))
     kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {

@@ -30,8 +30,9 @@ from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.primed import PrimedRunner
-from uncork.engine.step_proofs import StepProver
+from uncork.engine.step_proofs import StepProver, proved_elsewhere
 from uncork.engine.subject import Version, VersionRunner
+from uncork.engine.this_machine import chosen_threads
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import op_time, outside_ops, watched_python
 from uncork.step import (
@@ -207,9 +208,13 @@ class FitSubject(FitLooks):
         """Train both from the same snapshot over the same recorded batches."""
         return self._step_prover().prove(self._with(version.step), kind, budget_s)
 
-    def hand_over(self, budget_s: float) -> HandedOver | None:
+    def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
         """The state before the first step, and what it leads to on recorded batches."""
-        return self._step_prover().handed_over(budget_s)
+        return self._step_prover().handed_over(version.step, budget_s)
+
+    def prove_elsewhere(self, version: Version, handed: HandedOver) -> Proof:
+        """Train over the batches that were recorded there."""
+        return proved_elsewhere(self._with(version.step), handed)
 
     def _step_prover(self) -> StepProver:
         if self._prover is None:
@@ -358,6 +363,7 @@ class FitSubject(FitLooks):
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,
             random_layers=random_layers(model),
+            intra_op_threads=chosen_threads(),
             small_weights=small_weights(model.optimizer) if self._built else 0,
             fusable_weights=fusable_weights(model.optimizer) if self._built else 0,
             steps_per_execution=model.steps_per_execution,

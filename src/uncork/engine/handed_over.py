@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HandedOver:
-    """A state, some batches, and the losses that they lead to.
+    """A state, some batches, and what they lead to.
 
     Attributes:
         weights: Of the model, in Keras's order.
@@ -18,6 +18,11 @@ class HandedOver:
         batches: Arrays in the structure of a batch.
         orders: In which these are trained on; each starts from the state.
         losses: What comes of each, in equal parts of it.
+        state: Of all that a training changes, weights and optimizer among them.
+        order: Of a training whose weights are compared.
+        runs: What comes of that: of the training as written, of the same again, and of some from
+            nudged weights.
+        refused: Why there are none of these; ``""`` where there are.
     """
 
     weights: list[Any]
@@ -25,14 +30,20 @@ class HandedOver:
     batches: list[Any]
     orders: list[list[int]]
     losses: list[tuple[float, ...]]
+    state: list[Any]
+    order: list[int]
+    runs: list[Any]
+    refused: str
 
     def write(self, path: Path) -> None:
         """To a file in a folder of Uncork's own, for a process that it starts itself."""
-        path.write_bytes(pickle.dumps(self))
+        with path.open("wb") as file:
+            pickle.dump(self, file)
 
     @classmethod
     def read(cls, path: Path) -> HandedOver:
         """From such a file."""
-        found = pickle.loads(path.read_bytes())
+        with path.open("rb") as file:
+            found = pickle.load(file)
         assert isinstance(found, cls)
         return found

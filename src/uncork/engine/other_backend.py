@@ -10,7 +10,7 @@ import keras
 
 from uncork.capture import FitCall, StopScript
 from uncork.core.errors import NothingToMeasure
-from uncork.core.job import BackendTrial, Confirmation, Job, Result
+from uncork.core.job import Confirmation, Job, ProcessTrial, Result
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.plan import Plan, Proof
@@ -100,4 +100,4 @@ def _result(timed: Timed, proof: Proof | None) -> Result:
     if proof is None:
         confirmation = Confirmation(measurement=measured, first_epoch_s=timed.first_epoch_s)
         return Result(machine=machine, confirmation=confirmation)
-    return Result(machine=machine, backend=BackendTrial(measurement=measured, proof=proof))
+    return Result(machine=machine, elsewhere=ProcessTrial(measurement=measured, proof=proof))

@@ -33,7 +33,12 @@ from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
 from uncork.engine.subject import Version
-from uncork.engine.this_machine import check_backend, check_bfloat16, other_machine
+from uncork.engine.this_machine import (
+    check_backend,
+    check_bfloat16,
+    check_threads,
+    other_machine,
+)
 from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
     ARRAY_BATCH,
@@ -72,7 +77,7 @@ class Running(PassThrough):
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
         self._data_met = not edits
         self._step_met = not plan.step_edits
-        self._backend_met = plan.backend is None
+        self._process_met = not plan.environment
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
@@ -84,14 +89,14 @@ class Running(PassThrough):
     @property
     def met(self) -> bool:
         """The whole plan was put in force, or it was told why not."""
-        return self._data_met and self._step_met and self._backend_met
+        return self._data_met and self._step_met and self._process_met
 
     def fit(self, call: FitCall) -> Any:
         """Train with the plan's edits if this is the call, and they fit."""
         meant = self.plan.before.workload
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
             return call.original(**call.arguments)
-        self._data_met = self._step_met = self._backend_met = True
+        self._data_met = self._step_met = self._process_met = True
         self._tell_machine()
         arguments = dict(call.arguments)
         try:
@@ -207,6 +212,7 @@ class Running(PassThrough):
         feed = Feed.of(call.arguments)
         pipeline = None if feed.dataset is None else read(feed.dataset)
         check_backend(self.plan)
+        check_threads(self.plan)
         changed = differences(self.plan, self._found(call, feed, pipeline))
         if changed:
             raise PlanRefused(
@@ -329,7 +335,9 @@ class Running(PassThrough):
         # On another backend it would not train as written: before the first step nothing is lost.
         if self.strict or self.plan.backend:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
-        sys.stderr.write(f"uncork: {at} trains as written, without the plan: {refusal}\n")
+        threads = self.plan.intra_op_threads
+        still = f", but for {threads} thread(s) within a kernel" if threads else ""
+        sys.stderr.write(f"uncork: {at} trains as written, without the plan{still}: {refusal}\n")
 
 
 def _with(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:

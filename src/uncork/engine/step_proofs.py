@@ -16,12 +16,22 @@ from uncork.proof.rounding import (
     prove_rounding,
     unrepeatable,
 )
-from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
+from uncork.step import (
+    Recording,
+    Replay,
+    Snapshot,
+    StepSettings,
+    give_state,
+    replay,
+    state_of,
+)
 
 # Steps compared: enough for several executions of a grouped step, few enough that rounding noise
 # has not yet grown into another trajectory.
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
+# Of the weights and state of all runs that another process compares its own with.
+_MOST_BYTES = 1 << 30
 
 
 class StepProver:
@@ -48,14 +58,25 @@ class StepProver:
         finally:
             self._snapshot.restore_values()
 
-    def handed_over(self, budget_s: float) -> HandedOver:
-        """What another process needs to compare its training with the original."""
+    def handed_over(self, edits: tuple[StepEdit, ...], budget_s: float) -> HandedOver:
+        """What another process needs to compare its training with the original.
+
+        Args:
+            edits: In force there.
+            budget_s: For losses over orders of the data; 0 where none are compared.
+        """
+        order = self._order(edits, _EXACT_STEPS)
         try:
-            orders, replays = some_orders(
-                lambda order, windows: self._run(self._original, order, windows),
-                held=self._held,
-                budget_s=budget_s,
+            orders, replays = (
+                some_orders(
+                    lambda order, windows: self._run(self._original, order, windows),
+                    held=self._held,
+                    budget_s=budget_s,
+                )
+                if budget_s
+                else ([], [])
             )
+            runs, refused = self._runs(order)
         finally:
             self._snapshot.restore_values()
         model = self._original.model
@@ -65,13 +86,28 @@ class StepProver:
             batches=[tf.nest.map_structure(np.asarray, b) for b in self._recording.batches],
             orders=orders,
             losses=[replay.losses for replay in replays],
+            state=state_of(model),
+            order=order,
+            runs=runs,
+            refused=refused,
         )
 
-    def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
-        group = _group(settings.edits)
-        steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
-        # Whole executions, and one cut short by the end of the data.
-        order = order_of(self._held, steps + group + group // 2, seed=0)
+    def _runs(self, order: list[int]) -> tuple[list[Replay], str]:
+        """The original twice and nudged; or why there is nothing to compare with."""
+        if self._snapshot.bytes * (2 + NUDGED_RUNS) > _MOST_BYTES:
+            return [], "its state is too large to be handed from process to process"
+        twice = self._twice(order, "exact")
+        if isinstance(twice, Proof):
+            return [], twice.detail
+        return [*twice, *self._nudged(order)], ""
+
+    def _order(self, edits: tuple[StepEdit, ...], steps: int) -> list[int]:
+        """Whole executions, and one cut short by the end of the data."""
+        group = _group(edits)
+        return order_of(self._held, steps + group + group // 2, seed=0)
+
+    def _twice(self, order: list[int], kind: Guarantee) -> tuple[Replay, Replay] | Proof:
+        """Two runs of the original, or that nothing can be compared with them."""
         original, again = (self._run(self._original, order) for _ in range(2))
         if not original.equals(again):
             few = order[:_ROUNDING_STEPS]  # rounding has not grown by then
@@ -79,16 +115,27 @@ class StepProver:
             refused = unrepeatable(one, other, kind)
             if refused is not None:
                 return refused
+        return original, again
+
+    def _nudged(self, order: list[int]) -> list[Replay]:
+        feed = self._recording.feed(order)
+        return [
+            replay(self._original, self._snapshot, feed, disturb=nudge(seed))
+            for seed in range(NUDGED_RUNS)
+        ]
+
+    def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
+        steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
+        order = self._order(settings.edits, steps)
+        twice = self._twice(order, kind)
+        if isinstance(twice, Proof):
+            return twice
+        original, again = twice
         candidate = self._run(settings, order)
         exact = prove_exact(original, again, candidate, len(order))
         if exact is not None and (exact.passed or kind == "exact"):
             return exact
-        feed = self._recording.feed(order)
-        nudged = [
-            replay(self._original, self._snapshot, feed, disturb=nudge(seed))
-            for seed in range(NUDGED_RUNS)
-        ]
-        return prove_rounding(original, nudged, candidate, len(order))
+        return prove_rounding(original, self._nudged(order), candidate, len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
         def train(settings: StepSettings) -> Train:
@@ -104,6 +151,25 @@ class StepProver:
 
     def _run(self, settings: StepSettings, order: list[int], windows: int = 1) -> Replay:
         return replay(settings, self._snapshot, self._recording.feed(order), windows=windows)
+
+
+def proved_elsewhere(settings: StepSettings, handed: HandedOver) -> Proof:
+    """Train as another process did, from its state over its batches; the model is left so.
+
+    Args:
+        settings: How the step runs here.
+        handed: By :meth:`StepProver.handed_over`.
+    """
+    if handed.refused:
+        return Proof(kind="exact", passed=False, detail=handed.refused)
+    give_state(settings.model, handed.state)
+    recording = Recording(tuple(handed.batches))
+    candidate = replay(settings, Snapshot(settings.model), recording.feed(handed.order))
+    original, again, *nudged = handed.runs
+    exact = prove_exact(original, again, candidate, len(handed.order))
+    if exact is not None and exact.passed:
+        return exact
+    return prove_rounding(original, nudged, candidate, len(handed.order))
 
 
 def _group(edits: tuple[StepEdit, ...]) -> int:

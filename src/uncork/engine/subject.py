@@ -358,10 +358,19 @@ class Subject(ABC):
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Compare trainings of the original and this version's step on the same batches."""
 
-    def hand_over(self, budget_s: float) -> HandedOver | None:
-        """What a process on another backend needs to be compared; None where there is none."""
-        del budget_s
+    def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
+        """What a process with something else beneath it needs; None where there can be none.
+
+        Args:
+            version: That will be in force there.
+            budget_s: For losses over several orders of the data; 0 where they are not asked for.
+        """
+        del version, budget_s
         return None
+
+    def prove_elsewhere(self, version: Version, handed: HandedOver) -> Proof:
+        """Compare this version, as it runs in this process, with what another one has left."""
+        raise NotImplementedError
 
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Compare the batches that the original and this version's Python loader give."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import keras
+import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy
 from uncork.core.errors import EditRefused
 from uncork.core.machine import Machine
-from uncork.core.plan import Plan
+from uncork.core.plan import INTRA_OP_THREADS, Plan
 from uncork.measure.devices import accelerators, native_bfloat16
 from uncork.measure.machine import jax_version, probe
 
@@ -57,6 +59,30 @@ def check_backend(plan: Plan) -> None:
             f"JAX is {jax_version() or 'not installed'}",
             f"JAX {wanted.release}, which the plan was proved with",
             f"pip install jax=={wanted.release}, or tune again",
+        )
+
+
+def chosen_threads() -> int:
+    """Threads for the work within a kernel, as the script or its environment chose; 0 where not."""
+    given = os.environ.get(INTRA_OP_THREADS, "")
+    own: int = tf.config.threading.get_intra_op_parallelism_threads()
+    return own or (int(given) if given.isdecimal() else 0)
+
+
+def check_threads(plan: Plan) -> None:
+    """Refuse a plan whose threads are not those that TensorFlow has begun with.
+
+    Raises:
+        EditRefused: The script has chosen others, or this process was not started for the plan.
+    """
+    wanted, found = plan.intra_op_threads, chosen_threads()
+    if wanted and found != wanted:
+        number = f"{found} threads" if found else "as many threads as it likes"
+        raise EditRefused(
+            f"TensorFlow runs each kernel on {number}",
+            f"{wanted}, which the plan was made for",
+            f"start the script by 'uncork run', or with {INTRA_OP_THREADS}={wanted}, and let it "
+            "leave tf.config.threading alone",
         )
 
 

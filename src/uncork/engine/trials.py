@@ -42,12 +42,13 @@ from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
+from uncork.road.keras_backend import AnotherBackend
 from uncork.step import EagerStep
 
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
-_FIRST_EPOCH_S: Final = 25.0
+FIRST_EPOCH_S: Final = 25.0
 _ENDED: Final = (
     "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
     "more steps or epochs"
@@ -279,15 +280,18 @@ class Tuning(Trial):
 
     def _hand_over(self, subject: Subject, walk: Walk) -> bool:
         """Leave what is to be tried in a process of its own; whether there is anything."""
-        if self.job.hand_over is None or not walk.elsewhere() or walk.left_s < ELSEWHERE_S:
+        tried = walk.elsewhere()
+        if self.job.hand_over is None or not tried or walk.left_s < ELSEWHERE_S:
             return False
-        self.journal.write("phase", "recording what another backend is to be compared with")
+        self.journal.write("phase", "recording what another process is to be compared with")
+        # Only another backend is compared by its losses.
+        orders_s = HANDED_OVER_S if AnotherBackend.name in tried else 0.0
         try:
-            found = subject.hand_over(HANDED_OVER_S)
+            found = subject.hand_over(walk.version, orders_s)
             if found is not None:
                 found.write(Path(self.job.hand_over))
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"no other backend is tried: {error}"[:200])
+            self.journal.write("phase", f"no other process is tried: {error}"[:200])
             return False
         finally:
             subject.restore()
@@ -325,7 +329,7 @@ class Confirming(Trial):
         """
         version = self._version(subject)
         runner = subject.runner(version)
-        first_epoch_s = runner.first_epoch(_FIRST_EPOCH_S)
+        first_epoch_s = runner.first_epoch(FIRST_EPOCH_S)
         runner.prime()
         (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
         confirmation = Confirmation(

@@ -13,8 +13,9 @@ from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
 from uncork.core.stack import told
 from uncork.core.workload import Workload
-from uncork.engine.backends import with_backend
+from uncork.engine.backends import BACKEND
 from uncork.engine.confirm import confirm
+from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
 
 
@@ -89,8 +90,11 @@ def _elsewhere(
     plan: Plan, result: Result, hand_over: str, script: Script, follow: Follow
 ) -> tuple[Plan, bool]:
     """What takes a process of its own; and whether it was interrupted, which loses nothing."""
+    handed = hand_over if result.handed_over else None
     try:
-        return with_backend(plan, hand_over if result.handed_over else None, script, follow), False
+        for each in (THREADS, BACKEND):  # the second is tried against all that is faster by then
+            plan = each.added_to(plan, handed, script, follow)
+        return plan, False
     except KeyboardInterrupt:
         note = "interrupted: the speed-up is not confirmed in fresh processes"
         return replace(plan, notes=(*plan.notes, note)), True

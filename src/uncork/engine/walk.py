@@ -264,15 +264,15 @@ class Walk:
             return 0.0
         training_s = seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
         spared_s = training_s if self._allows("training") else 0.0
-        return spared_s + (seconds.ELSEWHERE_S if self.elsewhere() else 0.0)
+        return spared_s + seconds.ELSEWHERE_S * len(self.elsewhere())
 
-    def elsewhere(self) -> list[Proposal]:
-        """What is proposed that takes a process of its own; nothing where there can be none."""
+    def elsewhere(self) -> list[str]:
+        """Names of what is proposed that takes a process of its own; nothing where none can be."""
         if not self.has_children:
             return []
         allowed = [o for o in self.road if o.in_children and self._allows(o.guarantee)]
-        answers = [o.propose(self.now, self.machine, self.policy) for o in allowed]
-        return [answer for answer in answers if isinstance(answer, Proposal)]
+        answers = {o.name: o.propose(self.now, self.machine, self.policy) for o in allowed}
+        return [name for name, answer in answers.items() if isinstance(answer, Proposal)]
 
     def _allows(self, guarantee: Guarantee) -> bool:
         return loosest(guarantee, self.policy.loosest) == self.policy.loosest

@@ -12,6 +12,7 @@ from uncork.road.full_precision import FullPrecision
 from uncork.road.fused_updates import UpdateInOneKernel
 from uncork.road.generator_cache import KeepElements
 from uncork.road.inline_map import RunInline
+from uncork.road.intra_op_threads import KernelsOnOneThread
 from uncork.road.jit_compile import CompileStep
 from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
@@ -60,6 +61,7 @@ ROAD: tuple[Optimization, ...] = (
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them
+    KernelsOnOneThread(),  # behind all of these, as it takes a process of its own
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),

@@ -46,7 +46,7 @@ from uncork.step.settings import (
 )
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
-from uncork.step.snapshot import Snapshot
+from uncork.step.snapshot import Snapshot, give_state, state_of
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
@@ -92,6 +92,7 @@ __all__ = [
     "full_size",
     "function_of",
     "fusable_weights",
+    "give_state",
     "graph_training",
     "growth_of",
     "has_hooks",
@@ -116,6 +117,7 @@ __all__ = [
     "slow_layers",
     "small_weights",
     "spec_text",
+    "state_of",
     "stop_workers",
     "timed_fit",
     "traceable",

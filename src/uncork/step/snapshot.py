@@ -54,6 +54,11 @@ class Snapshot:
         self._flags = {k: getattr(model, k) for k in _FLAGS if hasattr(model, k)}
         self._random = random_state()
 
+    @property
+    def bytes(self) -> int:
+        """Of all values in it."""
+        return sum(value.shape.num_elements() * value.dtype.size for _, value in self._values)
+
     def restore(self) -> None:
         """Give everything back. Safe to call more than once."""
         if self.model.optimizer is not self._optimizer:
@@ -83,6 +88,23 @@ def variables(model: Any) -> list[Any]:
     for optimizer in optimizers(model):
         found += optimizer.variables
     return list({id(v): v for v in found}.values())
+
+
+def state_of(model: Any) -> list[Any]:
+    """Values of all variables that training may change, for another process with this model."""
+    return [tf.identity(_resource(v)).numpy() for v in variables(model)]
+
+
+def give_state(model: Any, state: list[Any]) -> None:
+    """Set what :func:`state_of` told.
+
+    Raises:
+        ValueError: It is of another model.
+    """
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    for variable, value in zip(variables(model), state, strict=True):
+        variable.assign(value)
 
 
 def foreign(model: Any) -> list[tuple[str, Any]]:

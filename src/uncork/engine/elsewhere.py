@@ -1,0 +1,150 @@
+"""What takes a process of its own, once the road has been walked: tried there, judged here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from uncork.core.edit import Guarantee, loosest
+from uncork.core.errors import UncorkError
+from uncork.core.job import Job, Mode, ProcessTrial
+from uncork.core.journal import Event
+from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step, dump
+from uncork.core.record import replace
+from uncork.engine.outcomes import sentence
+from uncork.engine.processes import Follow, Script, run_child
+from uncork.road import Optimization, Proposal, Skipped
+
+# Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
+_WORTH: Final = 1.15
+
+InForce = Callable[[Plan, Step], Plan]
+
+
+class Elsewhere:
+    """One optimization that is tried in a process of its own.
+
+    Args:
+        optimization: Which.
+        mode: Of the job that tries it.
+        in_force: The plan with its step added and, where it was kept, in force.
+        why_not: Why this plan, or this script, is not for it: part of a sentence; ``""`` where
+            nothing speaks against it.
+    """
+
+    def __init__(
+        self,
+        optimization: Optimization,
+        mode: Mode,
+        in_force: InForce,
+        why_not: Callable[[Plan, Script], str],
+    ) -> None:
+        self._optimization = optimization
+        self._mode = mode
+        self._in_force = in_force
+        self._why_not = why_not
+
+    def added_to(self, plan: Plan, handed_over: str | None, script: Script, follow: Follow) -> Plan:
+        """The plan with what came of it, and in force if it is faster than all that is in force.
+
+        Args:
+            plan: As the road was walked, not confirmed yet.
+            handed_over: File that the tuning left for the trial; None where it left none.
+            script: What to run.
+            follow: Told of each outcome.
+
+        Raises:
+            KeyboardInterrupt: In the middle of it.
+        """
+        found = self._answer(plan, handed_over, script)
+        if isinstance(found, Proposal):
+            follow(Event(kind="phase", text=f"trying {self._optimization.name}: {found.why}"))
+            trial = self._trial(plan, found, handed_over or "", script)
+            step = self._judged(plan, trial, found)
+            if step.outcome == "kept" and isinstance(trial, ProcessTrial):
+                plan = replace(plan, tuned=trial.measurement)
+        else:
+            step = self._step("skipped", found.reason)
+        follow(Event(kind="phase", text=sentence(step)))
+        if step.outcome != "kept":
+            return replace(plan, steps=(*plan.steps, step))
+        return self._in_force(plan, step)
+
+    def _answer(self, plan: Plan, handed_over: str | None, script: Script) -> Proposal | Skipped:
+        optimization = self._optimization
+        proposal = optimization.propose(plan.after or plan.before, plan.machine, plan.policy)
+        if not _allows(plan, optimization.guarantee):
+            allowed = f"promises {optimization.guarantee}; the policy allows {plan.policy.loosest}"
+            return Skipped(reason=allowed)
+        if isinstance(proposal, Skipped):
+            return proposal
+        reason = self._why_not(plan, script)
+        return Skipped(reason=reason or NO_TIME) if reason or handed_over is None else proposal
+
+    def _trial(
+        self, plan: Plan, proposal: Proposal, handed_over: str, script: Script
+    ) -> ProcessTrial | UncorkError:
+        """What came of it, or why it does not run."""
+        made = self._in_force(plan, self._step("kept", proposal.why, proposal))
+        with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+            path = Path(folder, "plan.json")
+            path.write_bytes(dump(made))
+            job = Job(
+                mode=self._mode,
+                training=plan.before.workload.index,
+                plan=str(path),
+                environment=made.environment,
+                hand_over=handed_over,
+            )
+            try:
+                found = run_child(job, script, lambda event: None, quiet=True)
+            except UncorkError as error:
+                return error
+        if found.interrupted:
+            raise KeyboardInterrupt
+        assert found.elsewhere is not None
+        return found.elsewhere
+
+    def _judged(self, plan: Plan, trial: ProcessTrial | UncorkError, proposal: Proposal) -> Step:
+        """Against what is in force so far, which was measured in another process."""
+        if isinstance(trial, UncorkError):
+            return self._step("rejected", f"it does not run there: {trial.received}", proposal)
+        ours, theirs = plan.tuned.blocks, trial.measurement.blocks
+        ratio = Ratio(
+            ratio=trial.measurement.samples_per_s / plan.tuned.samples_per_s,
+            low=min(theirs) / max(ours),
+            high=max(theirs) / min(ours),
+        )
+        if ratio.low < _WORTH:
+            reason = f"not faster by {_WORTH}x or more: {ratio.ratio:.2f}x"
+            return replace(self._step("rejected", reason, proposal), measured=ratio)
+        proof = trial.proof
+        if not proof.passed or not _allows(plan, proof.kind):
+            which = "not proven" if not proof.passed else f"only {proof.kind}"
+            failed = self._step("rejected", f"{which}: {proof.detail}", proposal)
+            return replace(failed, measured=ratio, proof=proof)
+        return replace(
+            self._step("kept", proposal.why, proposal),
+            guarantee=proof.kind,
+            measured=ratio,
+            proof=proof,
+            samples_per_s=trial.measurement.samples_per_s,
+        )
+
+    def _step(self, outcome: OutcomeName, reason: str, proposal: Proposal | None = None) -> Step:
+        return Step(
+            name=self._optimization.name,
+            stage=self._optimization.stage,
+            outcome=outcome,
+            reason=reason,
+            guarantee=self._optimization.guarantee,
+            at=proposal.at if proposal else None,
+            edits=proposal.edits if proposal and outcome == "kept" else (),
+            source_edit=proposal.source_edit if proposal else "",
+        )
+
+
+def _allows(plan: Plan, guarantee: Guarantee) -> bool:
+    return loosest(guarantee, plan.policy.loosest) == plan.policy.loosest

@@ -1,0 +1,74 @@
+"""Run each kernel on fewer threads, in a process that is started so.
+
+TensorFlow cuts the work of one kernel into as many parts as there are cores. Of a small kernel the
+parts are done sooner than handed out. Legal as ``exact`` where the parts are added up in the same
+order, else ``rounding``: the proof compares weights. How many threads there are is settled when
+TensorFlow begins, so it is tried in a process of its own, behind all other steps.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import IntraOpThreads
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.workload import Workload
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_step_edit,
+    not_worth,
+)
+
+# Ratio at best: measured 0.9x to 1.9x on small models, on two cores; it only decides whether a
+# process of its own is worth its time.
+_AT_BEST: Final = 1.8
+# Seconds of a step. Kernels of longer ones are worth to be shared.
+_LONGEST: Final = 0.01
+
+
+@final
+class KernelsOnOneThread(Optimization):
+    """Start the script with one thread for the work within a kernel."""
+
+    name = "intra_op_threads"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+    in_children = True
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where steps are short, and kernels run on the host."""
+        work = diagnosis.workload
+        forbidden = no_step_edit(diagnosis) or _forbidden(work, machine)
+        if forbidden:
+            return forbidden
+        step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
+        if step_s > _LONGEST:
+            return Skipped(reason=f"a step computes for {step_s * 1e3:.0f} ms: threads share that")
+        possible = diagnosis.with_step_faster(_AT_BEST)
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        return Proposal(
+            edits=(IntraOpThreads(threads=1),),
+            predicted=None,
+            at=work.at,
+            why="small kernels are computed sooner than shared among threads",
+            source_edit="tf.config.threading.set_intra_op_parallelism_threads(1)  # first of all",
+        )
+
+
+def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
+    reasons = {
+        "the kernels run on an accelerator": machine.devices,
+        "there is one core": machine.cpus < 2,
+        f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
+        "fit is called for a few steps at a time": work.called_in_loop,
+    }
+    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

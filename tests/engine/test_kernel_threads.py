@@ -1,0 +1,198 @@
+"""Other threads: when they are tried, what comes of it, and a script that runs on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
+from road.situations import FOUR_CORES
+from uncork.capture import FitCall, PassThrough, StopScript, run_script
+from uncork.core.edit import IntraOpThreads, JitCompile, LargerBatch, StepsPerExecution
+from uncork.core.job import Job, ProcessTrial, Result
+from uncork.core.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
+from uncork.core.record import replace
+from uncork.engine import elsewhere
+from uncork.engine.handed_over import HandedOver
+from uncork.engine.kernel_threads import THREADS
+from uncork.engine.processes import Script, run_child
+
+from .conftest import environment, run_python
+
+BEFORE = workload_diagnosis(
+    workload=replace(WORKLOAD, data="numpy", pipeline=""),
+    measurement=measurement(16_000.0),
+    breakdown={"input": 0.0, "host": 0.2, "step": 0.8, "unknown": 0.0},
+)
+PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
+
+
+def nothing(event: Any) -> None:
+    """Progress is of no interest."""
+
+
+def tried(monkeypatch: Any, times: float, *, proof: str = "exact", **of: Any) -> Plan:
+    made = replace(PLAN, **of)
+    blocks = tuple(times * speed for speed in made.tuned.blocks)
+    measured = replace(made.tuned, samples_per_s=times * made.tuned.samples_per_s, blocks=blocks)
+    judged = Proof(kind=proof, passed=True, detail="by decree")
+    trial = ProcessTrial(measurement=measured, proof=judged)
+    answer = Result(machine=FOUR_CORES, elsewhere=trial)
+    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    return THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
+
+
+def last(found: Plan) -> Step:
+    assert found.steps[-1].name == "intra_op_threads"
+    return found.steps[-1]
+
+
+def test_what_is_faster_and_proved_is_added_to_what_is_in_force(monkeypatch):
+    found = tried(monkeypatch, 1.5)
+    assert last(found).outcome == "kept"
+    assert found.environment == {INTRA_OP_THREADS: "1"}
+    assert found.step_edits == PLAN.step_edits
+    assert found.tuned.samples_per_s == pytest.approx(1.5 * PLAN.tuned.samples_per_s)
+
+
+def test_the_guarantee_is_what_was_proved(monkeypatch):
+    assert last(tried(monkeypatch, 1.5)).guarantee == "exact"
+    assert last(tried(monkeypatch, 1.5, proof="rounding")).guarantee == "rounding"
+    strict = tried(monkeypatch, 1.5, proof="rounding", policy=Policy(loosest="exact"))
+    assert last(strict).outcome == "rejected"
+    assert last(strict).reason == "only rounding: by decree"
+
+
+def test_a_trifle_is_not_worth_it(monkeypatch):
+    assert "not faster by" in last(tried(monkeypatch, 1.1)).reason
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [(JitCompile(), "XLA has joined"), (LargerBatch(times=2, rate=1.4), "trains otherwise")],
+)
+def test_plans_that_it_is_not_for(monkeypatch, edit, words):
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    found = tried(monkeypatch, 1.5, steps=(replace(kept, edits=(edit,)),))
+    assert last(found).outcome == "skipped"
+    assert words in last(found).reason
+
+
+TRAIN = """
+import sys
+import keras, numpy as np, tensorflow as tf
+
+if sys.argv[1:]:
+    tf.config.threading.set_intra_op_parallelism_threads(3)
+keras.utils.set_random_seed(5)
+x = np.random.default_rng(1).normal(size=(512, 8)).astype("float32")
+y = x.sum(1, keepdims=True)
+layers = [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(1)]
+model = keras.Sequential([keras.Input((8,)), *layers])
+model.compile("adam", "mse", metrics=["mae"])
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(512).batch(16)
+model.fit(data, epochs=2, verbose=0)
+import os
+print("trained on", os.environ.get("TF_NUM_INTRAOP_THREADS"))
+"""
+
+
+class Maker(PassThrough):
+    """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fit(self, call: FitCall) -> Any:
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+        with tempfile.TemporaryDirectory() as scratch:
+            subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
+        grouped = StepsPerExecution(steps=4)
+        handed = subject.hand_over(subject.original.with_step_edits((grouped,)), 0.0)
+        assert handed is not None
+        assert not handed.orders, "losses over orders were not asked for"
+        handed.write(self._folder / "handed_over")
+        before = workload_diagnosis(workload=subject.workload, stages=())
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        edits = (grouped, IntraOpThreads(threads=1))
+        step = replace(kept, name="intra_op_threads", edits=edits, guarantee="exact")
+        made = plan(before=before, after=None, steps=(step,))
+        (self._folder / "plan.json").write_bytes(dump(made))
+        raise StopScript
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("threads")
+    (folder / "train.py").write_text(TRAIN)
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.test_kernel_threads", folder],
+        cwd=folder,
+        env={**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def asked(folder: Path, monkeypatch: Any, handed: str = "handed_over") -> ProcessTrial:
+    monkeypatch.chdir(folder)
+    job = Job(
+        mode="threads",
+        training=0,
+        plan="plan.json",
+        environment={INTRA_OP_THREADS: "1"},
+        hand_over=str(folder / handed),
+    )
+    return run_child(job, Script("train.py"), nothing, quiet=True).elsewhere
+
+
+@pytest.mark.slow
+def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
+    found = asked(made, monkeypatch)
+    assert found.proof.passed, found.proof.detail
+    assert found.proof.kind in ("exact", "rounding")
+    assert len(found.measurement.blocks) == 4
+
+
+@pytest.mark.slow
+def test_another_training_is_not(made, monkeypatch):
+    handed = HandedOver.read(made / "handed_over")
+    other = [handed.order[1], handed.order[0], *handed.order[2:]]
+    dataclasses.replace(handed, order=other).write(made / "other")
+    dataclasses.replace(handed, refused="too large").write(made / "refused")
+    assert not asked(made, monkeypatch, "other").proof.passed
+    assert asked(made, monkeypatch, "refused").proof.detail == "too large"
+
+
+@pytest.mark.slow
+def test_the_script_runs_on_them(made):
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert (done.returncode, done.stdout.strip()) == (0, "trained on 1"), done.stderr
+    assert "without the plan" not in done.stderr
+    chosen = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", "own", cwd=made)
+    assert chosen.returncode == 0
+    assert "runs each kernel on 3 threads" in chosen.stderr
+    assert "without the plan, but for 1 thread(s) within a kernel" in chosen.stderr
+
+
+@pytest.mark.slow
+def test_the_user_s_own_choice_is_not_overruled(made, monkeypatch):
+    monkeypatch.setenv(INTRA_OP_THREADS, "2")
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert done.returncode != 0
+    assert f"{INTRA_OP_THREADS} is set to '2'" in done.stderr
+
+
+if __name__ == "__main__":
+    run_script(Path("train.py"), [], Maker(Path(sys.argv[1])))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import IntraOpThreads
+from uncork.core.record import replace
+from uncork.road.intra_op_threads import KernelsOnOneThread
+
+from .situations import COMPUTING, FOUR_CORES, SITUATIONS, WAITING, proposal, reason
+
+THREADS = KernelsOnOneThread()
+
+
+def training(shares=COMPUTING, **workload):
+    """Of two milliseconds a step."""
+    return observed(step_s=0.002, shares=shares, workload=workload)
+
+
+def test_kernels_of_short_steps_stay_on_their_thread():
+    found = proposal(THREADS, training())
+    assert found.edits == (IntraOpThreads(threads=1),)
+    assert found.predicted is None
+    assert "set_intra_op_parallelism_threads(1)" in found.source_edit
+
+
+def test_it_takes_a_process_of_its_own():
+    assert THREADS.in_children
+    assert (THREADS.guarantee, THREADS.at_worst) == ("exact", "rounding")
+
+
+def test_kernels_of_long_steps_are_shared():
+    assert "threads share that" in reason(THREADS, observed(step_s=0.1, shares=COMPUTING))
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [({"intra_op_threads": 3}, "set to 3"), ({"called_in_loop": True}, "a few steps at a time")],
+)
+def test_what_leaves_it_out(workload, words):
+    assert words in reason(THREADS, training(**workload))
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [({"devices": ("GPU:0 NVIDIA",)}, "accelerator"), ({"cpus": 1.0}, "one core")],
+)
+def test_machines_that_it_is_not_for(machine, words):
+    assert words in reason(THREADS, training(), machine=replace(FOUR_CORES, **machine))
+
+
+def test_a_step_that_takes_no_time_is_left_alone():
+    assert "predicted gain" in reason(THREADS, training(WAITING))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(THREADS, SITUATIONS[situation])
