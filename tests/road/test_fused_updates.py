@@ -4,9 +4,13 @@ import pytest
 
 from records import observed
 from uncork.core.edit import FusedUpdates
+from uncork.core.kernels import KernelPart
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.road import Proposal
 from uncork.road.fused_updates import UpdateInOneKernel
 
-from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+from .situations import CHATTY, COMPUTING, FOUR_CORES, SITUATIONS, WAITING, proposal, reason
 
 FUSED = UpdateInOneKernel()
 
@@ -38,6 +42,16 @@ def test_it_promises_every_bit_and_falls_back_on_rounding():
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(FUSED, training(**workload))
+
+
+@pytest.mark.parametrize(("share", "is_tried"), [(0.4, True), (0.02, False)])
+def test_it_is_tried_where_the_optimizer_s_kernels_take_their_time(share, is_tried):
+    kernels = (
+        KernelPart(phase="optimizer", share=share, calls=12.0, kernel="Mul"),
+        KernelPart(phase="forward", share=0.5, calls=2.0, kernel="MatMul"),
+    )
+    answer = FUSED.propose(replace(training(), kernels=kernels), FOUR_CORES, Policy())
+    assert isinstance(answer, Proposal) == is_tried
 
 
 def test_a_step_that_takes_no_time_is_left_alone():
