@@ -19,9 +19,9 @@ from typing import Final
 
 from benchmarks.loops.examine import Examined, examine
 from benchmarks.loops.scripts import find
+from benchmarks.machine import machine
 from uncork.core.machine import Machine
 from uncork.core.record import Record, to_json, write_atomically
-from uncork.measure import probe
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 
@@ -49,7 +49,7 @@ def main() -> int:
             found.append(examine(loop, data, Path(work), budget_s=budget_s))
         print(_row(found[-1]), file=sys.stderr, flush=True)
     today = datetime.date.today().isoformat()
-    loops = Loops(date=today, machine=probe(), found=tuple(found))
+    loops = Loops(date=today, machine=machine(), found=tuple(found))
     text = "\n".join(_page(loops))
     print(text)
     if options.record:

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.machine import machine
 from benchmarks.overhead.runs import Pairs, cost_of, empty_plan, epochs_for, in_pairs
 from benchmarks.truth.catalog import Workload, find
 from benchmarks.truth.fitted import fast_bfloat16, fitted
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison
 from uncork.core.record import Record, to_json, write_atomically
-from uncork.measure import probe
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 _NAMES: Final = ("houses_fit", "reviews_transformer", "photos_loop")
@@ -60,7 +60,7 @@ def main() -> int:
                 found.append(_pairs(fits, options, Path(folder) / workload.style))
                 print("\n".join(_rows(found[-1:])), file=sys.stderr, flush=True)
     today = datetime.date.today().isoformat()
-    record = Overhead(date=today, machine=probe(), found=tuple(found))
+    record = Overhead(date=today, machine=machine(), found=tuple(found))
     text = "\n".join([*_page(record), ""])
     print(text)
     if options.record:

@@ -10,11 +10,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from benchmarks.machine import machine
 from benchmarks.truth.catalog import CURES, FEW, ROOT, Workload, find
 from benchmarks.truth.examine import PENDING, Examined, capture, examine
 from benchmarks.truth.fitted import fast_bfloat16, fitted
@@ -23,12 +22,10 @@ from benchmarks.truth.plain import Plain, train
 from uncork import __version__
 from uncork.core.plan import dump
 from uncork.core.record import Record, digest, from_json, replace, to_json, write_atomically
-from uncork.measure import probe
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"
 _RECORDS: Final = _HERE.parent / "records"
-_TENSORFLOW: Final = ("tensorflow", "tensorflow-cpu")
 
 
 class Truth(Record, frozen=True, kw_only=True):
@@ -84,8 +81,8 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
 
 def _trained(workload: Workload, kept: Path, data: Path) -> Plain:
     """In plain Python: it depends on the scripts and on the machine, not on Uncork."""
-    machine = probe()
-    versions = (_installed(*_TENSORFLOW), _installed("keras"), machine.cpu_model, str(machine.cpus))
+    here = machine()
+    versions = (here.tensorflow, here.keras, here.cpu_model, str(here.cpus))
     made_by = [file.read_bytes() for file in (ROOT / "data.py", _HERE / "plain.py")]
     key = digest(workload.name, *versions, *made_by, *_texts(workload))
     file = kept / f"{key}.json"
@@ -152,21 +149,13 @@ def _sentence(e: Examined) -> str:
 
 def _report(found: Sequence[Examined], version: str, name: str | None) -> None:
     date = datetime.date.today().isoformat()
-    machine = replace(probe(), tensorflow=_installed(*_TENSORFLOW), keras=_installed("keras"))
-    text = page(found, date, machine, version)
+    here = machine()
+    text = page(found, date, here, version)
     print(text)
     if name is not None:
-        truth = Truth(date=date, version=version, machine=machine.cpu_model, found=tuple(found))
+        truth = Truth(date=date, version=version, machine=here.cpu_model, found=tuple(found))
         write_atomically(_RECORDS / f"{name}-{date}.json", to_json(truth))
         write_atomically(_RECORDS / f"{name}-{date}.md", text.encode())
-
-
-def _installed(*names: str) -> str:
-    """The version of the first of these packages that is there; the scripts import it, not we."""
-    for name in names:
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    return ""
 
 
 def _options() -> argparse.Namespace:

@@ -38,17 +38,31 @@ def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.Comple
 
 
 def run_python(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    given = {"stdin": subprocess.DEVNULL, **options}
+    given = {"stdin": subprocess.DEVNULL, "env": environment(cwd), **options}
     return subprocess.run(
         [sys.executable, *map(str, args)],
         cwd=cwd,
-        env=environment(cwd),
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
         **given,
     )
+
+
+def begun(folder: Path, text: str, module: str) -> Path:
+    """A folder with a script, and with what a test module leaves for it in a process of its own.
+
+    Args:
+        folder: Empty.
+        text: Of ``train.py``.
+        module: Run there, with the folder as its argument.
+    """
+    (folder / "train.py").write_text(text)
+    env = {**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = run_python("-m", module, folder, cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def as_from_a_terminal() -> None:

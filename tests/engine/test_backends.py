@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from uncork.engine.handed_over import HandedOver
 from uncork.engine.processes import ChildFailed, Script, run_child
 from uncork.measure.machine import jax_version
 
-from .conftest import environment, run_python
+from .conftest import begun, run_python
 
 BEFORE = workload_diagnosis(workload=replace(WORKLOAD, data="numpy", pipeline=""))
 PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
@@ -188,19 +187,7 @@ class Maker(PassThrough):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("jax")
-    (folder / "train.py").write_text(TRAIN)
-    done = subprocess.run(
-        [sys.executable, "-m", "engine.test_backends", folder],
-        cwd=folder,
-        env={**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return begun(tmp_path_factory.mktemp("jax"), TRAIN, "engine.test_backends")
 
 
 def asked(folder: Path, monkeypatch: Any, **changes: Any) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +22,7 @@ from uncork.engine.handed_over import HandedOver
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Script, run_child
 
-from .conftest import environment, run_python
+from .conftest import begun, run_python
 
 BEFORE = workload_diagnosis(
     workload=replace(WORKLOAD, data="numpy", pipeline=""),
@@ -130,19 +129,7 @@ class Maker(PassThrough):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("threads")
-    (folder / "train.py").write_text(TRAIN)
-    done = subprocess.run(
-        [sys.executable, "-m", "engine.test_kernel_threads", folder],
-        cwd=folder,
-        env={**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return begun(tmp_path_factory.mktemp("threads"), TRAIN, "engine.test_kernel_threads")
 
 
 def asked(folder: Path, monkeypatch: Any, handed: str = "handed_over") -> ProcessTrial:

@@ -75,8 +75,8 @@ def check_threads(plan: Plan) -> None:
     Raises:
         EditRefused: The script has chosen others, or this process was not started for the plan.
     """
-    wanted, found = plan.intra_op_threads, chosen_threads()
-    if wanted and found != wanted:
+    wanted = plan.intra_op_threads
+    if wanted and (found := chosen_threads()) != wanted:
         number = f"{found} threads" if found else "as many threads as it likes"
         raise EditRefused(
             f"TensorFlow runs each kernel on {number}",

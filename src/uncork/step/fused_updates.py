@@ -11,8 +11,9 @@ Keras does so in Python: of ``beta_2 = 0.999`` that is 1.3e-5 off, as is the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import keras
@@ -22,140 +23,94 @@ from uncork.core.edit import FusedUpdates
 
 _UPDATE: Final = "_distributed_tf_update_step"
 
-# What all weights of a step share: the rate, and powers of the step's number.
-Shared = tuple[Any, ...]
 
-
+@dataclass(frozen=True)
 class _Kernel:
-    """How one class of Keras's optimizers is told to a kernel.
+    """How one of Keras's optimizers is told to one of TensorFlow's kernels: argument by argument.
 
-    Args:
-        optimizer: Built.
+    Attributes:
+        op: Updates a weight, float32, by a dense gradient.
+        state: Lists of the optimizer's variables, one for each weight.
+        settings: Its attributes.
+        powers: Attributes that are raised to the step's number, by Keras's own operations.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        self.optimizer = optimizer
+    op: Callable[..., Any]
+    state: Mapping[str, str]
+    settings: Mapping[str, str]
+    powers: Mapping[str, str] = field(default_factory=dict)
 
-    def shared(self, rate: Any) -> Shared:
-        """Computed once a step, by Keras's own operations."""
-        return (tf.cast(rate, tf.float32),)
-
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        """Update a weight and its state.
-
-        Args:
-            place: Of the weight's state in the optimizer's lists.
-            weight: A resource variable, float32.
-            gradient: Dense, float32.
-            shared: From :meth:`shared`.
-        """
-        raise NotImplementedError
-
-    def _power(self, beta: float) -> Any:
-        step = keras.ops.cast(self.optimizer.iterations + 1, "float32")
-        return keras.ops.power(keras.ops.cast(beta, "float32"), step)
-
-
-class _Adam(_Kernel):
-    def shared(self, rate: Any) -> Shared:
-        adam = self.optimizer
-        return (self._power(adam.beta_1), self._power(adam.beta_2), *super().shared(rate))
-
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        adam = self.optimizer
-        options = {
-            "var": weight.handle,
-            "m": _handle(adam._momentums[place]),
-            "v": _handle(adam._velocities[place]),
-            "beta1_power": shared[0],
-            "beta2_power": shared[1],
-            "lr": shared[2],
-            "beta1": adam.beta_1,
-            "beta2": adam.beta_2,
-            "epsilon": adam.epsilon,
-            "grad": gradient,
+    def shared(self, optimizer: Any, rate: Any) -> dict[str, Any]:
+        """What all weights of a step have in common; computed once."""
+        step = keras.ops.cast(optimizer.iterations + 1, "float32")
+        settings = {name: getattr(optimizer, own) for name, own in self.settings.items()}
+        powers = {
+            name: keras.ops.power(keras.ops.cast(getattr(optimizer, own), "float32"), step)
+            for name, own in self.powers.items()
         }
-        if adam.amsgrad:
-            largest = _handle(adam._velocity_hats[place])
-            tf.raw_ops.ResourceApplyAdamWithAmsgrad(vhat=largest, **options)
-        else:
-            tf.raw_ops.ResourceApplyAdam(**options)
+        return {"lr": tf.cast(rate, tf.float32), **settings, **powers}
 
-
-class _Momentum(_Kernel):
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        sgd = self.optimizer
-        tf.raw_ops.ResourceApplyKerasMomentum(
-            var=weight.handle,
-            accum=_handle(sgd.momentums[place]),
-            lr=shared[0],
-            grad=gradient,
-            momentum=sgd.momentum,
-            use_nesterov=sgd.nesterov,
-        )
-
-
-class _RMSprop(_Kernel):
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        rms = self.optimizer
-        options = {
-            "var": weight.handle,
-            "ms": _handle(rms._velocities[place]),
-            "mom": _handle(rms._momentums[place]),
-            "lr": shared[0],
-            "rho": rms.rho,
-            "momentum": rms.momentum,
-            "epsilon": rms.epsilon,
-            "grad": gradient,
+    def update(self, optimizer: Any, weight: Any, gradient: Any, shared: dict[str, Any]) -> None:
+        """One weight and its state, in place."""
+        place = optimizer._get_variable_index(weight)
+        state = {
+            name: getattr(optimizer, own)[place].value.handle for name, own in self.state.items()
         }
-        if rms.centered:
-            mean = _handle(rms._average_gradients[place])
-            tf.raw_ops.ResourceApplyCenteredRMSProp(mg=mean, **options)
-        else:
-            tf.raw_ops.ResourceApplyRMSProp(**options)
+        self.op(var=weight.handle, grad=tf.cast(gradient, tf.float32), **state, **shared)
 
 
-class _Adamax(_Kernel):
-    def shared(self, rate: Any) -> Shared:
-        return (self._power(self.optimizer.beta_1), *super().shared(rate))
+_OPS: Final = tf.raw_ops
+_BETAS: Final = {"beta1": "beta_1", "beta2": "beta_2", "epsilon": "epsilon"}
+_ADAM: Final = _Kernel(
+    _OPS.ResourceApplyAdam,
+    state={"m": "_momentums", "v": "_velocities"},
+    settings=_BETAS,
+    powers={"beta1_power": "beta_1", "beta2_power": "beta_2"},
+)
+_AMSGRAD: Final = replace(
+    _ADAM,
+    op=_OPS.ResourceApplyAdamWithAmsgrad,
+    state={**_ADAM.state, "vhat": "_velocity_hats"},
+)
+_ADAMAX: Final = _Kernel(
+    _OPS.ResourceApplyAdaMax,
+    state={"m": "_m", "v": "_u"},
+    settings=_BETAS,
+    powers={"beta1_power": "beta_1"},
+)
+_MOMENTUM: Final = _Kernel(
+    _OPS.ResourceApplyKerasMomentum,
+    state={"accum": "momentums"},
+    settings={"momentum": "momentum", "use_nesterov": "nesterov"},
+)
+_RMSPROP: Final = _Kernel(
+    _OPS.ResourceApplyRMSProp,
+    state={"ms": "_velocities", "mom": "_momentums"},
+    settings={"rho": "rho", "momentum": "momentum", "epsilon": "epsilon"},
+)
+_CENTERED: Final = replace(
+    _RMSPROP,
+    op=_OPS.ResourceApplyCenteredRMSProp,
+    state={**_RMSPROP.state, "mg": "_average_gradients"},
+)
+_ADADELTA: Final = _Kernel(
+    _OPS.ResourceApplyAdadelta,
+    state={"accum": "_accumulated_grads", "accum_update": "_accumulated_delta_vars"},
+    settings={"rho": "rho", "epsilon": "epsilon"},
+)
 
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        adamax = self.optimizer
-        tf.raw_ops.ResourceApplyAdaMax(
-            var=weight.handle,
-            m=_handle(adamax._m[place]),
-            v=_handle(adamax._u[place]),
-            beta1_power=shared[0],
-            lr=shared[1],
-            beta1=adamax.beta_1,
-            beta2=adamax.beta_2,
-            epsilon=adamax.epsilon,
-            grad=gradient,
-        )
 
-
-class _Adadelta(_Kernel):
-    def apply(self, place: int, weight: Any, gradient: Any, shared: Shared) -> None:
-        adadelta = self.optimizer
-        tf.raw_ops.ResourceApplyAdadelta(
-            var=weight.handle,
-            accum=_handle(adadelta._accumulated_grads[place]),
-            accum_update=_handle(adadelta._accumulated_delta_vars[place]),
-            lr=shared[0],
-            rho=adadelta.rho,
-            epsilon=adadelta.epsilon,
-            grad=gradient,
-        )
-
-
-_KERNELS: Final[dict[type, type[_Kernel]]] = {
-    keras.optimizers.Adam: _Adam,
-    keras.optimizers.AdamW: _Adam,
-    keras.optimizers.SGD: _Momentum,
-    keras.optimizers.RMSprop: _RMSprop,
-    keras.optimizers.Adamax: _Adamax,
-    keras.optimizers.Adadelta: _Adadelta,
-}
+def _kernel_of(optimizer: Any) -> _Kernel | None:
+    """What does all that an optimizer does to a weight; None where nothing does."""
+    kind = type(optimizer)
+    if kind in (keras.optimizers.Adam, keras.optimizers.AdamW):
+        return _AMSGRAD if optimizer.amsgrad else _ADAM
+    if kind is keras.optimizers.RMSprop and optimizer.momentum:
+        return _CENTERED if optimizer.centered else _RMSPROP
+    if kind is keras.optimizers.SGD and optimizer.momentum:
+        return _MOMENTUM
+    others = {keras.optimizers.Adamax: _ADAMAX, keras.optimizers.Adadelta: _ADADELTA}
+    return others.get(kind)
 
 
 def fusable_weights(optimizer: Any) -> int:
@@ -178,13 +133,14 @@ def fusable_weights(optimizer: Any) -> int:
 
 def why_not_fused(optimizer: Any) -> str | None:
     """What keeps one kernel from doing all that an optimizer does to a weight; None if nothing."""
-    if type(optimizer) not in _KERNELS:
-        return f"TensorFlow has no kernel that does what {type(optimizer).__name__} does"
-    if type(optimizer) is keras.optimizers.SGD and not optimizer.momentum:
-        return "SGD without momentum is a single kernel a weight already"
-    if type(optimizer) is keras.optimizers.RMSprop and not optimizer.momentum:
-        return "TensorFlow's kernel for RMSprop keeps a momentum, which this one has not"
-    return None
+    if _kernel_of(optimizer) is not None:
+        return None
+    name = type(optimizer).__name__
+    if type(optimizer) is keras.optimizers.SGD:
+        return f"{name} without momentum is a single kernel a weight already"
+    if type(optimizer) is keras.optimizers.RMSprop:
+        return f"TensorFlow's kernel for {name} keeps a momentum, which this one has not"
+    return f"TensorFlow has no kernel that does what {name} does"
 
 
 @contextmanager
@@ -200,33 +156,25 @@ def fused(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     if not any(isinstance(edit, FusedUpdates) for edit in edits):
         yield
         return
-    object.__setattr__(optimizer, _UPDATE, _update_by(optimizer, getattr(optimizer, _UPDATE)))
+    kernel = _kernel_of(optimizer)
+    assert kernel is not None, "checked before"
+    as_ever = getattr(optimizer, _UPDATE)
+
+    def update(strategy: Any, pairs: list[tuple[Any, Any]], rate: Any) -> None:
+        others = [pair for pair in pairs if not _is_for_kernel(*pair)]
+        if others:
+            as_ever(strategy, others, rate)
+        shared = kernel.shared(optimizer, rate)
+        for gradient, weight in pairs:
+            if _is_for_kernel(gradient, weight):
+                kernel.update(optimizer, weight, gradient, shared)
+
+    object.__setattr__(optimizer, _UPDATE, update)
     try:
         yield
     finally:
         object.__delattr__(optimizer, _UPDATE)
 
 
-def _update_by(optimizer: Any, as_ever: Callable[..., None]) -> Callable[..., None]:
-    """In the place of the optimizer's own, each time that a step is traced."""
-    kernel = _KERNELS[type(optimizer)](optimizer)
-
-    def update(strategy: Any, pairs: list[tuple[Any, Any]], rate: Any) -> None:
-        others = [pair for pair in pairs if not _is_for_kernel(*pair)]
-        if others:
-            as_ever(strategy, others, rate)
-        shared = kernel.shared(rate)
-        for gradient, weight in pairs:
-            if _is_for_kernel(gradient, weight):
-                place = optimizer._get_variable_index(weight)
-                kernel.apply(place, weight, tf.cast(gradient, tf.float32), shared)
-
-    return update
-
-
 def _is_for_kernel(gradient: Any, weight: Any) -> bool:
     return isinstance(gradient, tf.Tensor) and weight.dtype == tf.float32
-
-
-def _handle(state: Any) -> Any:
-    return state.value.handle
