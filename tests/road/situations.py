@@ -88,6 +88,9 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
     "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
+    "called for each batch": observed(
+        shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}
+    ),
     "lines one by one": observed(
         stage(0, "text_line"),
         stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),

@@ -184,6 +184,10 @@ class TensorArguments(Record, tag="tensor_arguments", frozen=True, kw_only=True)
     names: tuple[str, ...]
 
 
+class ReuseIterator(Record, tag="reuse_iterator", frozen=True, kw_only=True):
+    """Let ``fit``, ``evaluate`` and ``predict`` read arrays through a kept iterator."""
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -290,7 +294,15 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 
 # Of these, what has another function traced in the place of a loop's own.
 FunctionEdit = TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | DtypePolicy
-StepEdit = TfFunction | FunctionEdit | StepsPerExecution | FlatUpdates | FusedUpdates | LargerBatch
+StepEdit = (
+    TfFunction
+    | FunctionEdit
+    | ReuseIterator
+    | StepsPerExecution
+    | FlatUpdates
+    | FusedUpdates
+    | LargerBatch
+)
 LoaderEdit = LoaderWorkers | LoaderCache
 # What a process is started with.
 ProcessEdit = IntraOpThreads | KerasBackend

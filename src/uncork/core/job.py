@@ -24,6 +24,7 @@ class Job(Record, frozen=True, kw_only=True):
             version in a fresh process; ``list`` cuts every training call short and names it;
             ``backend`` tries a plan on another backend of Keras's, ``threads`` on other threads.
         training: Index of the training call to act on; None for the first that does real work.
+        in_loop: It is a ``fit`` that is called for a few steps at a time: many calls are acted on.
         plan: Path of a plan to put in force, None for the script as it is.
         policy: What ``tune`` may do.
         validates: ``confirm`` times a validation as well.
@@ -36,6 +37,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     mode: Mode
     training: int | None = None
+    in_loop: bool = False
     plan: str | None = None
     policy: Policy = Policy()
     validates: bool = False

@@ -39,8 +39,13 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         path = Path(folder, "plan.json")
         path.write_bytes(dump(plan))
-        index, validates = plan.before.workload.index, _validates(plan)
-        base = Job(mode="confirm", training=index, validates=validates)
+        work = plan.before.workload
+        base = Job(
+            mode="confirm",
+            training=work.index,
+            in_loop=work.called_in_loop,
+            validates=_validates(plan),
+        )
         jobs = (base, replace(base, plan=str(path), environment=plan.environment))
         try:
             ours, theirs = _in_turn(jobs, script, follow)
@@ -181,7 +186,7 @@ def _time_to_finish(
     plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]
 ) -> TimeToFinish | None:
     workload = plan.before.workload
-    if workload.steps_per_epoch is None or workload.kind != "fit":
+    if workload.steps_per_epoch is None or workload.kind != "fit" or workload.called_in_loop:
         return None
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
     baseline_s = _whole_s(ours, steps, later)

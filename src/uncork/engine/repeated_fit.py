@@ -8,13 +8,16 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from uncork.capture import FitCall
+from uncork.core.edit import Guarantee, ReuseIterator
+from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
+from uncork.engine.call_proofs import Called, prove_calls
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.subject import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
-from uncork.step import Snapshot, StepSettings
+from uncork.step import Feed, Snapshot, StepSettings
 
 # Calls from one line on one model before they are taken for a loop: fitting many small models one
 # after the other is none.
@@ -28,6 +31,11 @@ _BARE: Final = {"callbacks": None, "validation_data": None, "validation_split": 
 def has_few_steps(brief: Workload) -> bool:
     """So few that it is worth waiting for more calls, where the call stands in a loop."""
     return (brief.steps_per_epoch or _FEW_STEPS + 1) * brief.epochs <= _FEW_STEPS
+
+
+def is_of_arrays(call: FitCall) -> bool:
+    """What it is given is cut into batches by Keras."""
+    return Feed.of(call.arguments).kind == "numpy"
 
 
 class Calls:
@@ -112,11 +120,25 @@ class RepeatedFitSubject(FitSubject):
 
     def runner(self, version: Version) -> VersionRunner:
         """Calls of ``fit``, one after the other."""
-        rows: dict[str, Any] = {}
-        if self._call.arguments.get("validation_split"):  # what is set aside is not trained on
-            rows = {name: getattr(self.feed, name) for name in ("x", "y", "sample_weight")}
         step = self._with(version.step)
-        return _CallRunner(self._call, step, self.snapshot, self.workload, rows)
+        return _CallRunner(self._call, step, self.snapshot, self.workload, self._rows())
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """What comes before a step is compared in whole calls, the step itself as any other."""
+        if not (version.step and isinstance(version.step[-1], ReuseIterator)):
+            return super().prove_step(version, kind, budget_s)
+        called = Called(self._call.original, {**self._call.arguments, **_BARE, **self._rows()})
+        original, edited = self._with(()), self._with(version.step)
+        try:
+            return prove_calls(called, original, edited, self.snapshot)
+        finally:
+            self.snapshot.restore()
+
+    def _rows(self) -> dict[str, Any]:
+        """Without what is set aside to validate on, which is not trained on."""
+        if not self._call.arguments.get("validation_split"):
+            return {}
+        return {name: getattr(self.feed, name) for name in ("x", "y", "sample_weight")}
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """There is nothing to group: the time is lost between calls, not between steps."""

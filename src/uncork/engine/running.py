@@ -51,6 +51,7 @@ from uncork.step import (
     check_loader,
     code_of,
     graph_training,
+    iterators_of,
     loader_edited,
     signature,
     validation_steps,
@@ -68,9 +69,10 @@ class Running(PassThrough):
     Args:
         plan: Sealed and loaded.
         strict: What does not fit ends the script; otherwise the training runs as written.
+        to_the_end: The process is the script's: what serves all calls of Keras's stays in force.
     """
 
-    def __init__(self, plan: Plan, *, strict: bool) -> None:
+    def __init__(self, plan: Plan, *, strict: bool, to_the_end: bool = False) -> None:
         self.plan = plan
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
@@ -85,6 +87,7 @@ class Running(PassThrough):
         self._trained: Any = None
         self._step: PlannedStep | None = None
         self._data = PlannedData(plan, self._refuse)
+        self._iterators, self._to_the_end = iterators_of(plan.step_edits), to_the_end
 
     @property
     def met(self) -> bool:
@@ -114,6 +117,7 @@ class Running(PassThrough):
         with (
             loader_edited(arguments["x"], self.plan.loader_edits),
             planned.in_force() if planned else nullcontext(),
+            self._reusing(),
             self._guarded(call),
         ):
             history = call.original(**arguments)
@@ -140,6 +144,17 @@ class Running(PassThrough):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
             self._step = PlannedStep(call.model, self.plan.step_edits, refuse)
         return self._step
+
+    def _reusing(self) -> AbstractContextManager[None]:
+        """``evaluate`` and ``predict`` are called outside of ``fit``, too."""
+        iterators = self._iterators
+        if iterators is None:
+            return nullcontext()
+        if not self._to_the_end:
+            return iterators.in_force()
+        self._iterators = None
+        iterators.put_in_force()
+        return nullcontext()
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):

@@ -32,7 +32,7 @@ from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
-from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps
+from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps, is_of_arrays
 from uncork.engine.repetition import made_anew, passes
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
@@ -68,8 +68,8 @@ class Trial(PassThrough):
     """
 
     wants_source_lines = True
-    # Many small calls of ``fit`` are one training to look at; there is none to run otherwise.
-    takes_repeated_fit = False
+    # Of many small calls of ``fit`` on anything but arrays there is none to run otherwise.
+    takes_any_loop = False
 
     def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
         self.job = job
@@ -101,8 +101,7 @@ class Trial(PassThrough):
 
     def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
         meant = self._meant(brief)
-        unasked = self.takes_repeated_fit and self.job.training is None
-        if unasked and has_few_steps(brief):
+        if self._may_be_a_loop(call) and has_few_steps(brief):
             if self._calls.are_a_loop(call.index, call.model):
                 return RepeatedFitSubject(call, self.scratch)
             if passes(sys._getframe(), own=0) != 1:
@@ -120,6 +119,12 @@ class Trial(PassThrough):
             subject.ends_here, subject.layers, subject.start = True, call.layers, call.start
             return subject
         return None
+
+    def _may_be_a_loop(self, call: FitCall) -> bool:
+        """Many small calls of ``fit`` are one training, unless somebody asked for a single one."""
+        if self.job.training is None:
+            return self.takes_any_loop or is_of_arrays(call)
+        return self.job.in_loop and call.index == self.job.training
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Take over the custom loop that is meant; let others go on."""
@@ -240,7 +245,7 @@ class Trial(PassThrough):
 class Diagnosing(Trial):
     """Measure, explain, stop."""
 
-    takes_repeated_fit = True
+    takes_any_loop = True
 
     def work(self, subject: Subject, machine: Machine) -> Result:
         """One diagnosis of the training as it is."""

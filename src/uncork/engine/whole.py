@@ -107,7 +107,7 @@ def _enter(plan: Plan) -> None:
 def _running(plan: Plan, *, strict: bool) -> Running:
     from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
 
-    return Running(plan, strict=strict)
+    return Running(plan, strict=strict, to_the_end=True)
 
 
 def _rescue(running: Running | None) -> None:

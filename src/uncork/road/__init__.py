@@ -27,6 +27,7 @@ from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
 from uncork.road.reduce_retracing import OpenShapes
+from uncork.road.reuse_iterator import KeepIterator
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
 from uncork.road.tensor_arguments import PassTensors
@@ -58,6 +59,7 @@ ROAD: tuple[Optimization, ...] = (
     GraphStep(),  # what follows is for compiled steps
     PassTensors(),  # nothing else shows while steps are traced anew
     OpenShapes(),
+    KeepIterator(),  # what a call takes beyond its steps hides all that comes after
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them

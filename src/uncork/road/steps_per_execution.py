@@ -109,8 +109,9 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     if workload.batch_hooks:
         names = ", ".join(workload.batch_hooks)
         return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
-    if workload.steps_per_epoch == 1:
-        return Skipped(reason="an epoch has one step only: there is no second one to chain")
+    if workload.called_in_loop or workload.steps_per_epoch == 1:
+        few = "fit is called for a few steps at a time" if workload.called_in_loop else ""
+        return Skipped(reason=few or "an epoch has one step only: there is no second one to chain")
     if workload.steps_per_epoch is None:
         return Skipped(
             reason="the dataset's length is unknown: Keras would count optimizer iterations "

@@ -36,6 +36,7 @@ from uncork.step.random_layers import random_layers
 from uncork.step.replay import Recording, Replay, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
+from uncork.step.reused_iterator import MOST_BATCHES, ReusedIterators
 from uncork.step.runner import FitRunner
 from uncork.step.settings import (
     MIXED,
@@ -43,10 +44,11 @@ from uncork.step.settings import (
     apply,
     check,
     flat_group_of,
+    iterators_of,
 )
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
-from uncork.step.snapshot import Snapshot, give_state, state_of
+from uncork.step.snapshot import Snapshot, give_state, state_of, weights
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
@@ -58,6 +60,7 @@ from uncork.step.validation import Validating, validation_steps
 __all__ = [
     "ARRAY_BATCH",
     "MIXED",
+    "MOST_BATCHES",
     "CompiledStep",
     "EagerStep",
     "Feed",
@@ -69,6 +72,7 @@ __all__ = [
     "PlannedStep",
     "Recording",
     "Replay",
+    "ReusedIterators",
     "Snapshot",
     "StepSettings",
     "TakenStep",
@@ -99,6 +103,7 @@ __all__ = [
     "held",
     "in_float32",
     "is_categorical",
+    "iterators_of",
     "kernel_parts",
     "loader_edited",
     "loader_stages",
@@ -123,6 +128,7 @@ __all__ = [
     "traceable",
     "transfer_of",
     "validation_steps",
+    "weights",
     "why_not_larger",
     "workers_of",
 ]

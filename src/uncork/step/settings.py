@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
@@ -15,6 +15,7 @@ from uncork.core.edit import (
     JitCompile,
     LargerBatch,
     MapsAtOnce,
+    ReuseIterator,
     StepEdit,
     StepsPerExecution,
     TfFunction,
@@ -25,6 +26,7 @@ from uncork.step.eager_model import guards_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
+from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.traced_maps import Maps
 from uncork.watch import UnguardedError
 
@@ -47,6 +49,9 @@ class StepSettings:
         compiled: Run a model that its user runs eagerly as a ``tf.function``.
         metrics: Compute the metrics that were given to ``compile``.
 
+    Attributes:
+        iterators: What arrays are read through, where an edit has it kept.
+
     Raises:
         EditRefused: An edit does not apply to this model.
     """
@@ -68,6 +73,7 @@ class StepSettings:
         check(model, edits)
         self._flat_group = flat_group_of(model, edits)
         self._maps = maps_of(edits, _refuse_maps)
+        self.iterators = iterators_of(edits)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -89,7 +95,7 @@ class StepSettings:
             with self._maps.of_model(model) if self._maps else nullcontext():
                 model.make_train_function()
             self._train_function = model.train_function
-            with updating(model, self.edits, self._flat_group):
+            with updating(model, self.edits, self._flat_group), self._reusing():
                 yield
         finally:
             self._test_function = model.test_function
@@ -100,6 +106,9 @@ class StepSettings:
             model.run_eagerly = eagerly
             for name, value in flags.items():
                 setattr(model, name, value)
+
+    def _reusing(self) -> AbstractContextManager[None]:
+        return self.iterators.in_force() if self.iterators else nullcontext()
 
     def _layers(self) -> list[Any]:
         touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)
@@ -156,6 +165,12 @@ def maps_of(edits: tuple[StepEdit, ...], on_none: Callable[[str], None]) -> Maps
     """
     wanted = any(isinstance(edit, MapsAtOnce) for edit in edits)
     return Maps(on_none) if wanted else None
+
+
+def iterators_of(edits: tuple[StepEdit, ...]) -> ReusedIterators | None:
+    """What small arrays are read through; None where no edit asks for it."""
+    wanted = any(isinstance(edit, ReuseIterator) for edit in edits)
+    return ReusedIterators() if wanted else None
 
 
 def _refuse_maps(why: str) -> None:

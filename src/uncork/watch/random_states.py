@@ -14,14 +14,17 @@ def random_state() -> tuple[Any, ...]:
     """Python's, NumPy's, TensorFlow's and Keras's global random states."""
     generator = global_state.get_global_attribute("global_seed_generator")
     seed = None if generator is None else generator.state.numpy()
-    return random.getstate(), np.random.get_state(), _tf_rng_state(), generator, seed
+    tf_state = (context.global_seed(), _tf_rng_state())
+    return random.getstate(), np.random.get_state(), tf_state, generator, seed
 
 
 def set_random_state(state: tuple[Any, ...]) -> None:
     """Give back what :func:`random_state` took."""
-    python, numpy, tf_rng, generator, seed = state
+    python, numpy, (global_seed, tf_rng), generator, seed = state
     random.setstate(python)
     np.random.set_state(numpy)
+    if context.global_seed() != global_seed:  # setting it resets all seeded kernels
+        context.set_global_seed(global_seed)
     _set_tf_rng_state(tf_rng)
     if generator is not None:
         generator.state.assign(seed)

@@ -1,0 +1,264 @@
+"""What ``fit``, ``evaluate`` and ``predict`` read arrays through, kept from one call to the next.
+
+Each of these calls makes a pipeline of its arrays, has TensorFlow trace and instantiate its
+functions, and throws it away: 40 ms before the first step. For a call of a few steps that is nearly
+all it takes. Here the batches are cut as Keras cuts them and handed to one iterator through a
+queue; the function that reads it is the model's own, traced once for batches of this form, and the
+callbacks, metrics and histories are Keras's.
+
+A seeded ``fit`` shuffles each of its epochs in the same order, which is read from Keras's own
+pipeline the first time. An unseeded one draws an order that nobody can foresee, here as there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.trainers import epoch_iterator as keras_epochs
+from keras.src.trainers.data_adapters import array_slicing
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from tensorflow.python.eager import context
+
+# Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
+MOST_BATCHES: Final = 32
+# Forms of batches, and orders of seeded shuffles, that are kept at the same time.
+_MOST_KEPT: Final = 64
+_HOST: Final = "/CPU:0"
+
+
+class ReusedIterators:
+    """The iterators that are kept, each for batches of one form.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> x, kept = np.ones((3, 2), "float32"), ReusedIterators()
+        >>> with kept.in_force():
+        ...     model.predict(x, verbose=0).shape, model.predict(x, verbose=0).shape
+        ((3, 1), (3, 1))
+        >>> kept.calls, kept.made
+        (2, 1)
+
+    Attributes:
+        calls: Epochs that were read through one.
+        made: How many there are.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.made = 0
+        self._free: dict[Any, list[_Lane]] = {}
+        self._orders = _Orders()
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Calls of Keras's inside the block read small arrays through what is kept."""
+        outer = keras_trainer.TFEpochIterator
+        self.put_in_force()
+        try:
+            yield
+        finally:
+            keras_trainer.TFEpochIterator = outer
+
+    def put_in_force(self) -> None:
+        """The same for all calls from now on."""
+        keras_trainer.TFEpochIterator = type("TFEpochIterator", (_Epochs,), {"iterators": self})
+
+    @contextmanager
+    def reading(self, batches: Any, spec: Any) -> Iterator[Any]:
+        """An iterator over these batches.
+
+        It is kept for the next epoch only where this one was read to its end, and no further.
+
+        Args:
+            batches: Each a list of tensors.
+            spec: Of a batch: a structure of ``tf.TensorSpec``.
+        """
+        key = (tuple(keras.tree.flatten(spec)), _structure(spec))
+        free = self._free.setdefault(key, [])
+        lane = free.pop() if free else self._new_lane(spec)
+        self.calls += 1
+        try:
+            lane.put(batches)
+            yield lane.iterator
+        finally:
+            if lane.is_read:
+                free.append(lane)
+            else:
+                self.made -= 1
+
+    def may_serve(self, adapter: Any, steps_per_execution: int) -> bool:
+        """Whether a call is brief, and of a kind whose batches are sure to be the same."""
+        if type(adapter) is not ArrayDataAdapter or adapter.num_batches is None:
+            return False
+        count = adapter.num_batches
+        return (
+            0 < count <= MOST_BATCHES
+            and count % steps_per_execution == 0
+            and adapter._shuffle in (True, False)
+            and all(_is_dense(leaf) for leaf in keras.tree.flatten(adapter._inputs))
+            and self.made < _MOST_KEPT
+            and (not adapter._shuffle or self._orders.knows(adapter))
+        )
+
+    def batches(self, adapter: Any) -> list[list[Any]]:
+        """One epoch of an adapter, cut as Keras does."""
+        count, size = adapter._num_samples, adapter._batch_size
+        rows = self._orders.order(adapter) if adapter._shuffle else np.arange(count)
+        with tf.device(_HOST):
+            arrays = [tf.convert_to_tensor(a) for a in keras.tree.flatten(_sliceable(adapter))]
+            return [
+                [tf.gather(array, rows[begin : begin + size]) for array in arrays]
+                for begin in range(0, count, size)
+            ]
+
+    def _new_lane(self, spec: Any) -> _Lane:
+        self.made += 1
+        return _Lane(spec)
+
+
+class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
+    """Keras's own, which makes no pipeline where it reads through a kept iterator."""
+
+    iterators: ReusedIterators
+
+    def __init__(self, *args: Any, distribute_strategy: Any = None, **kwargs: Any) -> None:
+        keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
+        alone = not tf.distribute.has_strategy() and _is_default(distribute_strategy)
+        self._is_served = (
+            alone
+            and self.steps_per_epoch is None
+            and self.iterators.may_serve(self.data_adapter, self.steps_per_execution)
+        )
+        if not self._is_served:
+            super().__init__(*args, distribute_strategy=distribute_strategy, **kwargs)
+
+    def _get_iterator(self) -> Any:
+        return () if self._is_served else super()._get_iterator()
+
+    def _enumerate_iterator(self) -> Iterator[Any]:
+        steps = super()._enumerate_iterator()
+        if not self._is_served:
+            yield from steps
+            return
+        adapter = self.data_adapter
+        with self.iterators.reading(self.iterators.batches(adapter), _spec(adapter)) as iterator:
+            for *step, _ in steps:
+                yield (*step, iterator)
+
+
+class _Lane:
+    """An iterator that gives what was put in for it, and then ends.
+
+    Args:
+        spec: Of its elements.
+    """
+
+    def __init__(self, spec: Any) -> None:
+        leaves = keras.tree.flatten(spec)
+        self._put, self._fed = 0, 0
+        with tf.device(_HOST):
+            self._queue = queue = tf.queue.FIFOQueue(2 * MOST_BATCHES, [s.dtype for s in leaves])
+            self._asked = asked = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+            def is_there(_: Any) -> Any:
+                asked.assign_add(1)
+                return queue.size() > 0
+
+            def take(_: Any) -> Any:
+                found = queue.dequeue()
+                found = list(found) if len(leaves) > 1 else [found]
+                found = [tf.ensure_shape(f, s.shape) for f, s in zip(found, leaves, strict=True)]
+                return keras.tree.pack_sequence_as(spec, found)
+
+            dataset = tf.data.Dataset.counter().take_while(is_there).map(take)
+            options = tf.data.Options()
+            options.experimental_optimization.apply_default_optimizations = False
+            options.autotune.enabled = False
+            self.iterator = iter(dataset.with_options(options))
+
+    def put(self, batches: list[list[Any]]) -> None:
+        """Give these out next."""
+        with tf.device(_HOST):
+            for batch in batches:
+                self._queue.enqueue(batch)
+        self._put += len(batches)
+
+    @property
+    def is_read(self) -> bool:
+        """All that was put in was asked for, and nothing after it."""
+        return int(self._asked) == self._put
+
+
+class _Orders:
+    """In which order seeded calls of ``fit`` shuffle."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[Any, Any] = OrderedDict()
+        self._own = np.random.default_rng()
+
+    def knows(self, adapter: Any) -> bool:
+        """Whether an order costs no pipeline of its own; from its second call on it does not."""
+        if context.global_seed() is None:
+            return True
+        key = self._key(adapter)
+        known = key in self._seen
+        self._seen.setdefault(key, None)
+        while len(self._seen) > _MOST_KEPT:
+            self._seen.popitem(last=False)
+        return known
+
+    def order(self, adapter: Any) -> Any:
+        """Of the samples of one epoch."""
+        if context.global_seed() is None:
+            return self._own.permutation(adapter._num_samples)
+        key = self._key(adapter)
+        if self._seen.get(key) is None:
+            rows = np.arange(adapter._num_samples)
+            alike = ArrayDataAdapter(rows, batch_size=adapter._batch_size, shuffle=True)
+            batches = [np.asarray(batch) for batch, *_ in map(_tuple, alike.get_tf_dataset())]
+            self._seen[key] = np.concatenate(batches)
+        return self._seen[key]
+
+    @staticmethod
+    def _key(adapter: Any) -> Any:
+        return context.global_seed(), adapter._num_samples, adapter._batch_size
+
+
+def _tuple(batch: Any) -> tuple[Any, ...]:
+    return batch if isinstance(batch, tuple) else (batch,)
+
+
+def _is_default(strategy: Any) -> bool:
+    return strategy is None or type(strategy).__name__ == "_DefaultDistributionStrategy"
+
+
+def _is_dense(leaf: Any) -> bool:
+    if isinstance(leaf, tf.Tensor):
+        return True
+    return type(leaf) is np.ndarray and leaf.dtype.kind in "biuf"
+
+
+def _sliceable(adapter: Any) -> Any:
+    """Its arrays, in the floating-point type that Keras computes in."""
+    return array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
+
+
+def _spec(adapter: Any) -> Any:
+    """Of the batches that Keras's own pipeline gives: of one length where they are."""
+    whole = not adapter._partial_batch_size
+    length = adapter._batch_size if whole else None
+    arrays = keras.tree.lists_to_tuples(_sliceable(adapter))
+    return keras.tree.map_structure(
+        lambda a: tf.TensorSpec((length, *a.shape[1:]), tf.as_dtype(a.dtype)), arrays
+    )
+
+
+def _structure(spec: Any) -> str:
+    return repr(keras.tree.map_structure(lambda _: 0, spec))

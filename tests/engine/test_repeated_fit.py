@@ -1,0 +1,164 @@
+"""Many calls of ``fit`` as one training: what is proved of them, and what a plan makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from tensorflow.python.eager import context
+
+from records import STEPS, WORKLOAD, plan, workload_diagnosis
+from uncork.capture import FitCall
+from uncork.core.edit import FusedUpdates, ReuseIterator
+from uncork.core.plan import Plan
+from uncork.core.record import replace
+from uncork.engine.repeated_fit import RepeatedFitSubject
+from uncork.engine.running import Running
+from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
+
+KERAS_S = keras_trainer.TFEpochIterator
+DRAW = np.random.default_rng(4)
+ROWS, ANSWERS = DRAW.random((48, 6), "float32"), DRAW.random((48, 2), "float32")
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+
+
+def model() -> Any:
+    keras.utils.set_random_seed(7)
+    made = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(2)])
+    made.compile("adam", "mse")
+    return made
+
+
+def call_of(made: Any, **given: Any) -> FitCall:
+    defaults = {"validation_data": None, "validation_split": 0.0, "epochs": 1, "shuffle": True}
+    arguments = {"x": ROWS, "y": ANSWERS, **defaults, **given}
+    return FitCall(0, "train.py:9", made, arguments, made.fit)
+
+
+def proof_of(made: Any, scratch: Path, **given: Any) -> Any:
+    subject = RepeatedFitSubject(call_of(made, **given), str(scratch))
+    version = subject.original.with_step_edits((ReuseIterator(),))
+    try:
+        return subject.prove_step(version, "exact", 5.0)
+    finally:
+        subject.restore()
+
+
+@pytest.fixture
+def global_seed() -> Iterator[None]:
+    yield
+    tf.random.set_seed(None)
+
+
+@pytest.mark.usefixtures("global_seed")
+def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
+    made = model()
+    tf.random.set_seed(None)
+    before, draws = [w.tobytes() for w in weights(made)], np.random.get_state()[1].tolist()
+    found = proof_of(made, tmp_path)
+    assert found.passed, found.detail
+    assert "the same" in found.detail
+    assert context.global_seed() is None
+    assert np.random.get_state()[1].tolist() == draws
+    assert [w.tobytes() for w in weights(made)][: len(before)] == before
+
+
+@pytest.mark.parametrize("place", ["order", "rows"])
+def test_batches_that_are_cut_otherwise_are_not_proved(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_keras = ReusedIterators.batches
+
+    def otherwise(self: ReusedIterators, adapter: Any) -> Any:
+        found = as_keras(self, adapter)
+        return found[::-1] if place == "order" else [found[0]] * len(found)
+
+    monkeypatch.setattr(ReusedIterators, "batches", otherwise)
+    found = proof_of(model(), tmp_path, batch_size=16)
+    assert not found.passed
+    assert "differ" in found.detail
+
+
+def test_calls_that_nothing_serves_are_not_proved(tmp_path: Path) -> None:
+    found = proof_of(model(), tmp_path, batch_size=1)
+    assert not found.passed
+    assert "none of its calls" in found.detail
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_proof_that_is_interrupted_leaves_everything_as_it_was(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = model()
+    subject = RepeatedFitSubject(call_of(made), str(tmp_path))
+    before, optimizer = [w.tobytes() for w in weights(made)], made.optimizer
+    served = ReusedIterators.batches
+
+    def fail(self: ReusedIterators, adapter: Any) -> Any:
+        if self.calls > 3:
+            raise error
+        return served(self, adapter)
+
+    monkeypatch.setattr(ReusedIterators, "batches", fail)
+    version = subject.original.with_step_edits((ReuseIterator(),))
+    with pytest.raises(error):
+        subject.prove_step(version, "exact", 5.0)
+    subject.restore()
+    assert [w.tobytes() for w in weights(made)] == before
+    assert made.optimizer is optimizer
+    assert keras_trainer.TFEpochIterator is KERAS_S
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_what_follows_on_a_kept_iterator_is_proved_as_any_step(tmp_path: Path) -> None:
+    subject = RepeatedFitSubject(call_of(model()), str(tmp_path))
+    version = subject.original.with_step_edits((ReuseIterator(), FusedUpdates()))
+    proof = subject.prove_step(version, "rounding", 5.0)
+    subject.restore()
+    assert proof.kind in ("exact", "rounding")
+    assert "steps" in proof.detail
+
+
+def planned(made: Any) -> Plan:
+    workload = replace(
+        WORKLOAD,
+        index=0,
+        kind="fit",
+        data="numpy",
+        pipeline="",
+        element_spec=spec_text((ROWS, ANSWERS)),
+        model=signature(made),
+        batch_hooks=(),
+        called_in_loop=True,
+    )
+    before = workload_diagnosis(workload=workload)
+    return plan(before=before, steps=(replace(KEPT, edits=(ReuseIterator(),)),))
+
+
+@pytest.mark.parametrize("to_the_end", [True, False])
+def test_under_a_plan_all_calls_of_a_script_read_through_it(
+    to_the_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keras_trainer, "TFEpochIterator", KERAS_S)  # put back at the end
+    made = model()
+    running = Running(planned(made), strict=True, to_the_end=to_the_end)
+    for _ in range(3):
+        running.fit(call_of(made, verbose=0))
+    assert (keras_trainer.TFEpochIterator is not KERAS_S) == to_the_end
+    answered = made.predict(ROWS, verbose=0)
+    monkeypatch.setattr(keras_trainer, "TFEpochIterator", KERAS_S)
+    other = model()
+    for _ in range(3):
+        other.fit(ROWS, ANSWERS, verbose=0)
+    assert [w.tobytes() for w in weights(made)] == [w.tobytes() for w in weights(other)]
+    assert (answered == other.predict(ROWS, verbose=0)).all()
+
+
+def test_settings_without_the_edit_keep_no_iterator() -> None:
+    assert StepSettings(model()).iterators is None
