@@ -35,6 +35,7 @@ CURES: Final[dict[str, str]] = {
     "small_steps": "fit",
     "retracing": "loop",
     "eager_step": "loop",
+    "fit_in_loop": "chunks",
     "optimizer_kernels": "fit",
     "per_example_loop": "mapped_fit",
     "wasted_work": "fit",
