@@ -4,9 +4,13 @@ import pytest
 
 from records import observed
 from uncork.core.edit import ReuseIterator
+from uncork.core.facts import Answering
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.road import Proposal
 from uncork.road.reuse_iterator import KeepIterator
 
-from .situations import proposal, reason
+from .situations import FOUR_CORES, proposal, reason
 
 KEPT = KeepIterator()
 LOST = {"host": 0.8, "step": 0.2}
@@ -38,11 +42,23 @@ def test_it_promises_every_bit_and_nothing_less():
         ({"steps_given": True}, "steps_per_epoch"),
         ({"eager_step": True}, "eagerly"),
         ({"distributed": True}, "tf.distribute"),
-        ({"kind": "custom_loop", "model": None}, "your own code"),
+        ({"kind": "custom_loop", "model": None}, "neither evaluate nor predict"),
     ],
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(KEPT, training(**workload))
+
+
+@pytest.mark.parametrize(("share", "is_tried"), [(0.4, True), (0.02, False)])
+def test_a_loop_that_predicts_for_long_is_tried(share, is_tried):
+    loop = replace(
+        training(kind="custom_loop", called_in_loop=False, model=None),
+        answering=Answering(share=share, calls=1.0, at="train.py:60"),
+    )
+    answer = KEPT.propose(loop, FOUR_CORES, Policy())
+    assert isinstance(answer, Proposal) == is_tried
+    if is_tried:
+        assert (answer.at, answer.predicted) == ("train.py:60", None)
 
 
 def test_calls_that_cost_little_are_left_alone():

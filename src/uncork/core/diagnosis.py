@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.facts import (
+    Answering,
     BatchSize,
     CallbackCost,
     FullSize,
@@ -132,6 +133,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         batch_sizes: Of a ``fit`` whose batch may be changed, as far as larger ones were tried.
         remade: Of a loop of the user's own.
         waiting: Of a loop of the user's own.
+        answering: Of a loop of the user's own, where it evaluates or predicts.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
     """
@@ -171,6 +173,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     batch_sizes: tuple[BatchSize, ...] = ()
     remade: Remade | None = None
     waiting: Waiting | None = None
+    answering: Answering | None = None
     growth: Growth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()
 

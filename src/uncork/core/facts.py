@@ -237,6 +237,20 @@ class Waiting(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Answering(Record, frozen=True, kw_only=True):
+    """A loop of the user's own calls Keras's ``evaluate`` or ``predict``.
+
+    Attributes:
+        share: Part of a step that passes in them, 0 to 1.
+        calls: For each step.
+        at: The user's line that spends most in them.
+    """
+
+    share: float
+    calls: float
+    at: str | None = None
+
+
 class StartLine(Record, frozen=True, kw_only=True):
     """A line of the user's that takes long before the training begins.
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from uncork.core.edit import ReuseIterator, StepEdit
 from uncork.core.plan import Proof
+from uncork.measure.keras_calls import KerasCall, keras_calls
 from uncork.proof.rounding import prove_exact
-from uncork.step import Replay, Snapshot, StepSettings, weights
+from uncork.step import Replay, ReusedIterators, Snapshot, StepSettings, variables, weights
+from uncork.watch import random_state, set_random_state
 
 # Calls of ``fit`` that are compared, each with one of ``evaluate`` and of ``predict`` behind it.
 _CALLS: Final = 6
+# Calls of a loop that are compared, and seconds to wait for them.
+_ANSWERS: Final = 2
+_LOOKING_S: Final = 8.0
 # Any: where the script set none, no two shuffles of Keras's would agree.
 _SEED: Final = 20_261
 
@@ -56,6 +65,11 @@ class Called:
             return Replay(tuple(losses), weights(model)), answers
 
 
+def answers_otherwise(edits: tuple[StepEdit, ...]) -> bool:
+    """The last of them changes what is around the steps of Keras's methods, and no step."""
+    return bool(edits) and isinstance(edits[-1], ReuseIterator)
+
+
 def prove_calls(
     called: Called, original: StepSettings, edited: StepSettings, snapshot: Snapshot
 ) -> Proof:
@@ -77,6 +91,51 @@ def prove_calls(
         return Proof(kind="exact", passed=False, detail="two runs of the original differ")
     how = f"weights, histories, evaluations and predictions of {_CALLS} calls are the same"
     return Proof(kind="exact", passed=True, detail=how) if proof.passed else proof
+
+
+def prove_answers(run_steps: Callable[[], object]) -> Proof:
+    """Make the calls of ``evaluate`` and ``predict`` that a loop makes, both ways.
+
+    Args:
+        run_steps: Lets the loop run as it is for some steps.
+    """
+    until = time.monotonic() + _LOOKING_S
+    with keras_calls() as found:
+        while len(found.last) < _ANSWERS and time.monotonic() < until:
+            run_steps()
+    iterators = ReusedIterators()
+    same = [_is_same(call, iterators) for call in found.last]
+    count = len(same)
+    details = {
+        "the loop was not seen to call evaluate or predict": not same,
+        "evaluations or predictions differ": not all(same),
+        "none of its calls reads through an iterator that is kept": not iterators.calls,
+    }
+    for detail, refused in details.items():
+        if refused:
+            return Proof(kind="exact", passed=False, detail=detail)
+    how = f"answers of {count} calls, and what they leave in the model, are the same bit for bit"
+    return Proof(kind="exact", passed=True, detail=how)
+
+
+def _is_same(call: KerasCall, iterators: ReusedIterators) -> bool:
+    """As written, twice with what is kept, and as written: each from the same state."""
+    state, random = [(v, tf.identity(v.value)) for v in variables(call.model)], random_state()
+    seen: list[tuple[bytes, ...]] = []
+    try:
+        for way in (nullcontext(), iterators.in_force(), iterators.in_force(), nullcontext()):
+            for variable, value in state:
+                variable.assign(value)
+            set_random_state(random)
+            with way:
+                answer = call.repeat()
+            left = [np.asarray(v.value).tobytes() for v, _ in state]
+            seen.append((*(np.asarray(a).tobytes() for a in keras.tree.flatten(answer)), *left))
+    finally:
+        for variable, value in state:
+            variable.assign(value)
+        set_random_state(random)
+    return len(set(seen)) == 1
 
 
 def _refused(edited: StepSettings, is_answered_alike: bool) -> str:

@@ -41,6 +41,7 @@ _CARRIED: Final = (
     "batch_sizes",
     "remade",
     "waiting",
+    "answering",
     "growth",
     "keras_defects",
 )
@@ -104,6 +105,7 @@ def look_once(
         # Here the user's own loop runs: its errors are the user's.
         "remade": subject.remade(step_s),
         "waiting": subject.waiting(block_s),
+        "answering": subject.answering(block_s),
         "loop_lines": subject.loop_lines(block_s),
         "slow_layers": subject.slow_layers(kernels),
         "full_size": subject.full_size(),

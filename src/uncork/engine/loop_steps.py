@@ -16,6 +16,7 @@ from uncork.core.edit import (
     MapsAtOnce,
     Precision,
     ReduceRetracing,
+    ReuseIterator,
     StepEdit,
     TensorArguments,
     is_graph,
@@ -29,7 +30,7 @@ from uncork.core.workload import Workload
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.repetition import loops_around
 from uncork.engine.subject import Version
-from uncork.step import CompiledStep, EagerStep, Mode, TakenStep, function_of
+from uncork.step import CompiledStep, EagerStep, Mode, ReusedIterators, TakenStep, function_of
 
 NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
 _NOT_SEEN: Final = "it was not called by the loop that was watched"
@@ -71,6 +72,7 @@ class StepSwitch:
 
     def __init__(self, step: TakenStep | None) -> None:
         self._step = step
+        self._iterators = ReusedIterators()
         if step is not None:
             step.is_looked_at = True  # in the first steps of a training its loss says most
 
@@ -84,12 +86,21 @@ class StepSwitch:
         if self._step is not None:
             self._step.recording = True
 
-    def to(self, mode: Mode) -> Callable[[], None]:
-        """Something that sets the mode."""
+    def to(self, mode: Mode, *, reusing: bool = False) -> Callable[[], None]:
+        """Something that sets the mode.
+
+        Args:
+            mode: Of the step.
+            reusing: Keras's own methods read through iterators that are kept.
+        """
 
         def switch() -> None:
             if self._step is not None:
                 self._step.mode = mode
+            if reusing:
+                self._iterators.put_in_force()
+            else:
+                self._iterators.give_back()
 
         return switch
 
@@ -108,7 +119,9 @@ class StepSwitch:
                     "the code that the plan was made for",
                     "run 'uncork tune' again",
                 )
-        return self.to(mode_of(version.step)), functools.partial(self._check, version)
+        reusing = any(isinstance(edit, ReuseIterator) for edit in version.step)
+        switch = self.to(mode_of(version.step), reusing=reusing)
+        return switch, functools.partial(self._check, version)
 
     def in_policy(
         self, version: Version, policy: Precision, keep: tuple[str, ...]

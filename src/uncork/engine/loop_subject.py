@@ -20,12 +20,13 @@ from typing import Any, Final
 from uncork.capture import LoopCall
 from uncork.core.edit import Guarantee, Precision, of_function
 from uncork.core.errors import NothingToMeasure
-from uncork.core.facts import LoopLine, Remade, Waiting
+from uncork.core.facts import Answering, LoopLine, Remade, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
+from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
@@ -36,6 +37,7 @@ from uncork.engine.switchboard import Switchboard
 from uncork.measure.backlog import runs_behind
 from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
 from uncork.measure.interleave import Block
+from uncork.measure.keras_calls import keras_calls
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.settle import settle
@@ -272,6 +274,10 @@ class LoopSubject(Subject):
         runner = self.runner(self.original)
         return None if self.workload.eager_step else waiting_in(runner, seconds)
 
+    def answering(self, seconds: float) -> Answering | None:
+        """In the loop as it runs."""
+        return answering_in(self.runner(self.original), seconds)
+
     def remade(self, step_s: float) -> Remade | None:
         """Functions that the loop calls, if the script makes them for each epoch."""
         if self.workload.eager_step:
@@ -312,6 +318,8 @@ class LoopSubject(Subject):
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
         as_it_is = self.runner(self.original)
+        if answers_otherwise(version.step):
+            return prove_answers(lambda: as_it_is.block(_RECORDED_S))
         return self._step.prove(
             version,
             kind,
@@ -380,6 +388,17 @@ def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:
         block = runner.block(seconds)
     whole_s = block.warmup_s + block.wall_s
     return Waiting(share=min(1.0, found.seconds / whole_s), at=found.at)
+
+
+def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
+    """What part of the time passes in calls of ``evaluate`` and ``predict``."""
+    with keras_calls() as found:
+        block = runner.block(seconds)
+    if not found.count:
+        return None
+    whole_s = block.warmup_s + block.wall_s
+    share = min(1.0, found.seconds / whole_s)
+    return Answering(share=share, calls=found.count / max(1, block.steps), at=found.at)
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

@@ -8,11 +8,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from uncork.capture import FitCall
-from uncork.core.edit import Guarantee, ReuseIterator
+from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
-from uncork.engine.call_proofs import Called, prove_calls
+from uncork.engine.call_proofs import Called, answers_otherwise, prove_calls
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.subject import Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -125,7 +125,7 @@ class RepeatedFitSubject(FitSubject):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """What comes before a step is compared in whole calls, the step itself as any other."""
-        if not (version.step and isinstance(version.step[-1], ReuseIterator)):
+        if not answers_otherwise(version.step):
             return super().prove_step(version, kind, budget_s)
         called = Called(self._call.original, {**self._call.arguments, **_BARE, **self._rows()})
         original, edited = self._with(()), self._with(version.step)

@@ -16,7 +16,14 @@ import keras
 import tensorflow as tf
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.edit import PipelineEdit, PyFunctionCache, TfFunction, is_graph, of_function
+from uncork.core.edit import (
+    PipelineEdit,
+    PyFunctionCache,
+    ReuseIterator,
+    TfFunction,
+    is_graph,
+    of_function,
+)
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
@@ -305,7 +312,7 @@ class Running(PassThrough):
             self._refuse(_other_data(), call.at)
             return False
         self._reached = True
-        if not self.plan.step_edits:
+        if not self._edits_the_step():
             return False
         try:
             check_bfloat16(self.plan)
@@ -314,6 +321,17 @@ class Running(PassThrough):
             self._goes_on(call.at, "as it was", refusal.received)
             return False
         self._tell_machine()
+        return True
+
+    def _edits_the_step(self) -> bool:
+        """What is around it is put in force here, and is all that some plans hold."""
+        around_it = [edit for edit in self.plan.step_edits if isinstance(edit, ReuseIterator)]
+        if around_it and self._iterators is not None:
+            self._iterators.put_in_force()
+            self._tell_machine()
+        if len(around_it) == len(self.plan.step_edits):
+            self._step_met = True
+            return False
         return True
 
     def _tell_machine(self) -> None:

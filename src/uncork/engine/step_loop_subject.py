@@ -24,16 +24,17 @@ import tensorflow as tf
 
 from uncork.capture import StepCall
 from uncork.core.edit import Guarantee, Precision, of_function
-from uncork.core.facts import OneHot, Transfer, Waiting
+from uncork.core.facts import Answering, OneHot, Transfer, Waiting
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
+from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_subject import LoopRunner, waiting_in
+from uncork.engine.loop_subject import LoopRunner, answering_in, waiting_in
 from uncork.engine.subject import LARGER, Subject, Version, VersionRunner
 from uncork.engine.switchboard import Switchboard
 from uncork.measure.backlog import runs_behind
@@ -273,6 +274,10 @@ class StepLoopSubject(Subject):
         runner = self.runner(self.original)
         return None if self.workload.eager_step else waiting_in(runner, seconds)
 
+    def answering(self, seconds: float) -> Answering | None:
+        """In the loop as it runs."""
+        return answering_in(self.runner(self.original), seconds)
+
     def batches_per_s(self, version: Version, budget_s: float) -> float:
         """As fast as the loop makes them; it has been seen to."""
         del version, budget_s
@@ -301,6 +306,8 @@ class StepLoopSubject(Subject):
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Run recorded calls of the step as written and otherwise, on the loop's own thread."""
         as_it_is = self.runner(self.original)
+        if answers_otherwise(version.step):
+            return prove_answers(lambda: as_it_is.block(_RECORDED_S))
         return self._step.prove(
             version,
             kind,

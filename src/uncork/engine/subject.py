@@ -17,6 +17,7 @@ from uncork.core.edit import (
     batches_in_one,
 )
 from uncork.core.facts import (
+    Answering,
     BatchSize,
     CallbackCost,
     FullSize,
@@ -295,6 +296,15 @@ class Subject(ABC):
 
     def waiting(self, seconds: float) -> Waiting | None:
         """How long a loop of the user's own waits for values of its step; None where Keras drives.
+
+        Args:
+            seconds: How long to look.
+        """
+        del seconds
+        return None
+
+    def answering(self, seconds: float) -> Answering | None:
+        """What a loop of the user's own spends in ``evaluate`` and ``predict``; None in none.
 
         Args:
             seconds: How long to look.

@@ -14,6 +14,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import ReuseIterator
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.workload import Workload
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -38,18 +39,14 @@ class KeepIterator(Optimization):
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
-        """Where ``fit`` is called for a few steps at a time, on arrays."""
+        """Where ``fit`` is called for a few steps at a time, or a loop evaluates and predicts."""
         del machine, policy
         work = diagnosis.workload
-        if not work.called_in_loop:
-            return Skipped(reason="fit is not called for a few steps at a time")
-        forbidden = no_step_edit(diagnosis)
+        if work.kind == "custom_loop":
+            return _of_loop(diagnosis)
+        forbidden = _forbidden(work) or no_step_edit(diagnosis)
         if forbidden:
             return forbidden
-        if work.data != "numpy":
-            return Skipped(reason=f"fit is given a {work.data}, not arrays")
-        if work.steps_given:
-            return Skipped(reason="fit is given steps_per_epoch: its epochs share an iterator")
         predicted = diagnosis.without_host(_SPARED)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
@@ -60,3 +57,29 @@ class KeepIterator(Optimization):
             why="no pipeline is made for each call of fit",
             source_edit="train_on_batch, test_on_batch and predict_on_batch, in a loop of your own",
         )
+
+
+def _forbidden(work: Workload) -> Skipped | None:
+    reasons = {
+        "fit is not called for a few steps at a time": not work.called_in_loop,
+        f"fit is given a {work.data}, not arrays": work.data != "numpy",
+        "fit is given steps_per_epoch: its epochs share an iterator": work.steps_given,
+    }
+    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)
+
+
+def _of_loop(diagnosis: WorkloadDiagnosis) -> Proposal | Skipped:
+    """What of its calls is their pipelines' making, a trial tells."""
+    found = diagnosis.answering
+    if found is None:
+        return Skipped(reason="the loop calls neither evaluate nor predict")
+    possible = 1 / max(1e-9, 1 - _SPARED * found.share)
+    if possible < WORTH_TRYING:
+        return not_worth(possible)
+    return Proposal(
+        edits=(ReuseIterator(),),
+        predicted=None,
+        at=found.at or diagnosis.workload.at,
+        why="no pipeline is made for each call of evaluate and predict",
+        source_edit="test_on_batch and predict_on_batch, or a tf.function of your own",
+    )

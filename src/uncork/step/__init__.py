@@ -48,7 +48,7 @@ from uncork.step.settings import (
 )
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
-from uncork.step.snapshot import Snapshot, give_state, state_of, weights
+from uncork.step.snapshot import Snapshot, give_state, state_of, variables, weights
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
@@ -128,6 +128,7 @@ __all__ = [
     "traceable",
     "transfer_of",
     "validation_steps",
+    "variables",
     "weights",
     "why_not_larger",
     "workers_of",

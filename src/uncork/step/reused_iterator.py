@@ -70,6 +70,11 @@ class ReusedIterators:
         """The same for all calls from now on."""
         keras_trainer.TFEpochIterator = type("TFEpochIterator", (_Epochs,), {"iterators": self})
 
+    @staticmethod
+    def give_back() -> None:
+        """Calls from now on read through Keras's own."""
+        keras_trainer.TFEpochIterator = _Epochs.__base__
+
     @contextmanager
     def reading(self, batches: Any, spec: Any) -> Iterator[Any]:
         """An iterator over these batches.

@@ -1,0 +1,110 @@
+"""What a loop spends in Keras's ``evaluate`` and ``predict``, and with what it calls them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+from uncork.core.stack import place, user_frame
+
+_METHODS: Final = ("evaluate", "predict")
+# The last of them, for a proof.
+_HELD: Final = 6
+
+
+@dataclass(frozen=True)
+class KerasCall:
+    """One call.
+
+    Attributes:
+        method: Keras's own: the model is its first argument.
+        model: The user's.
+        args: Without the model.
+        kwargs: By name.
+    """
+
+    method: Callable[..., Any]
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def repeat(self) -> Any:
+        """The same call again, without a progress bar."""
+        return self.method(self.model, *self.args, **{**self.kwargs, "verbose": 0})
+
+
+@dataclass
+class KerasCallTimes:
+    """Calls that were seen.
+
+    Attributes:
+        seconds: In all of them.
+        count: How many there were.
+        last: A few of them.
+    """
+
+    seconds: float = 0.0
+    count: int = 0
+    last: deque[KerasCall] = field(default_factory=lambda: deque(maxlen=_HELD))
+    _lines: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def at(self) -> str | None:
+        """The user's line that spends most in them."""
+        return max(self._lines, key=self._lines.__getitem__, default=None)
+
+    def add(self, call: KerasCall, seconds: float, frame: Any) -> None:
+        """Count one."""
+        self.seconds, self.count = self.seconds + seconds, self.count + 1
+        if not call.kwargs.get("callbacks"):
+            self.last.append(call)
+        users = user_frame(frame)
+        if users is not None:
+            line = place(users.f_code.co_filename, users.f_lineno)
+            self._lines[line] += seconds  # type: ignore[assignment]
+
+
+@contextmanager
+def keras_calls() -> Iterator[KerasCallTimes]:
+    """Time each ``evaluate`` and ``predict`` inside the block but those of a ``fit``.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> with keras_calls() as found:
+        ...     answer = model.predict(np.ones((3, 2)), verbose=0)
+        >>> found.count, found.seconds > 0, bool((found.last[0].repeat() == answer).all())
+        (1, True, True)
+    """
+    found = KerasCallTimes()
+    written = {name: getattr(TensorFlowTrainer, name) for name in _METHODS}
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if "_use_cached_eval_dataset" in kwargs:  # of a fit
+                return method(model, *args, **kwargs)
+            begin = time.perf_counter()
+            try:
+                return method(model, *args, **kwargs)
+            finally:
+                one = KerasCall(method, model, args, kwargs)
+                found.add(one, time.perf_counter() - begin, sys._getframe())
+
+        return call
+
+    try:
+        for name, method in written.items():
+            setattr(TensorFlowTrainer, name, timed(method))
+        yield found
+    finally:
+        for name, method in written.items():
+            setattr(TensorFlowTrainer, name, method)
