@@ -18,6 +18,7 @@ from uncork.capture import FitCall
 from uncork.core.edit import FusedUpdates, ReuseIterator
 from uncork.core.plan import Plan
 from uncork.core.record import replace
+from uncork.engine import call_proofs
 from uncork.engine.repeated_fit import RepeatedFitSubject
 from uncork.engine.running import Running
 from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
@@ -48,6 +49,11 @@ def proof_of(made: Any, scratch: Path, **given: Any) -> Any:
         return subject.prove_step(version, "exact", 5.0)
     finally:
         subject.restore()
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_proofs, "_CALLS", 3)
 
 
 @pytest.fixture
@@ -101,7 +107,7 @@ def test_a_proof_that_is_interrupted_leaves_everything_as_it_was(
     served = ReusedIterators.batches
 
     def fail(self: ReusedIterators, adapter: Any) -> Any:
-        if self.calls > 3:
+        if self.calls > 2:
             raise error
         return served(self, adapter)
 

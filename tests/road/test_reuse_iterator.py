@@ -53,12 +53,13 @@ def test_what_leaves_it_out(workload, words):
 def test_a_loop_that_predicts_for_long_is_tried(share, is_tried):
     loop = replace(
         training(kind="custom_loop", called_in_loop=False, model=None),
-        answering=Answering(share=share, calls=1.0, at="train.py:60"),
+        answering=Answering(share=share, calls=1.0, spared=0.9, at="train.py:60"),
     )
     answer = KEPT.propose(loop, FOUR_CORES, Policy())
     assert isinstance(answer, Proposal) == is_tried
     if is_tried:
-        assert (answer.at, answer.predicted) == ("train.py:60", None)
+        assert answer.at == "train.py:60"
+        assert answer.predicted == pytest.approx(1 / (1 - 0.36))
 
 
 def test_calls_that_cost_little_are_left_alone():

@@ -243,11 +243,15 @@ class Answering(Record, frozen=True, kw_only=True):
     Attributes:
         share: Part of a step that passes in them, 0 to 1.
         calls: For each step.
+        spared: Part of that which is the making of what they read through, 0 to 1.
+        tracing: Part of a step in which they have TensorFlow trace functions.
         at: The user's line that spends most in them.
     """
 
     share: float
     calls: float
+    spared: float = 0.0
+    tracing: float = 0.0
     at: str | None = None
 
 

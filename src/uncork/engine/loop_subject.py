@@ -26,7 +26,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
-from uncork.engine.call_proofs import answers_otherwise, prove_answers
+from uncork.engine.call_proofs import answers_otherwise, prove_answers, spared
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
@@ -63,6 +63,8 @@ _TELLING: Final = 8
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
 _WATCHED_S: Final = 0.5
+# Calls of Keras's methods that are made again to see what is spared of them.
+_TIMED_CALLS: Final = 2
 # In which proofs record what the step is called with.
 _RECORDED_S: Final = 0.5
 
@@ -397,8 +399,13 @@ def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
     if not found.count:
         return None
     whole_s = block.warmup_s + block.wall_s
-    share = min(1.0, found.seconds / whole_s)
-    return Answering(share=share, calls=found.count / max(1, block.steps), at=found.at)
+    return Answering(
+        share=min(1.0, found.seconds / whole_s),
+        calls=found.count / max(1, block.steps),
+        spared=max((spared(call) for call in list(found.last)[-_TIMED_CALLS:]), default=0.0),
+        tracing=min(1.0, found.traced_s / whole_s),
+        at=found.at,
+    )
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

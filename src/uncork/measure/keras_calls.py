@@ -14,6 +14,7 @@ from typing import Any, Final
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
 from uncork.core.stack import place, user_frame
+from uncork.measure.tracing import tracing_s
 
 _METHODS: Final = ("evaluate", "predict")
 # The last of them, for a proof.
@@ -47,11 +48,13 @@ class KerasCallTimes:
 
     Attributes:
         seconds: In all of them.
+        traced_s: Of these, while TensorFlow traced functions.
         count: How many there were.
         last: A few of them.
     """
 
     seconds: float = 0.0
+    traced_s: float = 0.0
     count: int = 0
     last: deque[KerasCall] = field(default_factory=lambda: deque(maxlen=_HELD))
     _lines: Counter[str] = field(default_factory=Counter)
@@ -61,9 +64,10 @@ class KerasCallTimes:
         """The user's line that spends most in them."""
         return max(self._lines, key=self._lines.__getitem__, default=None)
 
-    def add(self, call: KerasCall, seconds: float, frame: Any) -> None:
+    def add(self, call: KerasCall, seconds: float, traced_s: float, frame: Any) -> None:
         """Count one."""
         self.seconds, self.count = self.seconds + seconds, self.count + 1
+        self.traced_s += traced_s
         if not call.kwargs.get("callbacks"):
             self.last.append(call)
         users = user_frame(frame)
@@ -92,12 +96,11 @@ def keras_calls() -> Iterator[KerasCallTimes]:
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
             if "_use_cached_eval_dataset" in kwargs:  # of a fit
                 return method(model, *args, **kwargs)
-            begin = time.perf_counter()
-            try:
-                return method(model, *args, **kwargs)
-            finally:
-                one = KerasCall(method, model, args, kwargs)
-                found.add(one, time.perf_counter() - begin, sys._getframe())
+            begin, traced_s = time.perf_counter(), tracing_s()
+            answer = method(model, *args, **kwargs)
+            one, seconds = KerasCall(method, model, args, kwargs), time.perf_counter() - begin
+            found.add(one, seconds, tracing_s() - traced_s, sys._getframe())
+            return answer
 
         return call
 

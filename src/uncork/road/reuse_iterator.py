@@ -69,16 +69,15 @@ def _forbidden(work: Workload) -> Skipped | None:
 
 
 def _of_loop(diagnosis: WorkloadDiagnosis) -> Proposal | Skipped:
-    """What of its calls is their pipelines' making, a trial tells."""
     found = diagnosis.answering
     if found is None:
         return Skipped(reason="the loop calls neither evaluate nor predict")
-    possible = 1 / max(1e-9, 1 - _SPARED * found.share)
-    if possible < WORTH_TRYING:
-        return not_worth(possible)
+    predicted = 1 / max(1e-9, 1 - found.spared * found.share)
+    if predicted < WORTH_TRYING:
+        return not_worth(predicted)
     return Proposal(
         edits=(ReuseIterator(),),
-        predicted=None,
+        predicted=predicted,
         at=found.at or diagnosis.workload.at,
         why="no pipeline is made for each call of evaluate and predict",
         source_edit="test_on_batch and predict_on_batch, or a tf.function of your own",

@@ -1,4 +1,4 @@
-"""``fit`` called for a few steps at a time: ``fit_in_loop``."""
+"""``fit``, or ``predict``, called for a few steps at a time: ``fit_in_loop``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.rules.evidence import lost_to_host
+from uncork.rules.evidence import WORTH, bound, lost_to_host, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -14,6 +14,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     work = diagnosis.workload
     if not work.called_in_loop:
+        yield from _answering(diagnosis)
         return
     yield from lost_to_host(
         diagnosis,
@@ -24,4 +25,26 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "start and end"
         ),
         remedy="one fit over a dataset of all batches, or train_on_batch in a loop of your own",
+    )
+
+
+def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
+    """Of a loop of the user's own, where its lines do not tell already that it evaluates."""
+    found = diagnosis.answering
+    if found is None or any(line.work == "evaluation" for line in diagnosis.loop_lines):
+        return
+    share = found.share * found.spared
+    upper = bound(1.0, 1.0 - share)
+    if upper < WORTH:
+        return
+    yield Finding(
+        cause="fit_in_loop",
+        share=share,
+        upper_bound=upper,
+        at=found.at or diagnosis.workload.at,
+        evidence=(
+            f"Keras's predict or evaluate is called {found.calls:.2g} times a step, and makes a "
+            f"pipeline each time: {ms(share * diagnosis.step_s)} of {ms(diagnosis.step_s)} a step"
+        ),
+        remedy="predict_on_batch and test_on_batch, or a tf.function of your own",
     )

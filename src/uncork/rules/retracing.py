@@ -13,10 +13,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: after the first steps nothing should be left to trace.
 
     What is won is at least what tracing takes. In a loop that calls its own step it is what the
-    step takes longer than on arguments that it knows. Calls of ``fit`` trace too, at their start.
+    step takes longer than on arguments that it knows. Keras's methods trace too, at their start.
     """
     del machine
-    if bound(1.0, 1.0 - diagnosis.tracing) < WORTH or diagnosis.workload.called_in_loop:
+    found = diagnosis.answering
+    of_steps = diagnosis.tracing - (found.tracing if found else 0.0)
+    if bound(1.0, 1.0 - of_steps) < WORTH or diagnosis.workload.called_in_loop:
         return
     share = max(diagnosis.retraced, _longer(diagnosis))
     yield Finding(

@@ -92,11 +92,13 @@ class ReusedIterators:
         try:
             lane.put(batches)
             yield lane.iterator
-        finally:
-            if lane.is_read:
-                free.append(lane)
-            else:
-                self.made -= 1
+        except BaseException:  # left, perhaps while Python collects garbage: no op may run here
+            self.made -= 1
+            raise
+        if lane.is_read:
+            free.append(lane)
+        else:
+            self.made -= 1
 
     def may_serve(self, adapter: Any, steps_per_execution: int) -> bool:
         """Whether a call is brief, and of a kind whose batches are sure to be the same."""

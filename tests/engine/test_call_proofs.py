@@ -1,0 +1,105 @@
+"""What a loop asks of Keras's ``evaluate`` and ``predict``: seen, timed, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras.src.backend.tensorflow import trainer as keras_trainer
+
+from uncork.engine import call_proofs
+from uncork.engine.call_proofs import prove_answers, spared
+from uncork.engine.loop_steps import StepSwitch
+from uncork.measure.keras_calls import keras_calls
+from uncork.step import Mode, ReusedIterators, variables
+
+KERAS_S = keras_trainer.TFEpochIterator
+DRAW = np.random.default_rng(4)
+ROWS, ANSWERS = DRAW.random((20, 6), "float32"), DRAW.random((20, 2), "float32")
+
+
+@pytest.fixture
+def model() -> Any:
+    keras.utils.set_random_seed(7)
+    noise = keras.layers.GaussianNoise(0.1, seed=1)
+    made = keras.Sequential([keras.Input((6,)), noise, keras.layers.Dense(2)])
+    made.compile("adam", "mse", metrics=["mae"])
+    made.evaluate(ROWS[:3], ANSWERS[:3], verbose=0)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def shortly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(call_proofs, "_LOOKING_S", 0.3)
+    yield
+    assert keras_trainer.TFEpochIterator is KERAS_S
+
+
+def test_answers_that_stay_the_same_are_proved_and_the_model_is_left_alone(model: Any) -> None:
+    before = [np.asarray(v.value).tobytes() for v in variables(model)]
+
+    def run_steps() -> None:
+        model.predict(ROWS, verbose=0)
+        model.evaluate(ROWS, ANSWERS, batch_size=8, verbose=0)
+
+    run_steps()
+    before = [np.asarray(v.value).tobytes() for v in variables(model)]
+    found = prove_answers(run_steps)
+    assert found.passed, found.detail
+    assert found.kind == "exact"
+    assert [np.asarray(v.value).tobytes() for v in variables(model)] == before
+
+
+def test_answers_that_differ_are_not_proved(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_keras = ReusedIterators.batches
+
+    def otherwise(self: ReusedIterators, adapter: Any) -> Any:
+        return [[array[::-1] for array in batch] for batch in as_keras(self, adapter)]
+
+    monkeypatch.setattr(ReusedIterators, "batches", otherwise)
+    found = prove_answers(lambda: model.predict(ROWS, verbose=0))
+    assert not found.passed
+    assert "differ" in found.detail
+
+
+def test_what_was_not_seen_is_not_proved(model: Any) -> None:
+    assert "was not seen" in prove_answers(lambda: model.predict_on_batch(ROWS)).detail
+    many = prove_answers(lambda: model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0))
+    assert (many.passed, "none of its calls" in many.detail) == (False, True)
+
+
+def test_a_call_tells_what_part_of_it_is_spared(model: Any) -> None:
+    with keras_calls() as found:
+        model.predict(ROWS, verbose=0)
+    assert 0.0 < spared(found.last[0]) < 1.0
+    with keras_calls() as found:
+        model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0)
+    assert spared(found.last[0]) == 0.0
+
+
+def test_calls_are_counted_but_for_those_of_a_fit_and_those_with_callbacks_not_repeated(
+    model: Any,
+) -> None:
+    with keras_calls() as found:
+        model.fit(ROWS, ANSWERS, validation_data=(ROWS, ANSWERS), verbose=0)
+        assert found.count == 0
+        model.evaluate(ROWS, ANSWERS, verbose=0)
+        model.predict(ROWS, verbose=0, callbacks=[keras.callbacks.Callback()])
+        with pytest.raises(ValueError, match="Unrecognized"):
+            model.predict("rows", verbose=0)
+    assert found.count == 2
+    assert len(found.last) == 1
+    assert found.at is not None
+    assert "test_call_proofs.py" in found.at
+    assert 0.0 < found.traced_s < found.seconds
+
+
+def test_a_version_puts_it_in_force_and_the_script_s_own_out_of_it() -> None:
+    switch = StepSwitch(None)
+    switch.to(Mode.WRITTEN, reusing=True)()
+    assert keras_trainer.TFEpochIterator is not KERAS_S
+    switch.to(Mode.WRITTEN)()
+    assert keras_trainer.TFEpochIterator is KERAS_S
