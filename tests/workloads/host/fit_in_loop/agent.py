@@ -3,8 +3,8 @@
 The agent asks its network for the next move of one state, and for what the moves of a batch from
 its memory are worth; ``predict`` is the method that tutorials show for that. It is made for large
 data: each call builds a pipeline of its array, traces functions over it and throws all of it away,
-which takes a hundred times as long as the answer. TensorFlow issue 44711 and Keras issue 13118 are about
-the time and the memory that it takes. There are no files to read: the pole is computed.
+which takes a hundred times as long as the answer. TensorFlow issue 44711 and Keras issue 13118 are
+about the time and the memory that it takes. There are no files to read: the pole is computed.
 """
 
 import argparse
