@@ -36,6 +36,7 @@ CURES: Final[dict[str, str]] = {
     "retracing": "loop",
     "eager_step": "loop",
     "fit_in_loop": "chunks",
+    "validation_setup": "loop",
     "optimizer_kernels": "fit",
     "per_example_loop": "mapped_fit",
     "wasted_work": "fit",

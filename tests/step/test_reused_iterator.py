@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
-from uncork.step import ReusedIterators
+from uncork.step import ReusedIterators, reused_iterator
 from uncork.step.snapshot import weights
 
 KERAS_S = keras_trainer.TFEpochIterator
@@ -204,6 +204,27 @@ def test_a_model_that_is_built_by_its_first_call() -> None:
         return [w.tobytes() for w in weights(made)]
 
     assert run(kept()) == run(nullcontext())
+
+
+def test_of_many_forms_the_first_are_kept_and_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reused_iterator, "_MOST_KEPT", 1)
+    made = model()
+    with kept() as iterators:
+        made.predict(ROWS[:7], verbose=0)
+        made.predict(ROWS[:32], verbose=0)
+        assert (iterators.calls, iterators.made) == (1, 1)
+        made.predict(ROWS[:5], verbose=0)
+        assert (iterators.calls, iterators.made) == (2, 1)
+
+
+def test_a_session_that_is_cleared_takes_nothing_with_it() -> None:
+    made = model()
+    with kept() as iterators:
+        before = made.predict(ROWS, verbose=0)
+        keras.utils.clear_session()
+        after = made.predict(ROWS, verbose=0)
+    assert iterators.calls == 2
+    assert (before == after).all()
 
 
 def test_keras_has_its_own_again_afterwards() -> None:

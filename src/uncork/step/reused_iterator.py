@@ -31,6 +31,8 @@ MOST_BATCHES: Final = 32
 # Forms of batches, and orders of seeded shuffles, that are kept at the same time.
 _MOST_KEPT: Final = 64
 _HOST: Final = "/CPU:0"
+# Of Keras's own epochs, which part is exchanged; older releases have none such.
+_ENUMERATE: Final = "_enumerate_iterator"
 
 
 class ReusedIterators:
@@ -85,8 +87,7 @@ class ReusedIterators:
             batches: Each a list of tensors.
             spec: Of a batch: a structure of ``tf.TensorSpec``.
         """
-        key = (tuple(keras.tree.flatten(spec)), _structure(spec))
-        free = self._free.setdefault(key, [])
+        free = self._free.setdefault(_key(spec), [])
         lane = free.pop() if free else self._new_lane(spec)
         self.calls += 1
         try:
@@ -102,7 +103,8 @@ class ReusedIterators:
 
     def may_serve(self, adapter: Any, steps_per_execution: int) -> bool:
         """Whether a call is brief, and of a kind whose batches are sure to be the same."""
-        if type(adapter) is not ArrayDataAdapter or adapter.num_batches is None:
+        is_known = hasattr(keras_epochs.EpochIterator, _ENUMERATE)
+        if not is_known or type(adapter) is not ArrayDataAdapter:
             return False
         count = adapter.num_batches
         return (
@@ -110,7 +112,7 @@ class ReusedIterators:
             and count % steps_per_execution == 0
             and adapter._shuffle in (True, False)
             and all(_is_dense(leaf) for leaf in keras.tree.flatten(adapter._inputs))
-            and self.made < _MOST_KEPT
+            and (self.made < _MOST_KEPT or bool(self._free.get(_key(_spec(adapter)))))
             and (not adapter._shuffle or self._orders.knows(adapter))
         )
 
@@ -137,7 +139,11 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
 
     def __init__(self, *args: Any, distribute_strategy: Any = None, **kwargs: Any) -> None:
         keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
-        alone = not tf.distribute.has_strategy() and _is_default(distribute_strategy)
+        alone = (
+            tf.executing_eagerly()
+            and not tf.distribute.has_strategy()
+            and _is_default(distribute_strategy)
+        )
         self._is_served = (
             alone
             and self.steps_per_epoch is None
@@ -217,6 +223,7 @@ class _Orders:
         key = self._key(adapter)
         known = key in self._seen
         self._seen.setdefault(key, None)
+        self._seen.move_to_end(key)
         while len(self._seen) > _MOST_KEPT:
             self._seen.popitem(last=False)
         return known
@@ -267,5 +274,5 @@ def _spec(adapter: Any) -> Any:
     )
 
 
-def _structure(spec: Any) -> str:
-    return repr(keras.tree.map_structure(lambda _: 0, spec))
+def _key(spec: Any) -> Any:
+    return tuple(keras.tree.flatten(spec)), repr(keras.tree.map_structure(lambda _: 0, spec))
