@@ -53,6 +53,12 @@ def test_answers_that_stay_the_same_are_proved_and_the_model_is_left_alone(model
     assert [np.asarray(v.value).tobytes() for v in variables(model)] == before
 
 
+def test_a_model_that_was_never_compiled_may_be_asked(model: Any) -> None:
+    bare = keras.Sequential(model.layers)
+    found = prove_answers(lambda: bare.predict(ROWS, verbose=0))
+    assert found.passed, found.detail
+
+
 def test_answers_that_differ_are_not_proved(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     as_keras = ReusedIterators.batches
 

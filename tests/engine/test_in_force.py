@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture import StepCall
-from uncork.core.edit import Cache, DtypePolicy, Prefetch
+from uncork.core.edit import Cache, DtypePolicy, Prefetch, ReuseIterator
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.record import replace
@@ -135,6 +136,19 @@ def test_a_loop_over_the_data_that_is_known_goes_on(capsys: pytest.CaptureFixtur
     planned.dataset(numbers(), "train.py:9")
     assert planned.step_loop(loop_at(0)) is None
     assert "without the plan" not in capsys.readouterr().err
+
+
+def test_a_loop_reads_through_what_is_kept_from_its_first_step_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keras_s = keras_trainer.TFEpochIterator
+    monkeypatch.setattr(keras_trainer, "TFEpochIterator", keras_s)  # put back at the end
+    planned = Running(with_edits(ReuseIterator(), kind="custom_loop", model=None), strict=True)
+    assert not planned.met
+    assert planned.step_loop(loop_at(WORKLOAD.index)) is None
+    assert planned.met
+    assert not planned.wants_steps, "nothing of the step is to be exchanged"
+    assert keras_trainer.TFEpochIterator is not keras_s
 
 
 def test_a_machine_is_itself_and_no_other() -> None:

@@ -19,7 +19,7 @@ from uncork.core.edit import FusedUpdates, ReuseIterator
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine import call_proofs
-from uncork.engine.repeated_fit import RepeatedFitSubject
+from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
 from uncork.engine.running import Running
 from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
 
@@ -164,6 +164,14 @@ def test_under_a_plan_all_calls_of_a_script_read_through_it(
         other.fit(ROWS, ANSWERS, verbose=0)
     assert [w.tobytes() for w in weights(made)] == [w.tobytes() for w in weights(other)]
     assert (answered == other.predict(ROWS, verbose=0)).all()
+
+
+def test_calls_on_one_model_are_a_loop_and_folds_are_none() -> None:
+    calls, made, folds = Calls(), model(), [model() for _ in range(3)]
+    assert [calls.are_a_loop(0, made) for _ in range(4)] == [False, False, False, True]
+    assert not calls.are_of_many_models(0)
+    assert not any(calls.are_a_loop(1, fold) for fold in folds)
+    assert calls.are_of_many_models(1)
 
 
 def test_settings_without_the_edit_keep_no_iterator() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -22,6 +23,8 @@ from uncork.step import Feed, Snapshot, StepSettings
 # Calls from one line on one model before they are taken for a loop: fitting many small models one
 # after the other is none.
 LEAST_CALLS: Final = 4
+# Models from which on the calls of one line are trainings of their own.
+_MANY_MODELS: Final = 3
 # Steps of a call that, standing in a loop, is waited for to come again rather than looked at alone.
 _FEW_STEPS: Final = 16
 # A trial must not write what the user's callbacks write; validating is no training.
@@ -43,12 +46,18 @@ class Calls:
 
     def __init__(self) -> None:
         self._counts: dict[int, WeakKeyDictionary[Any, int]] = {}
+        self._models: Counter[int] = Counter()
 
     def are_a_loop(self, index: int, model: Any) -> bool:
         """Count one more call; whether there were enough of them."""
         counts = self._counts.setdefault(index, WeakKeyDictionary())
+        self._models[index] += model not in counts
         counts[model] = counts.get(model, 0) + 1
         return counts[model] >= LEAST_CALLS
+
+    def are_of_many_models(self, index: int) -> bool:
+        """Each of the calls so far seems to be a training of its own, as of folds."""
+        return self._models[index] >= _MANY_MODELS
 
 
 class _CallRunner(VersionRunner):

@@ -29,6 +29,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
     upper = bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
     if slowest.kind == "loop":  # it runs while nothing else does: no more than that can be won
+        found = diagnosis.answering
+        wall_s -= found.share * diagnosis.step_s if found else 0.0  # that is Keras's own
         upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
     if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
         return

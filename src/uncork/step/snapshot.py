@@ -130,7 +130,7 @@ def foreign(model: Any) -> list[tuple[str, Any]]:
 
 def optimizers(model: Any) -> list[Any]:
     """The compiled one, and those that a model with its own ``train_step`` keeps as attributes."""
-    held = [model.optimizer]
+    held = [getattr(model, "optimizer", None)]
     for value in vars(model).values():
         parts = value.values() if isinstance(value, dict) else value
         held += parts if isinstance(value, dict | list | tuple) else [value]
