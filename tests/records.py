@@ -11,7 +11,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Spread
 from uncork.core.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
 from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, CachePoint, Prefix, Stage
+from uncork.core.stage import AUTOTUNE, CachePoint, OpCost, Prefix, Stage
 from uncork.core.workload import ModelSignature, Workload
 
 MACHINE = Machine(
@@ -77,6 +77,12 @@ STAGES = (
         parallelism=1,
         random=True,
         prefix=Prefix(ops=9, bytes_per_element=602_120, cpu_s_per_element=1.4e-3),
+        ops=(
+            OpCost(op="DecodeJpeg", at="train.py:15", share=0.61),
+            OpCost(op="ResizeBilinear", at="train.py:16", share=0.3),
+            OpCost(op="ReadFile", share=0.05),
+            OpCost(op="ReverseV2", at="train.py:18", share=0.03),
+        ),
         cache_point=CachePoint(
             elements=9_984, memory_bytes=6_011_000_000, saved_cpu_s_per_step=0.0448
         ),

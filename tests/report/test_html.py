@@ -157,6 +157,7 @@ def test_diagnosis_holds_verdict_stages_findings_and_next_command():
         "train.py:41 trains 612 samples/s; this machine could do 2,480 (4.1x).",
         "Brake: stateful_serial_map at train.py:23.",
         "load_and_augment",
+        "61 % DecodeJpeg train.py:15",
         "bottleneck",
         "split it: decode and resize in parallel, flip afterwards",
         "uncork tune train.py",

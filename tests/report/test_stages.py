@@ -61,6 +61,23 @@ def test_the_slowest_stage_is_the_bottleneck():
     assert (neck.runs, neck.traits, neck.at) == ("serial", ("random",), "train.py:23")
 
 
+def test_what_a_costly_map_spends_its_time_on_is_told_with_its_lines():
+    costly = stage_rows(workload_diagnosis(), MACHINE)[2]
+    told = [(cost.op, cost.at, cost.share) for cost in costly.ops]
+    assert told == [
+        ("DecodeJpeg", "train.py:15", 0.61),
+        ("ResizeBilinear", "train.py:16", 0.3),
+        ("ReadFile", None, 0.05),
+    ]
+    assert costly.ops[0].cpu_s_per_step == pytest.approx(0.61 * 0.04896)
+
+
+def test_of_a_map_that_costs_little_nothing_more_is_told():
+    dear = replace(STAGES[4], cpu_s_per_element=1.0)
+    rows = stage_rows(workload_diagnosis(stages=(*STAGES[:4], dear)), MACHINE)
+    assert [row.ops for row in rows] == [()] * 5
+
+
 def test_a_pipeline_that_keeps_up_has_no_bottleneck():
     assert not any(row.bottleneck for row in stage_rows(healthy_diagnosis(), MACHINE))
 

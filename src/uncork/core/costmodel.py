@@ -57,8 +57,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
             >>> StepCosts(consumer_s=0.01, consumer_cpu_s=0.02, stages=(), cpus=2).step_s()
             0.01
         """
-        busiest = max(self._threads(), default=0.0)
-        least_s = max(self.consumer_s, busiest, self.cpu_s() / self.cpus)
+        least_s = max(self.consumer_s, self.serial_s(), self.cpu_s() / self.cpus)
         return least_s * self._slowdown(least_s)
 
     def _slowdown(self, step_s: float) -> float:
@@ -69,6 +68,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
             return 1.0
         crowded = (self.cpu_s() / step_s - alone) / (self.cpus - alone)
         return 1.0 + min(1.0, max(0.0, crowded)) * (1.0 / self.together - 1.0)
+
+    def serial_s(self) -> float:
+        """Elapsed seconds a step costs the busiest thread that takes one element at a time."""
+        return max(self._threads(), default=0.0)
 
     def cpu_s(self) -> float:
         """CPU seconds of a step, input and training together."""

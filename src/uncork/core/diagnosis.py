@@ -92,7 +92,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         workload: Which call.
         measurement: Steady state, as the user's script would run, its callbacks left out.
         ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
-            pipeline alone), ``host`` (cores over CPU seconds a step).
+            pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such work,
+            ``serial``, ``decode`` and ``storage`` (:mod:`uncork.core.ceilings`).
         headroom: The consumer's ceiling over the measured speed, at least 1.
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
             ``unknown`` for what may be nothing but noise.

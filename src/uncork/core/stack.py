@@ -6,10 +6,10 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Owner = Literal["user", "library", "tensorflow", "keras", "uncork"]
 
@@ -83,6 +83,21 @@ def told(path: str) -> str:
 def code_place(code: CodeType) -> str:
     """Where a function begins."""
     return place(code.co_filename, code.co_firstlineno)
+
+
+def users_place(frames: Iterable[Any]) -> str | None:
+    """The innermost of the user's lines in a traceback; None when there is none.
+
+    Args:
+        frames: Outermost first, each with a ``filename`` and a ``lineno``.
+
+    Example:
+        >>> from traceback import FrameSummary
+        >>> users_place([FrameSummary("/home/me/train.py", 7, "load")])[-10:]
+        'train.py:7'
+    """
+    users = [frame for frame in frames if is_users(frame.filename)]
+    return place(users[-1].filename, users[-1].lineno) if users else None
 
 
 def function_place(codes: Sequence[CodeType]) -> str | None:

@@ -22,6 +22,20 @@ class Prefix(Record, frozen=True, kw_only=True):
     cpu_s_per_element: float
 
 
+class OpCost(Record, frozen=True, kw_only=True):
+    """Ops of a map function that take time, of one kind and from one line.
+
+    Attributes:
+        op: TensorFlow's name of the kind, ``DecodeJpeg``.
+        at: ``file.py:line`` of the user's call that made them; None where that is not known.
+        share: Of the time that the whole function takes, 0 to 1.
+    """
+
+    op: str
+    at: str | None = None
+    share: float
+
+
 class Draws(Record, frozen=True, kw_only=True):
     """What of a random map draws; all else repeats itself, given what was drawn.
 
@@ -189,6 +203,7 @@ class Stage(Record, frozen=True, kw_only=True):
         prefix: Set on a random map whose function starts with deterministic work: that work.
         narrow: Set on a deterministic map that ends with making its elements larger: all before.
         draws: Set on a serial random map that does work beside drawing.
+        ops: Of a map that costs something, what its function spends its time on, longest first.
         inlined: Set on a map that could run in the thread that asks for its elements.
         cache_point: Set where a cache (after the prefix, if there is one) is legal and pays.
         buffer: Set on a shuffle whose passes end, and whose maps below could stand above it.
@@ -229,6 +244,7 @@ class Stage(Record, frozen=True, kw_only=True):
     prefix: Prefix | None = None
     narrow: Prefix | None = None
     draws: Draws | None = None
+    ops: tuple[OpCost, ...] = ()
     inlined: Inlined | None = None
     cache_point: CachePoint | None = None
     buffer: Buffer | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
+from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, Precision, is_graph
 from uncork.core.journal import Journal
@@ -112,6 +113,7 @@ def observe(
         batches_per_s = subject.batches_per_s(version, seconds.supply)
         ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1) * version.times
         stages = _stages(subject, version, seconds)
+    ceilings |= input_ceilings(stages, _samples(measured), machine.cpus)
     computing = shares.breakdown["step"] >= _COMPUTING
     in_bfloat16, in_float32 = (
         _in_other_precision(subject, version, seconds, journal)
@@ -254,7 +256,11 @@ def compare_resident(
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:
     """samples/s if every core were busy all the time with what a step costs now."""
-    batch = measured.samples_per_s * measured.step_s.median
     if measured.cpu_s_per_step <= 0:
         return measured.samples_per_s
-    return batch * machine.cpus / measured.cpu_s_per_step
+    return _samples(measured) * machine.cpus / measured.cpu_s_per_step
+
+
+def _samples(measured: Measurement) -> float:
+    """Of a step."""
+    return measured.samples_per_s * measured.step_s.median

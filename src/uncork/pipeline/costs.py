@@ -21,6 +21,7 @@ from uncork.core.stage import (
     ENDLESS,
     Draws,
     Inlined,
+    OpCost,
     Prefix,
     Reading,
     Repeated,
@@ -30,7 +31,7 @@ from uncork.core.stage import (
 from uncork.measure.machine import cpus
 from uncork.pipeline.asked import asked_of
 from uncork.pipeline.concurrency import readers, told_ahead
-from uncork.pipeline.doubtful import alone, time_alone
+from uncork.pipeline.doubtful import alone, elements_like, time_alone
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.edits import drawing_half, first_half
 from uncork.pipeline.effects import python_at, runs_python
@@ -48,6 +49,7 @@ from uncork.pipeline.legality import (
 from uncork.pipeline.measured import AtOnce, Measured
 from uncork.pipeline.narrowed import narrowed
 from uncork.pipeline.nodes import MapFunction, derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.op_costs import op_costs
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
@@ -69,6 +71,8 @@ from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5
+# Of the pipeline's work; a map that costs less is not looked into.
+_TRIFLE: Final = 0.05
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -120,6 +124,7 @@ def _explained(
         prefix=_before_the_cut(stage, repeats=False),
         narrow=_before_the_cut(stage, repeats=True),
         draws=_draws(stage),
+        ops=_ops(stages, stage, budget_s / 4),
         inlined=_inlined(stage),
         cache_point=cache_point(stages, stage.index, budget_s),
         buffer=buffer(stages, stage.index),
@@ -371,6 +376,14 @@ def _vectorized(stage: Measured) -> Vectorized | None:
     return Vectorized(
         batch=stage.at_once.size, cpu_s_per_element=cost[0], wall_s_per_element=cost[1]
     )
+
+
+def _ops(stages: Sequence[Measured], stage: Measured, budget_s: float) -> tuple[OpCost, ...]:
+    """Of a map that costs something beside the others."""
+    all_s = sum(each.cpu_s_per_step for each in stages)
+    if stage.node.kind != "map" or not stage.below or stage.cpu_s_per_step <= _TRIFLE * all_s:
+        return ()
+    return op_costs(stage.node, elements_like(stage.below[0], budget_s), budget_s=budget_s)
 
 
 def _repeated(stages: Sequence[Measured], joint: Measured) -> Repeated | None:

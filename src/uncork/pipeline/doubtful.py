@@ -30,7 +30,7 @@ def time_alone(stages: Sequence[Measured], budget_s: float) -> None:
     ]
     for stage in doubtful:
         some_s = budget_s / len(doubtful) / 4
-        stage.handed = handed(stage.node, _elements(stage.below[0], some_s), budget_s=some_s)
+        stage.handed = handed(stage.node, elements_like(stage.below[0], some_s), budget_s=some_s)
     probes = [probe for stage in doubtful for probe in stage.quick_probes]
     if probes:
         take_turns(probes, budget_s / 2)
@@ -54,7 +54,7 @@ def alone(stage: Measured, under: float) -> tuple[float, float] | None:
     return None if found is None or (differs and found[0] > _LOST_IN_NOISE * under) else found
 
 
-def _elements(stage: Measured, budget_s: float) -> Dataset:
+def elements_like(stage: Measured, budget_s: float) -> Dataset:
     """Elements like those that a stage gives, made as quickly as may be.
 
     Shuffles and filters may take long to give one, and batches need many.
@@ -62,6 +62,6 @@ def _elements(stage: Measured, budget_s: float) -> Dataset:
     while stage.node.kind in CHOOSING and len(stage.below) == 1:
         stage = stage.below[0]
     if stage.node.kind == "batch":
-        few = handed(stage.node, _elements(stage.below[0], budget_s), budget_s=budget_s)
+        few = handed(stage.node, elements_like(stage.below[0], budget_s), budget_s=budget_s)
         return few.handed_on.dataset if few else stage.dataset
     return stage.dataset

@@ -9,7 +9,7 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.stack import is_users, place
+from uncork.core.stack import users_place
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
@@ -121,8 +121,7 @@ def python_at(function: ConcreteFunction) -> str | None:
     """``file.py:line`` of the user's call that made the first op into Python; None if not known."""
     for op in function.graph.get_operations():
         if op.type in PYTHON_OPS:
-            frames = [(f.filename, f.lineno) for f in op.traceback or ()]
-            return next((place(*f) for f in reversed(frames) if is_users(f[0])), None)
+            return users_place(op.traceback or ())
     return None
 
 

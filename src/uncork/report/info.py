@@ -41,6 +41,9 @@ CEILING_LABELS: Final = {
     "consumer": "training step alone",
     "supply": "input pipeline alone",
     "host": "processor alone",
+    "serial": "busiest thread alone",
+    "decode": "decoding alone",
+    "storage": "reading alone",
 }
 
 Tone = Literal["healthy", "brake", "unknown"]

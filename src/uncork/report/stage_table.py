@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from uncork.report.figures import duration, percent, rate, size
-from uncork.report.stages import StageRow
+from uncork.report.stages import MOST_OPS, StageRow
 from uncork.report.text import FULL_WIDTH, line, right, table, tail
 
 
@@ -18,13 +18,16 @@ def costliest(rows: Sequence[StageRow], most: int) -> tuple[StageRow, ...]:
     return tuple(row for row in rows if row.index in kept)
 
 
-def stage_table(rows: Sequence[StageRow], width: int, *, per: str = "step") -> Table:
-    """What each stage costs, one row for each; branches are indented.
+def stage_table(
+    rows: Sequence[StageRow], width: int, *, per: str = "step", most_ops: int = MOST_OPS
+) -> Table:
+    """What each stage costs, one row for each; branches are indented, as are costly ops of maps.
 
     Args:
         rows: Source first.
         width: Of the terminal.
         per: What CPU time is counted for.
+        most_ops: To show of a map.
     """
     full = width >= FULL_WIDTH
     grid = table("stage", "alone", f"cpu/{per}", "share", *(["element"] if full else []), "", "")
@@ -38,4 +41,13 @@ def stage_table(rows: Sequence[StageRow], width: int, *, per: str = "step") -> T
             "← bottleneck" if row.bottleneck else line(runs, 16),
             style="bold red" if row.bottleneck else "",
         )
+        for each in row.ops[:most_ops]:
+            figures = ["", duration(each.cpu_s_per_step), percent((row.share or 0.0) * each.share)]
+            grid.add_row(
+                "  " * (row.depth + 1) + line(each.op, width - (76 if full else 68)),
+                *map(right, [*figures, ""] if full else figures),
+                tail(each.at or "", 18),
+                "",
+                style="dim",
+            )
     return grid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from uncork.core.branches import depths
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -10,6 +11,24 @@ from uncork.core.machine import Machine
 from uncork.core.record import Record
 from uncork.core.stage import AUTOTUNE, Stage
 from uncork.report.figures import known
+
+# Of the pipeline's CPU time: of a stage that costs less it is not told what it spends it on.
+_MUCH: Final = 0.2
+MOST_OPS: Final = 3
+
+
+class OpRow(Record, frozen=True, kw_only=True):
+    """Ops of one kind, from one line, in a map's function.
+
+    Attributes:
+        cpu_s_per_step: None if unknown.
+        share: Of the function's time.
+    """
+
+    op: str
+    at: str | None
+    cpu_s_per_step: float | None
+    share: float
 
 
 class StageRow(Record, frozen=True, kw_only=True):
@@ -23,6 +42,7 @@ class StageRow(Record, frozen=True, kw_only=True):
         runs: ``serial``, ``4 at once``, ``parallel (auto)`` or ``""`` where that has no meaning.
         traits: What limits its rewriting: ``random``, ``python``, ``opaque``.
         bottleneck: The slowest stage of a pipeline that is slower than the step.
+        ops: What its function spends its time on, longest first, where the stage costs much.
     """
 
     index: int
@@ -37,6 +57,7 @@ class StageRow(Record, frozen=True, kw_only=True):
     runs: str
     traits: tuple[str, ...]
     bottleneck: bool
+    ops: tuple[OpRow, ...] = ()
 
 
 def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow, ...]:
@@ -75,6 +96,7 @@ def rows_of(
             runs=_runs(stage.parallelism),
             traits=_traits(stage),
             bottleneck=slowest is not None and number == slowest[1],
+            ops=_ops(stage) if (_share(stage, total) or 0.0) >= _MUCH else (),
         )
         for number, (stage, depth, rate) in enumerate(
             zip(stages, depths(stages), rates, strict=True)
@@ -108,6 +130,19 @@ def stage_rate(stage: Stage, samples: float | None, cpus: float) -> float | None
         return None
     seconds = each * stage.elements_per_step / workers
     return known(samples / seconds) if seconds > 0 else None
+
+
+def _ops(stage: Stage) -> tuple[OpRow, ...]:
+    cost = known(stage.cpu_s_per_step)
+    return tuple(
+        OpRow(
+            op=each.op,
+            at=each.at,
+            cpu_s_per_step=None if cost is None else each.share * cost,
+            share=each.share,
+        )
+        for each in stage.ops[:MOST_OPS]
+    )
 
 
 def _slowest(rates: Iterable[float | None]) -> tuple[float, int] | None:

@@ -33,6 +33,7 @@ from uncork.report.info import (
 from uncork.report.kernel_table import kernel_table
 from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
 from uncork.report.stage_table import costliest, stage_table
+from uncork.report.stages import MOST_OPS
 from uncork.report.text import FULL_WIDTH, at_least, drawn, line, right, table, tail, titled
 
 MAX_STAGES: Final = 6
@@ -118,8 +119,8 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
     blocks.append(titled("One step", _step_times((info.step,), width)))
     if info.stages:
-        most = FEWER_STAGES if info.kernels else MAX_STAGES
-        shown = stage_table(costliest(info.stages, most), width)
+        most, ops = (FEWER_STAGES, 1) if info.kernels else (MAX_STAGES, MOST_OPS)
+        shown = stage_table(costliest(info.stages, most), width, most_ops=ops)
         blocks.append(titled("Input pipeline", shown, most, len(info.stages)))
     if info.kernels:
         shown = kernel_table(info.kernels[:MAX_KERNELS], width)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uncork.core.kernels import BRIEF_S, KernelPart, Phase
 from uncork.core.layers import Layers
-from uncork.core.stack import is_users, place
+from uncork.core.stack import is_users, place, users_place
 from uncork.measure.kernels import Kernel
 from uncork.step.graph_ops import GraphOps
 from uncork.step.tables import Tables
@@ -235,5 +235,4 @@ def _users_line(op: Any, inside: str = "") -> str | None:
     if inside:
         entered = [number for number, frame in enumerate(frames) if inside in frame.filename]
         frames = frames[entered[-1] :] if entered else []
-    users = [frame for frame in frames if is_users(frame.filename)]
-    return place(users[-1].filename, users[-1].lineno) if users else None
+    return users_place(frames)

@@ -1,0 +1,56 @@
+"""How fast each part of an input pipeline would let a training go, were all else free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from uncork.core.costmodel import StepCosts
+from uncork.core.stage import Stage
+
+# By the names of TensorFlow's ops. Reading is measured on files that the system has in memory by
+# then: a slow disk makes it dearer, not this number.
+_DECODING: Final = ("Decode", "Parse")
+_READING_OPS: Final = frozenset({"ReadFile"})
+_READING: Final = frozenset({"tfrecord", "text_line", "fixed_length_record", "csv"})
+
+
+def input_ceilings(stages: Sequence[Stage], samples: float, cpus: float) -> dict[str, float]:
+    """samples/s by name, of what there is.
+
+    ``serial`` is the busiest thread that takes one element at a time; ``decode`` what the cores
+    can decode and parse, ``storage`` what they can read, if they did nothing else.
+
+    Args:
+        stages: With their costs.
+        samples: Of a training step.
+        cpus: Cores that the process may use.
+
+    Example:
+        >>> from uncork.core.stage import OpCost
+        >>> decoding = OpCost(op="DecodeJpeg", share=0.5)
+        >>> photos = Stage(index=0, kind="map", parallelism=-1, elements_per_step=32,
+        ...                cpu_s_per_element=0.002, wall_s_per_element=0.002, ops=(decoding,))
+        >>> input_ceilings([photos], 32, cpus=2)
+        {'decode': 2000.0}
+    """
+    alone = StepCosts(consumer_s=0.0, consumer_cpu_s=0.0, stages=tuple(stages), cpus=cpus)
+    seconds = {
+        "serial": alone.serial_s(),
+        "decode": sum(map(_decoding_s, stages)) / cpus,
+        "storage": sum(map(_reading_s, stages)) / cpus,
+    }
+    return {name: samples / each for name, each in seconds.items() if each > 0}
+
+
+def _decoding_s(stage: Stage) -> float:
+    """CPU seconds of a step."""
+    shares = (cost.share for cost in stage.ops if cost.op.startswith(_DECODING))
+    return sum(shares) * (stage.cpu_s_per_step or 0.0)
+
+
+def _reading_s(stage: Stage) -> float:
+    if stage.kind in _READING:
+        return stage.cpu_s_per_step or 0.0
+    shares = (cost.share for cost in stage.ops if cost.op in _READING_OPS)
+    return sum(shares) * (stage.cpu_s_per_step or 0.0)

@@ -1,0 +1,121 @@
+"""Which ops of a map's function take its time, and which of the user's lines made them.
+
+The function is called on a few elements while TensorFlow's profiler watches. Only how the time is
+shared out is taken from there: what a stage costs is measured where it stands in the pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.data.util import structure
+
+from uncork.core.stack import users_place
+from uncork.core.stage import OpCost
+from uncork.measure.kernels import Kernel, profiled
+from uncork.pipeline.graphs import called
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.node import Node
+from uncork.pipeline.nodes import MapFunction
+from uncork.pipeline.probes import serially
+
+# TensorFlow's profiler leaves out ops that have run some ninety times, and each look runs these.
+_CALLS: Final = 9
+# Of the function's time; below it an op is not worth a line.
+_TRIFLE: Final = 0.02
+# Branches and loops are lowered: what stands before their ops' own names.
+_LOWERED: Final = re.compile(r".*/[a-z_]+/_\d+/")
+
+
+def op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost, ...]:
+    """How the time of a map's function is shared out among its ops, longest first.
+
+    Args:
+        node: A map.
+        elements: Any dataset of elements as the map is given them.
+        budget_s: Seconds for a few calls; one is waited for, and two if the first is quick.
+
+    Returns:
+        Nothing where no element can be made, or where the script itself is profiling.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> images = tf.data.Dataset.from_tensors(tf.ones([256, 256])).repeat()
+        >>> squared = read(images.map(lambda image: image @ image)).root
+        >>> op_costs(squared, images, budget_s=1.0)[0].op
+        'MatMul'
+    """
+    function = node.functions[0]
+    given: list[list[Any]] = []
+
+    def calls() -> None:
+        deadline = time.monotonic() + budget_s
+        with tf.device(node.dataset._variant_tensor.device):  # not where the training's ops run
+            for tensors in given:
+                function(*tensors)
+                if time.monotonic() > deadline:
+                    return
+
+    kernels: tuple[Kernel, ...] = ()
+    # An element that cannot be made is the user's to see; a profiler that runs is the script's.
+    with suppress(tf.errors.OpError):
+        given += _few(elements, budget_s)
+        kernels = profiled(calls) if given else ()
+    return tuple(_shared_out(kernels, _Lines(node)))
+
+
+def _few(elements: Dataset, budget_s: float) -> Iterator[list[Any]]:
+    deadline = time.monotonic() + budget_s
+    for element in serially(elements).take(_CALLS):
+        yield structure.to_tensor_list(elements.element_spec, element)
+        if time.monotonic() > deadline:
+            return
+
+
+def _shared_out(kernels: tuple[Kernel, ...], lines: _Lines) -> Iterator[OpCost]:
+    costs: dict[tuple[str, str | None], float] = defaultdict(float)
+    for kernel in kernels:
+        costs[kernel.kind, lines.of(kernel.name)] += kernel.seconds
+    total_s = sum(costs.values())
+    for (op, at), seconds in sorted(costs.items(), key=lambda cost: -cost[1]):
+        if total_s > 0 and seconds >= _TRIFLE * total_s:
+            yield OpCost(op=op, at=at, share=seconds / total_s)
+
+
+class _Lines:
+    """Lines of the user's that made the ops of a map's function.
+
+    A function that was made from the user's has his ops by their names, and not their lines: these
+    are known of the first one.
+    """
+
+    def __init__(self, node: Node) -> None:
+        wrapper = getattr(node.dataset, kind_of(node.dataset).functions[0])
+        while isinstance(wrapper, MapFunction) and wrapper.origin is not None:
+            wrapper = wrapper.origin
+        # Of two with one name, that of the calling function.
+        self._ops = {op.name: op for op in _ops(wrapper.function.graph)}
+
+    def of(self, kernel: str) -> str | None:
+        """Of a kernel, by its name; of one that TensorFlow has put in, of the scope around it."""
+        scope = _LOWERED.sub("", kernel)
+        while scope:
+            if scope in self._ops:
+                return users_place(self._ops[scope].traceback or ())
+            scope = scope.rpartition("/")[0]
+        return None
+
+
+def _ops(graph: Any) -> Iterator[Any]:
+    """Of a graph, after those of the functions, branches and loops that it calls."""
+    for op in graph.get_operations():
+        for name in called(op.node_def):
+            inner = graph._get_function(name)
+            yield from _ops(inner.graph) if inner is not None else ()
+    yield from graph.get_operations()
