@@ -74,10 +74,13 @@ def test_a_step_in_python_gets_arrays_as_it_does_from_its_loop(write: Write, unc
 @pytest.mark.slow
 def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, uncork: Run, tmp_path):
     script = write(TRAINING + ARRAYS)
-    done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
-    assert done.returncode == 0, done.stderr
-    assert "trained to the end" not in done.stdout
-    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+    for _ in range(3):  # on a busy machine a short look may find nothing
+        done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
+        assert done.returncode == 0, done.stderr
+        assert "trained to the end" not in done.stdout
+        found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
+        if found.findings:
+            break
     step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1
     assert found.workload.at == f"train.py:{step}"
     assert (found.workload.kind, found.workload.batch_size) == ("custom_loop", 40)

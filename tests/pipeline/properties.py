@@ -18,6 +18,7 @@ from uncork.core.edit import (
     AutotuneOff,
     Cache,
     DrawFirst,
+    DropUnused,
     FilterFirst,
     InlineMap,
     LessAhead,
@@ -48,6 +49,14 @@ def worded(x):
 
 def paired(x):
     return {"value": x, "half": tf.cast(x, tf.float32) / 2.0}
+
+
+def tripled(x):
+    return {"value": x, "root": tf.sqrt(tf.cast(x, tf.float32)), "text": tf.strings.as_string(x)}
+
+
+def last(x):
+    return tf.cast(tf.strings.length(x["text"]), tf.int64)
 
 
 def unpaired(x):
@@ -103,6 +112,9 @@ STEPS = st.one_of(
         lambda d: d.map(paired).map(lambda x: (x["value"], x["half"])).filter(
             lambda value, half: keep(value)
         ).map(lambda value, half: value),
+        lambda d: d.map(tripled).map(lambda x: x["value"]),
+        lambda d: d.map(tripled, num_parallel_calls=2).shuffle(4, seed=5).map(last),
+        lambda d: d.map(tripled).filter(is_kept).batch(2).map(last),
         lambda d: d.map(noisy),
         lambda d: d.map(noisy, num_parallel_calls=2),
         lambda d: d.map(noisy_seeded),
@@ -138,8 +150,8 @@ STEPS = st.one_of(
 
 
 STAGE_EDITS = (
-    SplitMap, Cache, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, InlineMap, ParallelMap,
-    ParallelInterleave, LessAhead,
+    SplitMap, Cache, DropUnused, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, InlineMap,
+    ParallelMap, ParallelInterleave, LessAhead,
 )  # fmt: skip
 
 

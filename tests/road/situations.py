@@ -91,6 +91,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "called for each batch": observed(
         shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}
     ),
+    "masks for nothing": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", 0.08, name="load", parallelism=AUTOTUNE, needed_cpu_s_per_element=0.02),
+        stage(2, "map", name="pick", parallelism=AUTOTUNE, ignores=(1,)),
+        stage(3, "batch"),
+        shares=WAITING,
+    ),
     "lines one by one": observed(
         stage(0, "text_line"),
         stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),

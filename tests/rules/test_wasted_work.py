@@ -54,6 +54,33 @@ def test_little_waste_is_left_alone(changes):
     assert found(**changes) == []
 
 
+def ignored(needed_s):
+    """A map of 64 ms a step, and one that takes a part of what it makes."""
+    both = stage(
+        0,
+        "map",
+        0.002,
+        name="views",
+        at="train.py:7",
+        elements_per_step=32.0,
+        needed_cpu_s_per_element=needed_s,
+    )
+    one = stage(1, "map", 0.0, name="first", elements_per_step=32.0, ignores=(0,))
+    return list(wasted_work.find(observed(both, one, shares=WAITING), MACHINE))
+
+
+def test_parts_that_nobody_takes_are_named_where_they_are_made():
+    (finding,) = ignored(0.001)
+    assert (finding.cause, finding.at) == ("wasted_work", "train.py:7")
+    assert 1.4 < finding.upper_bound < 3.0
+    for figure in ("map(views)", "map(first)", "32 ms"):
+        assert figure in finding.evidence
+
+
+def test_parts_that_cost_little_may_be_made_for_nothing():
+    assert ignored(0.00199) == []
+
+
 def zipped(times, *, cost=0.02):
     """Branches that make the same elements, which cost so many seconds a step."""
     branches = [stage(i, "map", cost / 32, first=i, elements_per_step=32.0) for i in range(times)]

@@ -112,6 +112,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with a map that computes in float32 instead of float64."""
         return self._with(lambda s: stage_costs.narrowed(s) if s.index == stage else s)
 
+    def needed(self, stages: Iterable[int]) -> StepCosts:
+        """The same with some maps that make only what is looked at further up."""
+        chosen = set(stages)
+        return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
+
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that no stage accounts for."""
         return replace(self, consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s))

@@ -61,6 +61,13 @@ class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
     expects: str
 
 
+class DropUnused(Record, tag="drop_unused", frozen=True, kw_only=True):
+    """Let the maps below the map at ``stage`` make only what it looks at."""
+
+    stage: int
+    expects: str
+
+
 class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
     """Move the filter, shard or skip at ``stage`` below the maps that do no work for it."""
 
@@ -258,6 +265,7 @@ class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
 StageEdit = (
     SplitMap
     | Cache
+    | DropUnused
     | FilterFirst
     | ShuffleFirst
     | VectorizeMap

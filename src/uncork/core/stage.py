@@ -184,6 +184,9 @@ class Stage(Record, frozen=True, kw_only=True):
             map whose Python functions are asked the same in every epoch, and answer the same.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from
             float64 arrays, CPU seconds in float32.
+        needed_cpu_s_per_element: On a map that makes more than is looked at further up, CPU seconds
+            for what is.
+        ignores: On a map that takes less than it is given, indices of the maps that make the rest.
         wide_at: The line that made those arrays, where that is known.
         bytes_per_element: Of its output.
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
@@ -225,6 +228,8 @@ class Stage(Record, frozen=True, kw_only=True):
     threads_wall_s_per_element: float | None = None
     keepable: Keepable | None = None
     float32_cpu_s_per_element: float | None = None
+    needed_cpu_s_per_element: float | None = None
+    ignores: tuple[int, ...] = ()
     wide_at: str | None = None
     bytes_per_element: int | None = None
     ratio: float | None = None

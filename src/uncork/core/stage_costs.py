@@ -57,6 +57,18 @@ def narrowed(stage: Stage) -> Stage:
     return scaled(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
 
 
+def needed(stage: Stage) -> Stage:
+    """A map that makes only what is looked at further up."""
+    if stage.needed_cpu_s_per_element is None or not stage.cpu_s_per_element:
+        return stage
+    return scaled(stage, min(1.0, stage.needed_cpu_s_per_element / stage.cpu_s_per_element))
+
+
+def spared_s(stage: Stage) -> float:
+    """CPU seconds of a step that a map spends on what nobody looks at."""
+    return (stage.cpu_s_per_step or 0.0) - (needed(stage).cpu_s_per_step or 0.0)
+
+
 def vectorized(stage: Stage) -> Stage:
     """A map called once for a whole batch."""
     if stage.vectorized is None:

@@ -7,14 +7,12 @@ clock; the difference is the cost of the stage.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
 from uncork.core.record import replace
 from uncork.core.stage import (
     AUTOTUNE,
@@ -28,45 +26,37 @@ from uncork.core.stage import (
     Stage,
     Vectorized,
 )
-from uncork.measure.machine import cpus
 from uncork.pipeline.asked import asked_of
 from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.doubtful import alone, elements_like, time_alone
-from uncork.pipeline.drawing import drawn_first
-from uncork.pipeline.edits import drawing_half, first_half
-from uncork.pipeline.effects import python_at, runs_python
+from uncork.pipeline.effects import python_at
 from uncork.pipeline.filtering import filtered_first, goes_by_number
 from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
-    batch_above,
     is_random,
-    may_run_inline,
     ordered_by_default,
     parallel_by_default,
 )
-from uncork.pipeline.measured import AtOnce, Measured
-from uncork.pipeline.narrowed import narrowed
-from uncork.pipeline.nodes import MapFunction, derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.measured import Measured
+from uncork.pipeline.nodes import MapFunction
 from uncork.pipeline.op_costs import op_costs
+from uncork.pipeline.other_forms import for_whole_batches, time_otherwise, time_what_is_needed
 from uncork.pipeline.probes import (
     Probe,
     bytes_of,
     count,
-    on_all_cores,
     serial_twin,
     serially,
     take_turns,
 )
+from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.ratios import count_ratios, static_ratio
-from uncork.pipeline.reads import files_read, only_reading
+from uncork.pipeline.reads import files_read
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
-from uncork.pipeline.splitting import narrow, split
 from uncork.pipeline.tree import Node, Pipeline
-from uncork.pipeline.vectorize import batch_size as size_of
-from uncork.pipeline.vectorize import batched, vectorized
 from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
@@ -162,7 +152,7 @@ def _stages(pipeline: Pipeline) -> list[Measured]:
             below: tuple[Measured, ...] = (stages[-1],)
         else:
             below = tuple(tops[id(branch)] for branch in place.pipeline.branches)
-            for_batches = _for_batches(place.pipeline)
+            for_batches = for_whole_batches(place.pipeline)
         dataset = twins.twin(place.node, [b.dataset for b in below])
         stage = Measured(
             index=index,
@@ -173,58 +163,12 @@ def _stages(pipeline: Pipeline) -> list[Measured]:
             probe=twins.probe(dataset),
         )
         if place.node.kind == "map" and below:
-            _prepare_map(stage, below[0].dataset, for_batches.get(place.position))
+            time_otherwise(stage, below[0].dataset, for_batches.get(place.position))
         stages.append(stage)
         tops[id(place.pipeline)] = stage
+    for stage in stages:
+        time_what_is_needed(stages, stage)
     return stages
-
-
-def _prepare_map(
-    stage: Measured, below: Dataset, for_batch: tuple[Node, MapFunction] | None
-) -> None:
-    """What else of a map is timed: its parts, and what it would be elsewhere."""
-    node, dataset = stage.node, stage.dataset
-    stage.cut = split(node.functions[0]) or narrow(node.functions[0])
-    if stage.cut is not None:
-        half = first_half(node, stage.cut)
-        half = serial_map(below, half._map_func, half)
-        stage.prefix_probe = Probe(half)
-        stage.prefix_bytes = bytes_of(half)
-    stage.drawn = drawn_first(node.functions[0]) if node.parallelism == 1 else None
-    if stage.drawn is not None:
-        stage.draw_probe = Probe(drawing_half(node, stage.drawn, below))
-    if node.parallelism == 1 and not _in_python(node):
-        together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
-        stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
-    if may_run_inline(node):
-        stage.inline_probe = Probe(inline_map(below, dataset._map_func, dataset))
-    single = narrowed(node.functions[0])
-    if single is not None:
-        function = derived(dataset._map_func, single)
-        stage.single_probe = Probe(serial_map(below, function, dataset))
-    reading = only_reading(node.functions[0])
-    if reading is not None:
-        function = derived(dataset._map_func, reading, tf.TensorSpec([], tf.int32))
-        stage.reading_probe = Probe(serial_map(below, function, dataset))
-    if for_batch is not None:
-        batch, function = for_batch
-        taken = batched(below, batch)
-        made = serial_map(taken, function, node.dataset)
-        stage.at_once = AtOnce(size_of(batch), Probe(taken), Probe(made))
-
-
-def _for_batches(pipeline: Pipeline) -> dict[int, tuple[Node, MapFunction]]:
-    """Maps that can be moved above a batch, highest first, with that batch and their function."""
-    found: dict[int, tuple[Node, MapFunction]] = {}
-    for position in reversed(range(1, len(pipeline.stages))):
-        try:
-            batch = pipeline.stages[batch_above(pipeline, position, moved=found)]
-        except EditRefused:
-            continue
-        function = vectorized(pipeline.stages[position], batch)
-        if function is not None:
-            found[position] = batch, function
-    return found
 
 
 def _fill_caches(stages: Sequence[Measured], budget_s: float) -> None:
@@ -247,6 +191,7 @@ def _difference(stages: Sequence[Measured]) -> None:
         stage.cpu_s, stage.wall_s = alone(stage, under[0]) or differences
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
+        stage.needed_cpu_s = _own(stage.needed_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
 
@@ -284,6 +229,8 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         wall_s_per_element=stage.wall_s,
         spread_cpu_s_per_element=_spread(stage),
         float32_cpu_s_per_element=stage.single_cpu_s,
+        needed_cpu_s_per_element=stage.needed_cpu_s,
+        ignores=stage.ignores,
         wide_at=None if stage.single_cpu_s is None else _wide_at(stage),
         bytes_per_element=stage.bytes,
         ratio=static_ratio(node) if stage.below else None,
@@ -293,7 +240,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         readers=readers(node),
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node, ordered=ordered_by_default(whole)),
-        python=_in_python(node),
+        python=in_python(node),
         python_at=next(filter(None, map(python_at, node.functions)), None),
         in_files=node.in_complete_files,
         reading=_reading(stage),
@@ -336,10 +283,6 @@ def _spread(stage: Measured) -> float | None:
     """CPU seconds that one call at a time costs more than several; a cost of threads."""
     alone, together = (probe.medians() for probe in stage.calls) if stage.calls else (None, None)
     return max(0.0, alone[0] - together[0]) if alone and together else None
-
-
-def _in_python(node: Node) -> bool:
-    return node.kind == "from_generator" or any(map(runs_python, node.functions))
 
 
 def _wide_at(stage: Measured) -> str | None:

@@ -12,6 +12,7 @@ from uncork.core.edit import (
     AutotuneOff,
     Cache,
     DrawFirst,
+    DropUnused,
     FilterFirst,
     GeneratorCache,
     InlineMap,
@@ -33,8 +34,6 @@ from uncork.measure.machine import cpus
 from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency import readers, told_ahead
-from uncork.pipeline.drawing import Drawn, drawn_first
-from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
@@ -44,24 +43,25 @@ from uncork.pipeline.legality import (
     maps_below,
     may_run_inline,
 )
+from uncork.pipeline.map_edits import map_edited
 from uncork.pipeline.nodes import (
     barrier,
-    derived,
     inline_map,
     memory_cache,
     parallel_interleave,
-    parallel_map,
     prefetched,
 )
-from uncork.pipeline.python_edits import keep_calls, keep_generator
+from uncork.pipeline.python_edits import keep_generator
 from uncork.pipeline.rebatching import rebatched
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
-from uncork.pipeline.splitting import Split, narrow, split
 from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.pipeline.unused import without_unused
 from uncork.pipeline.vectorize import batched, vectorized
 
-_MapEdit = SplitMap | ParallelMap | DrawFirst | PyFunctionCache
+_OfOneStage = (
+    InlineMap | Cache | DropUnused | FilterFirst | ParallelInterleave | LessAhead | GeneratorCache
+)
 
 
 def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
@@ -159,37 +159,35 @@ def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dat
         The position of the highest of the stages, and the dataset that gives what it gave.
     """
     match edit:
-        case SplitMap() | ParallelMap() | DrawFirst() | PyFunctionCache():
-            replaced = stage, _with_map_edited(edit, _map_at(pipeline, stage))
-        case InlineMap():
-            replaced = stage, _inline(pipeline, _map_at(pipeline, stage), stage)
-        case Cache():
-            replaced = stage, _cache(pipeline, pipeline.stages[stage], stage)
-        case FilterFirst():
-            replaced = stage, _filter_first(pipeline, pipeline.stages[stage], stage)
         case ShuffleFirst():
-            replaced = _shuffle_first(pipeline, pipeline.stages[stage], stage)
+            return _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
-            replaced = _vectorize(pipeline, _map_at(pipeline, stage), stage)
-        case ParallelInterleave():
-            replaced = stage, _interleave_in_parallel(pipeline.stages[stage])
-        case LessAhead():
-            replaced = stage, _less_ahead(pipeline.stages[stage])
-        case GeneratorCache():
-            replaced = stage, keep_generator(pipeline.stages[stage], edit)
-    return replaced
+            return _vectorize(pipeline, _map_at(pipeline, stage), stage)
+        case SplitMap() | ParallelMap() | DrawFirst() | PyFunctionCache():
+            return stage, map_edited(edit, _map_at(pipeline, stage))
+        case _:
+            return stage, _in_place(edit, pipeline, stage)
 
 
-def _with_map_edited(edit: _MapEdit, node: Node) -> Dataset:
+def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
+    """What gives the elements of one stage instead of it."""
+    node = pipeline.stages[stage]
     match edit:
-        case SplitMap():
-            return _split_map(node)
-        case ParallelMap():
-            return _parallel(node)
-        case DrawFirst():
-            return _draw_first(node)
-        case PyFunctionCache():
-            return keep_calls(node, edit)
+        case InlineMap():
+            changed = _inline(pipeline, _map_at(pipeline, stage), stage)
+        case Cache():
+            changed = _cache(pipeline, node, stage)
+        case DropUnused():
+            changed = _drop_unused(pipeline, _map_at(pipeline, stage), stage)
+        case FilterFirst():
+            changed = _filter_first(pipeline, node, stage)
+        case ParallelInterleave():
+            changed = _interleave_in_parallel(node)
+        case LessAhead():
+            changed = _less_ahead(node)
+        case GeneratorCache():
+            changed = keep_generator(node, edit)
+    return changed
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
@@ -223,47 +221,6 @@ def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
     return below
 
 
-def _split_map(node: Node) -> Dataset:
-    cut = split(node.functions[0]) or narrow(node.functions[0])
-    if cut is None:
-        raise EditRefused(
-            f"{node} has no part to cut off that would be worth keeping by itself",
-            "deterministic ops before the first random one, or before a cast to a wider dtype",
-            "leave the map whole",
-        )
-    return second_half(node, cut, first_half(node, cut))
-
-
-def first_half(node: Node, cut: Split) -> Dataset:
-    """The deterministic part as a parallel map of its own; order kept, so it is exact."""
-    function = derived(node.dataset._map_func, cut.prefix, cut.specs)
-    return parallel_map(node.inputs[0].dataset, function, node.dataset)
-
-
-def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
-    """The rest, run as the whole was: a serial map stays serial, so its draws keep their order."""
-    rest = derived(node.dataset._map_func, cut.rest)
-    return make(node.dataset, [below], kind_of(node.dataset), _map_func=rest)
-
-
-def _draw_first(node: Node) -> Dataset:
-    cut = drawn_first(node.functions[0]) if node.parallelism == 1 else None
-    if cut is None:
-        raise EditRefused(
-            f"{node} has no work apart from what it draws",
-            "a serial map that draws random numbers, and goes by them",
-            "leave the map whole",
-        )
-    work = derived(node.dataset._map_func, cut.work)
-    return parallel_map(drawing_half(node, cut, node.inputs[0].dataset), work, node.dataset)
-
-
-def drawing_half(node: Node, cut: Drawn, below: Dataset) -> Dataset:
-    """The draws as a map of their own, run as the whole was: in the same order."""
-    draws = derived(node.dataset._map_func, cut.draw, cut.specs)
-    return make(node.dataset, [below], kind_of(node.dataset), _map_func=draws)
-
-
 def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if node.in_memory:
         raise EditRefused(f"{node} is a cache already", "a stage without one", "keep it")
@@ -291,6 +248,18 @@ def _kept_apart(
             below = barrier(below)
         below = rebuild(chain[i].dataset, [below])
     return below
+
+
+def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    changed = without_unused(pipeline, stage)
+    if changed is None:
+        raise EditRefused(
+            f"below {node} nothing is made that it ignores, and that could be left out",
+            "a map that passes on less than it is given, above maps that make the rest without "
+            "draws, state or Python",
+            "leave it as it is",
+        )
+    return changed
 
 
 def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
@@ -345,21 +314,6 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
         # So many elements at once are not so many batches, which all would be in memory.
         fields[CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
     return place, make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
-
-
-def _parallel(node: Node) -> Dataset:
-    if node.kind != "map" or node.parallelism != 1:
-        raise EditRefused(f"{node} is parallel already", "a serial map", "keep it")
-    if getattr(node.dataset, "_force_synchronous", False) and not is_inlined(node):
-        raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
-    if not may_overlap(node.functions[0]):
-        raise EditRefused(
-            f"{node} keeps state or runs Python; in parallel its calls would come in another order",
-            "a function whose calls do not depend on each other",
-            "split it first",
-        )
-    below = node.inputs[0].dataset
-    return parallel_map(below, node.dataset._map_func, node.dataset)
 
 
 def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:

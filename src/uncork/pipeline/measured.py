@@ -47,6 +47,8 @@ class Measured:
         drawn: Of a serial map that draws, where its draws end.
         draw_probe: Of its draws.
         at_once: Of a map that could take whole batches.
+        ignores: On a map, indices of those that make what it ignores.
+        needed_probe: Of such a map, without that.
         single_probe: Of a map that computes in float64, in float32.
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
@@ -61,6 +63,7 @@ class Measured:
         prefix_cpu_s: CPU seconds of the work before the cut.
         reading_cpu_s: CPU seconds of an element up to where files are read.
         draw_cpu_s: CPU seconds of its draws.
+        needed_cpu_s: CPU seconds of what is looked at further up.
         single_cpu_s: CPU seconds of an element with float32 in place of float64.
     """
 
@@ -75,6 +78,8 @@ class Measured:
     drawn: Drawn | None = None
     draw_probe: Probe | None = None
     at_once: AtOnce | None = None
+    ignores: tuple[int, ...] = ()
+    needed_probe: Probe | None = None
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
@@ -90,6 +95,7 @@ class Measured:
     wall_s: float | None = None
     prefix_cpu_s: float | None = None
     draw_cpu_s: float | None = None
+    needed_cpu_s: float | None = None
     single_cpu_s: float | None = None
     reading_cpu_s: float | None = None
 
@@ -130,6 +136,6 @@ class Measured:
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
         every = (
             self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
-            self.inline_probe, *at_once, *(self.calls or ()),
+            self.inline_probe, self.needed_probe, *at_once, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

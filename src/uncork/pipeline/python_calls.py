@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from tensorflow.python.ops import script_ops  # the registry of Python functions has no public API
 
-from uncork.pipeline.effects import PYTHON_OPS, Judge
+from uncork.pipeline.effects import PYTHON_OPS, Judge, runs_python
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
@@ -127,6 +127,11 @@ def generator_of(node: Node) -> Callable[[], Any] | None:
             function: Callable[[], Any] = state._generator
             return function
     return None
+
+
+def in_python(node: Node) -> bool:
+    """A generator, or a stage whose function calls into Python."""
+    return node.kind == "from_generator" or any(map(runs_python, node.functions))
 
 
 def keeps_python(node: Node) -> bool:

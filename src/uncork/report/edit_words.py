@@ -10,6 +10,7 @@ from uncork.core.edit import (
     AutotuneOff,
     Cache,
     DrawFirst,
+    DropUnused,
     DtypePolicy,
     Edit,
     FilterFirst,
@@ -56,6 +57,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
 SAID: Final[dict[type[Edit], str]] = {
     SplitMap: "split the map at stage {stage}: first what repeats itself, then the rest",
     Cache: "keep the elements after stage {stage} in memory",
+    DropUnused: "make below stage {stage} only what it looks at",
     FilterFirst: "drop elements at stage {stage} before the maps below it, not after",
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
     VectorizeMap: "call the map at stage {stage} once for a whole batch",

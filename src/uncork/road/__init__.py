@@ -6,6 +6,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.draw_first import DrawBeforeWork
+from uncork.road.drop_unused import MakeWhatIsTaken
 from uncork.road.filter_first import FilterBeforeMaps
 from uncork.road.flat_updates import UpdateAtOnce
 from uncork.road.full_precision import FullPrecision
@@ -39,6 +40,7 @@ from uncork.road.vectorized_map import MapAtOnce
 ROAD: tuple[Optimization, ...] = (
     # input: what the step waits for; exact steps before the one that draws other random numbers
     FilterBeforeMaps(),  # what is dropped need be neither made nor kept
+    MakeWhatIsTaken(),  # the same of parts of elements
     CacheDeterministic(),  # first: work that is not done needs no threads
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     KeepElements(),

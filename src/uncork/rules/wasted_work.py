@@ -1,4 +1,4 @@
-"""Elements that are made and dropped, or made several times over: ``wasted_work``.
+"""Elements, or parts of them, that are made and dropped, or made several times: ``wasted_work``.
 
 Where one of so many is kept by its number, the others are some other worker's: ``unsharded_input``.
 """
@@ -12,6 +12,7 @@ from uncork.core.branches import neighbours
 from uncork.core.costmodel import StepCosts, costs_of, gain, passing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.stage_costs import spared_s
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
@@ -19,11 +20,12 @@ _EARLY_SHARD: Final = "dataset.shard(workers, index) where the files are listed,
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each stage that drops what was expensive, or makes it several times."""
+    """One finding for each stage that drops what was expensive, ignores it, or makes it again."""
     if input_share(diagnosis) <= 1 - 1 / WORTH:
         return
     costs = costs_of(diagnosis, machine.cpus)
     yield from _dropped(diagnosis, costs)
+    yield from _ignored(diagnosis, costs)
     yield from _repeated(diagnosis, costs)
 
 
@@ -39,6 +41,20 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
                 f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others",
                 _EARLY_SHARD if stage.by_number else _EARLY_FILTER,
                 cause="unsharded_input" if stage.by_number else "wasted_work",
+            )
+
+
+def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
+    for stage in diagnosis.stages:
+        if stage.ignores:
+            maker = max((diagnosis.stages[i] for i in stage.ignores), key=spared_s)
+            yield from _finding(
+                diagnosis,
+                costs,
+                costs.needed(stage.ignores),
+                maker.at,
+                f"{place(maker)} makes more than {place(stage)} looks at; what is made for nothing",
+                "make in the map only what is used, or give the loader a switch for the rest",
             )
 
 

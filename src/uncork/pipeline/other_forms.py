@@ -1,0 +1,89 @@
+"""What else of a map is timed beside it: its parts, and what it would be in another place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.measure.machine import cpus
+from uncork.pipeline.drawing import drawn_first
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.legality import batch_above, may_run_inline
+from uncork.pipeline.map_edits import drawing_half, first_half
+from uncork.pipeline.measured import AtOnce, Measured
+from uncork.pipeline.narrowed import narrowed
+from uncork.pipeline.nodes import MapFunction, derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.probes import Probe, bytes_of, on_all_cores
+from uncork.pipeline.python_calls import in_python
+from uncork.pipeline.reads import only_reading
+from uncork.pipeline.splitting import narrow, split
+from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.unused import unused
+from uncork.pipeline.vectorize import batch_size as size_of
+from uncork.pipeline.vectorize import batched, vectorized
+
+
+def time_otherwise(
+    stage: Measured, below: Dataset, for_batch: tuple[Node, MapFunction] | None
+) -> None:
+    """What else of a map is timed: its parts, and what it would be elsewhere."""
+    node, dataset = stage.node, stage.dataset
+    stage.cut = split(node.functions[0]) or narrow(node.functions[0])
+    if stage.cut is not None:
+        half = first_half(node, stage.cut)
+        half = serial_map(below, half._map_func, half)
+        stage.prefix_probe = Probe(half)
+        stage.prefix_bytes = bytes_of(half)
+    stage.drawn = drawn_first(node.functions[0]) if node.parallelism == 1 else None
+    if stage.drawn is not None:
+        stage.draw_probe = Probe(drawing_half(node, stage.drawn, below))
+    if node.parallelism == 1 and not in_python(node):
+        together = parallel_map(below, dataset._map_func, dataset, calls=math.ceil(cpus()))
+        stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
+    if may_run_inline(node):
+        stage.inline_probe = Probe(inline_map(below, dataset._map_func, dataset))
+    single = narrowed(node.functions[0])
+    if single is not None:
+        function = derived(dataset._map_func, single)
+        stage.single_probe = Probe(serial_map(below, function, dataset))
+    reading = only_reading(node.functions[0])
+    if reading is not None:
+        function = derived(dataset._map_func, reading, tf.TensorSpec([], tf.int32))
+        stage.reading_probe = Probe(serial_map(below, function, dataset))
+    if for_batch is not None:
+        batch, function = for_batch
+        taken = batched(below, batch)
+        made = serial_map(taken, function, node.dataset)
+        stage.at_once = AtOnce(size_of(batch), Probe(taken), Probe(made))
+
+
+def for_whole_batches(pipeline: Pipeline) -> dict[int, tuple[Node, MapFunction]]:
+    """Maps that can be moved above a batch, highest first, with that batch and their function."""
+    found: dict[int, tuple[Node, MapFunction]] = {}
+    for position in reversed(range(1, len(pipeline.stages))):
+        try:
+            batch = pipeline.stages[batch_above(pipeline, position, moved=found)]
+        except EditRefused:
+            continue
+        function = vectorized(pipeline.stages[position], batch)
+        if function is not None:
+            found[position] = batch, function
+    return found
+
+
+def time_what_is_needed(stages: Sequence[Measured], stage: Measured) -> None:
+    """Time the maps that make what this one ignores without that.
+
+    Args:
+        stages: All of them.
+        stage: Any.
+    """
+    makers = unused(*stage.place)
+    stage.ignores = tuple(stage.lowest + position for position in makers)
+    for index, function in zip(stage.ignores, makers.values(), strict=True):
+        maker = stages[index]
+        trimmed = serial_map(maker.below[0].dataset, function, maker.dataset)
+        maker.needed_probe = Probe(trimmed)
