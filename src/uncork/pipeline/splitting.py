@@ -14,6 +14,7 @@ from typing import Final
 
 import tensorflow as tf
 
+from uncork.pipeline.commuting import Scaling, fewest, scalings
 from uncork.pipeline.effects import Judge
 from uncork.pipeline.graphs import (
     ConcreteFunction,
@@ -46,6 +47,7 @@ class Split:
         frontier: Tensors at the cut: the output of the prefix, the input of the rest.
         specs: Their shapes and dtypes.
         ops: How many ops of the prefix do work.
+        scalings: What the prefix does besides: the rest only moves about what they scale.
         repeats: The rest repeats itself, too, and is only cheap work that makes elements larger.
     """
 
@@ -53,6 +55,7 @@ class Split:
     frontier: tuple[str, ...]
     specs: tuple[tf.TensorSpec, ...]
     ops: int
+    scalings: tuple[Scaling, ...] = ()
     repeats: bool = False
 
     @cached_property
@@ -65,7 +68,10 @@ class Split:
         def prefix(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
             names = graph.needed([*self.frontier, *effects])
-            return replay(graph, names, feeds, self.frontier)
+            made = dict(zip(self.frontier, replay(graph, names, feeds, self.frontier), strict=True))
+            for each in self.scalings:
+                made[each.still] = _scaled(graph, each, made[each.still])
+            return list(made.values())
 
         return trace("uncork_prefix", argument_specs(graph), prefix)
 
@@ -78,18 +84,32 @@ class Split:
 
         def rest(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip(self.frontier, tensors, strict=True))
-            names = _rest(graph, inside, self.frontier, effects)
-            return replay(graph, names, feeds, graph.outputs)
+            outputs = list(graph.outputs)
+            for each in self.scalings:
+                outputs[each.output] = each.moved
+            names = _rest(graph, outputs, inside, self.frontier, effects)
+            return replay(graph, names, feeds, outputs)
 
         return trace("uncork_rest", self.specs, rest)
 
 
+def _scaled(graph: Graph, scaling: Scaling, still: Tensor) -> Tensor:
+    """What scales an output, done to the tensor that its values come from."""
+    names = {*scaling.ops, *graph.needed(scaling.numbers)}
+    (made,) = replay(graph, names, {scaling.moved: still}, [scaling.scaled])
+    return made
+
+
 def _rest(
-    graph: Graph, inside: set[str], frontier: tuple[str, ...], effects: list[str]
+    graph: Graph,
+    outputs: list[str],
+    inside: set[str],
+    frontier: tuple[str, ...],
+    effects: list[str],
 ) -> set[str]:
     """Ops of the second half: an order after an op of the first half holds by itself."""
     found: set[str] = set()
-    left = [r for r in (*graph.outputs, *effects) if r not in frontier]
+    left = [r for r in (*outputs, *effects) if r not in frontier]
     while left:
         name = op_of(left.pop())
         if name in found:
@@ -141,11 +161,15 @@ def narrow(function: ConcreteFunction) -> Split | None:
 def _cut(function: ConcreteFunction, inside: set[str]) -> Split | None:
     """Behind some ops, or before what of them is cheap and makes elements larger."""
     graph = graph_of(function)
-    shrunk = tuple(dict.fromkeys(_smallest(graph, r) for r in _frontier(graph, inside)))
+    smallest = dict.fromkeys(_smallest(graph, r) for r in _frontier(graph, inside))
+    shrunk = fewest(graph, tuple(smallest), lambda r: _bytes(spec_of(graph, r)))
     work = [n for n in graph.needed(shrunk) if graph.nodes[n].op not in NO_WORK]
     if not shrunk or not work:
         return None
-    return Split(function, shrunk, tuple(spec_of(graph, r) for r in shrunk), len(work))
+    specs = tuple(spec_of(graph, r) for r in shrunk)
+    effects = [f"^{e}" for e in graph.effects if e not in inside]
+    rest = _rest(graph, list(graph.outputs), inside, shrunk, effects)
+    return Split(function, shrunk, specs, len(work), tuple(scalings(graph, shrunk, inside, rest)))
 
 
 def _eligible(graph: Graph) -> set[str]:
