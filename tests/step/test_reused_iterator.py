@@ -240,3 +240,19 @@ def test_what_the_user_changes_in_place_after_a_call_was_read_by_then() -> None:
         after = made.predict(rows, verbose=0)
     assert (before == made.predict(ROWS[:8], verbose=0)).all()
     assert (after == made.predict(rows, verbose=0)).all()
+
+
+def test_a_generator_is_read_from_its_first_batch_on() -> None:
+    made = model()
+
+    def batches() -> Iterator[tuple[Any, Any]]:
+        for begin in range(0, 40, 8):
+            yield ROWS[begin : begin + 8], ANSWERS[begin : begin + 8]
+
+    expected = made.predict(ROWS, verbose=0), made.evaluate(batches(), verbose=0)
+    with kept():
+        found = made.predict(((x,) for x, _ in batches()), verbose=0)
+        evaluated = made.evaluate(batches(), verbose=0)
+    assert found.shape == expected[0].shape
+    assert (found == expected[0]).all()
+    assert evaluated == expected[1]

@@ -33,6 +33,8 @@ _MOST_KEPT: Final = 64
 _HOST: Final = "/CPU:0"
 # Of Keras's own epochs, which part is exchanged; older releases have none such.
 _ENUMERATE: Final = "_enumerate_iterator"
+# What they read; a call of Keras's gives each by name.
+_GIVEN: Final = ("x", "y", "sample_weight")
 
 
 class ReusedIterators:
@@ -144,8 +146,7 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
 
     iterators: ReusedIterators
 
-    def __init__(self, *args: Any, distribute_strategy: Any = None, **kwargs: Any) -> None:
-        keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
+    def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         # Of Keras's methods only predict gives none, and it takes its batches in Python.
         self._predicts = "y" not in kwargs
         alone = (
@@ -153,13 +154,14 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
             and not tf.distribute.has_strategy()
             and _is_default(distribute_strategy)
         )
-        self._is_served = (
-            alone
-            and self.steps_per_epoch is None
-            and self.iterators.may_serve(self.data_adapter, self.steps_per_execution)
-        )
+        self._is_served = False
+        # An adapter of a generator reads from it when it is made: it must not be made twice.
+        if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
+            keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
+            served = self.iterators.may_serve(self.data_adapter, self.steps_per_execution)
+            self._is_served = served and self.steps_per_epoch is None
         if not self._is_served:
-            super().__init__(*args, distribute_strategy=distribute_strategy, **kwargs)
+            super().__init__(distribute_strategy, *args, **kwargs)
 
     def _get_iterator(self) -> Any:
         return () if self._is_served else super()._get_iterator()
@@ -268,6 +270,11 @@ def _is_dense(leaf: Any) -> bool:
     if isinstance(leaf, tf.Tensor):
         return True
     return type(leaf) is np.ndarray and leaf.dtype.kind in "biuf"
+
+
+def _are_dense(given: Any) -> bool:
+    """Arrays and tensors, or none at all."""
+    return all(leaf is None or _is_dense(leaf) for leaf in keras.tree.flatten(given))
 
 
 def _sliceable(adapter: Any) -> Any:
