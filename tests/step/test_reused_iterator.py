@@ -256,3 +256,37 @@ def test_a_generator_is_read_from_its_first_batch_on() -> None:
     assert found.shape == expected[0].shape
     assert (found == expected[0]).all()
     assert evaluated == expected[1]
+
+
+class Meddles(keras.callbacks.Callback):
+    """Overwrites what fit was given, and sets another seed, while fit runs."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__()
+        self.given = given
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        tf.random.set_seed(100 + epoch)
+        for array in self.given:
+            array[:] = epoch
+
+
+def test_a_call_trains_to_its_end_on_what_it_was_given_and_in_the_order_of_its_seed() -> None:
+    def run(reading: Any) -> Any:
+        seen, made = [], model()
+        with reading as iterators:
+            for _ in range(3):
+                tf.random.set_seed(3)
+                given = [a.astype("float32") for a in (ROWS, ANSWERS, ROWS[:9], ANSWERS[:9])]
+                x, y, *others = given
+                call = {"validation_data": others, "epochs": 3, "batch_size": 16, "verbose": 0}
+                seen.append(made.fit(x, y, callbacks=[Meddles(*given)], **call).history)
+        return seen, iterators
+
+    keras.utils.set_random_seed(7)
+    written, _ = run(nullcontext())
+    keras.utils.set_random_seed(7)
+    reused, iterators = run(kept())
+    assert reused == written
+    assert iterators.calls >= 6 + 9

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import keras
@@ -125,20 +126,44 @@ class ReusedIterators:
             and (not adapter._shuffle or self._orders.knows(adapter))
         )
 
-    def batches(self, adapter: Any) -> list[list[Any]]:
-        """One epoch of an adapter, cut as Keras does."""
-        count, size = adapter._num_samples, adapter._batch_size
-        rows = self._orders.order(adapter) if adapter._shuffle else np.arange(count)
+    def taken(self, adapter: Any) -> Taken:
+        """What all epochs of a call are cut from, as it is now."""
+        rows = self._orders.order(adapter) if adapter._shuffle else np.arange(adapter._num_samples)
         with tf.device(_HOST):
             arrays = [tf.convert_to_tensor(a) for a in keras.tree.flatten(_sliceable(adapter))]
+        return Taken(arrays, _spec(adapter), adapter._num_samples, adapter._batch_size, rows)
+
+    def batches(self, taken: Taken) -> list[list[Any]]:
+        """One epoch, cut as Keras does."""
+        rows = self._orders.unseeded(taken.count) if taken.rows is None else taken.rows
+        with tf.device(_HOST):
             return [
-                [tf.gather(array, rows[begin : begin + size]) for array in arrays]
-                for begin in range(0, count, size)
+                [tf.gather(array, rows[begin : begin + taken.size]) for array in taken.arrays]
+                for begin in range(0, taken.count, taken.size)
             ]
 
     def _new_lane(self, spec: Any) -> _Lane:
         self.made += 1
         return _Lane(spec)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a call was given. Keras copies it when the call begins, and trains on that to its end.
+
+    Attributes:
+        arrays: Copies of the user's, which may be written to by a callback, or a thread.
+        spec: Of a batch.
+        count: Of samples.
+        size: Of a batch.
+        rows: The order of the samples; None for another one in each epoch.
+    """
+
+    arrays: list[Any]
+    spec: Any
+    count: int
+    size: int
+    rows: Any
 
 
 class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
@@ -149,32 +174,32 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
     def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         # Of Keras's methods only predict gives none, and it takes its batches in Python.
         self._predicts = "y" not in kwargs
+        self._taken: Taken | None = None
         alone = (
             tf.executing_eagerly()
             and not tf.distribute.has_strategy()
             and _is_default(distribute_strategy)
         )
-        self._is_served = False
         # An adapter of a generator reads from it when it is made: it must not be made twice.
         if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
             keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
             served = self.iterators.may_serve(self.data_adapter, self.steps_per_execution)
-            self._is_served = served and self.steps_per_epoch is None
-        if not self._is_served:
+            if served and self.steps_per_epoch is None:
+                self._taken = self.iterators.taken(self.data_adapter)
+        if self._taken is None:
             super().__init__(distribute_strategy, *args, **kwargs)
 
     def _get_iterator(self) -> Any:
-        return () if self._is_served else super()._get_iterator()
+        return () if self._taken else super()._get_iterator()
 
     def _enumerate_iterator(self) -> Iterator[Any]:
         steps = super()._enumerate_iterator()
-        if not self._is_served:
+        if self._taken is None:
             yield from steps
             return
-        adapter = self.data_adapter
-        batches, spec = self.iterators.batches(adapter), _spec(adapter)
+        batches = self.iterators.batches(self._taken)
         read = self.iterators.handing if self._predicts else self.iterators.reading
-        with read(batches, spec) as iterator:
+        with read(batches, self._taken.spec) as iterator:
             for *step, _ in steps:
                 yield (*step, iterator)
 
@@ -242,9 +267,9 @@ class _Orders:
         return known
 
     def order(self, adapter: Any) -> Any:
-        """Of the samples of one epoch."""
+        """Of the samples in each epoch of a call; None where no two epochs have the same."""
         if context.global_seed() is None:
-            return self._own.permutation(adapter._num_samples)
+            return None
         key = self._key(adapter)
         if self._seen.get(key) is None:
             rows = np.arange(adapter._num_samples)
@@ -252,6 +277,10 @@ class _Orders:
             batches = [np.asarray(batch) for batch, *_ in map(_tuple, alike.get_tf_dataset())]
             self._seen[key] = np.concatenate(batches)
         return self._seen[key]
+
+    def unseeded(self, count: int) -> Any:
+        """An order that nobody can foresee."""
+        return self._own.permutation(count)
 
     @staticmethod
     def _key(adapter: Any) -> Any:
