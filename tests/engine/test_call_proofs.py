@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
-from uncork.engine import call_proofs
-from uncork.engine.call_proofs import prove_answers, spared
+from uncork.engine import call_proofs, loop_subject
+from uncork.engine.call_proofs import prove_answers, spared_s
 from uncork.engine.loop_steps import StepSwitch
-from uncork.measure.keras_calls import keras_calls
+from uncork.engine.loop_subject import answering_in
+from uncork.engine.subject import VersionRunner
+from uncork.measure.interleave import Block
+from uncork.measure.keras_calls import KerasCall, keras_calls
 from uncork.step import Mode, ReusedIterators, variables
 
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)
 ROWS, ANSWERS = DRAW.random((20, 6), "float32"), DRAW.random((20, 2), "float32")
+
+
+class Calling(VersionRunner):
+    """A loop of one step that calls something."""
+
+    def __init__(self, step: Callable[[], Any]) -> None:
+        self._step = step
+
+    def prime(self) -> float:
+        return 0.0
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        del limit_s
+        return None
+
+    def block(self, seconds: float) -> Block:
+        del seconds
+        begin = time.perf_counter()
+        self._step()
+        return Block(1, 1.0, time.perf_counter() - begin, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -77,13 +102,62 @@ def test_what_was_not_seen_is_not_proved(model: Any) -> None:
     assert (many.passed, "none of its calls" in many.detail) == (False, True)
 
 
-def test_a_call_tells_what_part_of_it_is_spared(model: Any) -> None:
+def test_a_call_tells_how_much_of_it_is_spared(model: Any) -> None:
     with keras_calls() as found:
         model.predict(ROWS, verbose=0)
-    assert 0.0 < spared(found.last[0]) < 1.0
+    assert spared_s(found.last[0]) > 0.0
     with keras_calls() as found:
         model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0)
-    assert spared(found.last[0]) == 0.0
+    assert spared_s(found.last[0]) == 0.0
+
+
+def test_a_call_that_gains_nothing_is_made_again_once(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with keras_calls() as found:
+        model.evaluate(ROWS.repeat(4, 0), ANSWERS.repeat(4, 0), batch_size=1, verbose=0)
+        model.evaluate(ROWS, ANSWERS, verbose=0)
+    monkeypatch.setattr(call_proofs, "_LONG_S", 0.0)
+    for call in found.last:
+        with keras_calls() as again:
+            # Its method was taken before this block, so what is counted is that of the class.
+            made = KerasCall(type(model).evaluate, call.model, call.given)
+            assert spared_s(made) == 0.0
+        assert again.count == 1
+
+
+def test_what_is_given_by_position_can_be_made_again(model: Any) -> None:
+    with keras_calls() as found:
+        model.evaluate(ROWS, ANSWERS, 32, 0)
+        expected = model.predict(ROWS, 32, 0)
+    assert found.last[0].given == {"x": ROWS, "y": ANSWERS, "batch_size": 32, "verbose": 0}
+    assert (found.last[1].repeat() == expected).all()
+
+
+def test_what_reads_on_or_works_again_is_not_made_again(model: Any) -> None:
+    def batches() -> Iterator[tuple[Any, Any]]:
+        for _ in range(20):
+            yield ROWS, ANSWERS
+
+    with keras_calls() as found:
+        model.evaluate(batches(), steps=2, verbose=0)
+        model.evaluate(tf.data.Dataset.from_tensors((ROWS, ANSWERS)), verbose=0)
+    assert (found.count, found.repeatable, list(found.last)) == (2, 0, [])
+
+
+def test_what_is_spared_counts_by_the_time_that_all_calls_take(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_subject, "spared_s", lambda call: 1e-4)
+    dataset = tf.data.Dataset.from_tensors((ROWS, ANSWERS)).repeat(2000)
+
+    def step() -> None:
+        model.predict(ROWS, verbose=0)
+        model.evaluate(dataset, verbose=0)
+
+    found = answering_in(Calling(step), 0.1)
+    assert found is not None
+    assert 0.0 < found.spared < 0.01
 
 
 def test_calls_are_counted_but_for_those_of_a_fit_and_those_with_callbacks_not_repeated(

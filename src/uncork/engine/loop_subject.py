@@ -26,7 +26,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
-from uncork.engine.call_proofs import answers_otherwise, prove_answers, spared
+from uncork.engine.call_proofs import answers_otherwise, prove_answers, spared_s
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
@@ -399,10 +399,12 @@ def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
     if not found.count:
         return None
     whole_s = block.warmup_s + block.wall_s
+    each_s = [spared_s(call) for call in list(found.last)[-_TIMED_CALLS:]]
+    all_s = sum(each_s) / max(1, len(each_s)) * found.repeatable
     return Answering(
         share=min(1.0, found.seconds / whole_s),
         calls=found.count / max(1, block.steps),
-        spared=max((spared(call) for call in list(found.last)[-_TIMED_CALLS:]), default=0.0),
+        spared=min(1.0, all_s / found.seconds),
         tracing=min(1.0, found.traced_s / whole_s),
         at=found.at,
     )

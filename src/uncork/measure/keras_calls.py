@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import time
 from collections import Counter, deque
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
 from uncork.core.stack import place, user_frame
@@ -28,18 +30,23 @@ class KerasCall:
     Attributes:
         method: Keras's own: the model is its first argument.
         model: The user's.
-        args: Without the model.
-        kwargs: By name.
+        given: To it, by name.
     """
 
     method: Callable[..., Any]
     model: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    given: dict[str, Any]
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """It reads arrays, which stay; a generator would be read on, a loader do its work again."""
+        read = keras.tree.flatten([self.given.get(n) for n in ("x", "y", "sample_weight")])
+        are_arrays = all(each is None or hasattr(each, "shape") for each in read)
+        return are_arrays and not self.given.get("callbacks")
 
     def repeat(self) -> Any:
         """The same call again, without a progress bar."""
-        return self.method(self.model, *self.args, **{**self.kwargs, "verbose": 0})
+        return self.method(self.model, **{**self.given, "verbose": 0})
 
 
 @dataclass
@@ -50,12 +57,14 @@ class KerasCallTimes:
         seconds: In all of them.
         traced_s: Of these, while TensorFlow traced functions.
         count: How many there were.
-        last: A few of them.
+        repeatable: Of these, how many can be made again.
+        last: A few of those.
     """
 
     seconds: float = 0.0
     traced_s: float = 0.0
     count: int = 0
+    repeatable: int = 0
     last: deque[KerasCall] = field(default_factory=lambda: deque(maxlen=_HELD))
     _lines: Counter[str] = field(default_factory=Counter)
 
@@ -68,7 +77,8 @@ class KerasCallTimes:
         """Count one."""
         self.seconds, self.count = self.seconds + seconds, self.count + 1
         self.traced_s += traced_s
-        if not call.kwargs.get("callbacks"):
+        if call.may_be_repeated:
+            self.repeatable += 1
             self.last.append(call)
         users = user_frame(frame)
         if users is not None:
@@ -98,8 +108,9 @@ def keras_calls() -> Iterator[KerasCallTimes]:
                 return method(model, *args, **kwargs)
             begin, traced_s = time.perf_counter(), tracing_s()
             answer = method(model, *args, **kwargs)
-            one, seconds = KerasCall(method, model, args, kwargs), time.perf_counter() - begin
-            found.add(one, seconds, tracing_s() - traced_s, sys._getframe())
+            seconds, traced_s = time.perf_counter() - begin, tracing_s() - traced_s
+            _, *given = inspect.signature(method).bind(model, *args, **kwargs).arguments.items()
+            found.add(KerasCall(method, model, dict(given)), seconds, traced_s, sys._getframe())
             return answer
 
         return call
