@@ -16,11 +16,14 @@ from tensorflow.python.eager import context
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.capture import FitCall
 from uncork.core.edit import FusedUpdates, ReuseIterator
+from uncork.core.job import Job
+from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine import call_proofs
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
 from uncork.engine.running import Running
+from uncork.engine.trials import Trial
 from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
 
 KERAS_S = keras_trainer.TFEpochIterator
@@ -172,6 +175,23 @@ def test_calls_on_one_model_are_a_loop_and_folds_are_none() -> None:
     assert not calls.are_of_many_models(0)
     assert not any(calls.are_a_loop(1, fold) for fold in folds)
     assert calls.are_of_many_models(1)
+
+
+@pytest.mark.parametrize(("rounds", "reached"), [(3, [0]), (5, [3, 4])])
+def test_a_loop_of_too_few_rounds_is_not_waited_for(
+    rounds: int, reached: list[int], tmp_path: Path
+) -> None:
+    class Looking(Trial):
+        def work(self, subject: Any, machine: Any) -> Any:
+            raise NotImplementedError
+
+    trial, call = Looking(Job(mode="tune"), Journal(), str(tmp_path)), call_of(model())
+    brief = replace(WORKLOAD, kind="fit", data="numpy", steps_per_epoch=8, epochs=1)
+    found = []
+    for each in range(rounds):
+        if trial._subject(call, brief) is not None:
+            found.append(each)
+    assert found[: len(reached)] == reached
 
 
 def test_settings_without_the_edit_keep_no_iterator() -> None:

@@ -32,7 +32,13 @@ from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe
 from uncork.engine.reached import does_real_work
-from uncork.engine.repeated_fit import Calls, RepeatedFitSubject, has_few_steps, is_of_arrays
+from uncork.engine.repeated_fit import (
+    LEAST_CALLS,
+    Calls,
+    RepeatedFitSubject,
+    has_few_steps,
+    is_of_arrays,
+)
 from uncork.engine.repetition import made_anew, passes
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
@@ -104,8 +110,9 @@ class Trial(PassThrough):
         if self._may_be_a_loop(call) and has_few_steps(brief):
             if self._calls.are_a_loop(call.index, call.model):
                 return RepeatedFitSubject(call, self.scratch)
+            comes = passes(sys._getframe(), own=0)
             many = self._calls.are_of_many_models(call.index)
-            if passes(sys._getframe(), own=0) != 1 and not many:
+            if (comes is None or comes >= LEAST_CALLS) and not many:
                 return None  # let it happen, and come again
         if meant:
             subject = FitSubject(
