@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.python.eager import context
 
@@ -26,6 +27,7 @@ from uncork.engine.running import Running
 from uncork.engine.trials import Trial
 from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
 
+KERAS_RANDOM = ("global_seed_generator", "global_random_seed")
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)
 ROWS, ANSWERS = DRAW.random((48, 6), "float32"), DRAW.random((48, 2), "float32")
@@ -69,11 +71,15 @@ def global_seed() -> Iterator[None]:
 def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
     made = model()
     tf.random.set_seed(None)
+    keras.random.normal(())  # from here on there is a generator that Keras draws from
+    kept = [global_state.get_global_attribute(name) for name in KERAS_RANDOM]
     before, draws = [w.tobytes() for w in weights(made)], np.random.get_state()[1].tolist()
     found = proof_of(made, tmp_path)
     assert found.passed, found.detail
     assert "the same" in found.detail
     assert context.global_seed() is None
+    now = [global_state.get_global_attribute(name) for name in KERAS_RANDOM]
+    assert all(a is b for a, b in zip(now, kept, strict=True))
     assert np.random.get_state()[1].tolist() == draws
     assert [w.tobytes() for w in weights(made)][: len(before)] == before
 

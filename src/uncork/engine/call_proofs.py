@@ -46,7 +46,7 @@ class Called:
         """Some calls from the snapshot, and what ``evaluate`` and ``predict`` answer after each."""
         model, given = settings.model, self.arguments
         snapshot.restore()
-        keras.utils.set_random_seed(_SEED)
+        tf.random.set_seed(_SEED)
         losses: list[float] = []
         answers: list[bytes] = []
         with settings.active():
