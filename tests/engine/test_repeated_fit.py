@@ -84,6 +84,22 @@ def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
     assert [w.tobytes() for w in weights(made)][: len(before)] == before
 
 
+@pytest.mark.usefixtures("global_seed")
+def test_a_model_with_a_step_of_its_own_and_no_loss_is_proved(tmp_path: Path) -> None:
+    class Own(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(self(data[0]) ** 2)
+            found = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(found, self.trainable_variables, strict=True))
+            return {"mine": loss}
+
+    made = Own([keras.Input((6,)), keras.layers.Dense(2)])
+    made.compile("sgd")
+    found = proof_of(made, tmp_path)
+    assert found.passed, found.detail
+
+
 @pytest.mark.parametrize("place", ["order", "rows"])
 def test_batches_that_are_cut_otherwise_are_not_proved(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
