@@ -126,6 +126,13 @@ def test_a_call_that_gains_nothing_is_made_again_once(
         assert again.count == 1
 
 
+def test_a_call_that_fails_when_it_is_made_again_ends_no_diagnosis(model: Any) -> None:
+    def once(model: Any, **given: Any) -> Any:
+        raise RuntimeError("its file is gone")
+
+    assert spared_s(KerasCall(once, model, {"x": ROWS})) == 0.0
+
+
 def test_what_is_given_by_position_can_be_made_again(model: Any) -> None:
     with keras_calls() as found:
         model.evaluate(ROWS, ANSWERS, 32, 0)
