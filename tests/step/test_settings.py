@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
-from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later
+from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later, xla
 from uncork.step.settings import dtype_policies
 from uncork.step.snapshot import weights
 
@@ -31,6 +31,25 @@ def state(model) -> tuple:
 
 
 FLOAT32 = DtypePolicy(policy="float32")
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [keras.layers.RandomRotation(0.1), keras.Sequential([keras.layers.RandomRotation(0.1)])],
+    ids=["by itself", "in a model of its own"],
+)
+def test_a_layer_that_xla_does_not_compile_is_named(layer):
+    """Keras would warn, and train on without XLA: a trial would compare a step with itself."""
+    model = keras.Sequential([keras.Input((8, 8, 3)), layer, keras.layers.Flatten()])
+    model.compile("sgd", "mse")
+    with pytest.raises(EditRefused, match=r"XLA compiles no RandomRotation \('random_rot"):
+        StepSettings(model, (JitCompile(),))
+
+
+def test_xla_is_left_alone_where_op_determinism_is_on(monkeypatch):
+    monkeypatch.setattr(xla, "is_op_determinism_enabled", lambda: True)
+    with pytest.raises(EditRefused, match="determinism"):
+        StepSettings(mlp(), (JitCompile(),))
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])

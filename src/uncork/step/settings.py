@@ -28,6 +28,7 @@ from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.traced_maps import Maps
+from uncork.step.xla import why_not_compiled
 from uncork.watch import UnguardedError
 
 # Under these the weights are float32, so a model that is built needs no other ones.
@@ -240,6 +241,10 @@ def _check_one(model: Any, edit: StepEdit) -> None:
             "1",
             "keep the user's value",
         )
+    if isinstance(edit, JitCompile):
+        reason = why_not_compiled(model)
+        if reason is not None:
+            raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
     if isinstance(edit, FlatUpdates):
         _check_update(model)
     if isinstance(edit, FusedUpdates):
