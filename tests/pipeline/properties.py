@@ -77,6 +77,13 @@ def noisy_branch(x):
     return tf.cond(drawn > 0, lambda: y + tf.random.uniform([], 0, 99, tf.int64), lambda: y)
 
 
+def turned(x):
+    """Scaled behind what only moves values about."""
+    y = tf.expand_dims(plain(x), -1)
+    drawn = tf.random.uniform([], 0, 2, tf.int32)
+    return tf.squeeze(tf.where(drawn > 0, tf.reverse(y, [0]), y), -1) * 3 - 5
+
+
 @tf.function
 def noisy_function(x):
     return noisy_branch(x) + plain(x)
@@ -119,6 +126,7 @@ STEPS = st.one_of(
         lambda d: d.map(noisy, num_parallel_calls=2),
         lambda d: d.map(noisy_seeded),
         lambda d: d.map(noisy_branch),
+        lambda d: d.map(turned),
         lambda d: d.filter(keep),
         lambda d: d.enumerate().map(lambda n, x: x + n),
         lambda d: d.scan(np.int64(3), lambda total, x: (total + 1, x * total)),
