@@ -64,6 +64,12 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time for the measuring; a shorter one is noisier (default: %(default)g)",
     )
+    verb.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="DIR",
+        help="keep a trace of some steps there, for TensorBoard; it holds names of yours",
+    )
     _confidential(verb)
     _quiet(verb)
     _script(verb)

@@ -41,12 +41,20 @@ def diagnose(options: argparse.Namespace) -> int:
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
         _check_apart(options.report, path)
-    found = verbs.diagnose(script, progress, training=options.training, budget_s=options.budget)
+    found = verbs.diagnose(
+        script,
+        progress,
+        training=options.training,
+        budget_s=options.budget,
+        timeline=options.timeline,
+    )
     try:
         _save_diagnosis(found, options)
     finally:
         _print(found, args=script.args)
     print(f"report: {options.report}")
+    if options.timeline and any(options.timeline.rglob("*.xplane.pb")):
+        print(f"timeline: tensorboard --logdir {options.timeline}")
     return exits.DONE
 
 

@@ -27,6 +27,7 @@ class Job(Record, frozen=True, kw_only=True):
         in_loop: It is a ``fit`` that is called for a few steps at a time: many calls are acted on.
         plan: Path of a plan to put in force, None for the script as it is.
         policy: What ``tune`` may do.
+        timeline: A folder of the user's, where ``diagnose`` keeps a trace of some steps.
         validates: ``confirm`` times a validation as well.
         environment: Variables that the process is started with, beside its own.
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
@@ -40,6 +41,7 @@ class Job(Record, frozen=True, kw_only=True):
     in_loop: bool = False
     plan: str | None = None
     policy: Policy = Policy()
+    timeline: str | None = None
     validates: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     hand_over: str | None = None

@@ -44,6 +44,7 @@ from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject, Version, VersionRunner
 from uncork.engine.switchboard import run_beside
+from uncork.engine.timeline import keep_timeline
 from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine
@@ -259,6 +260,11 @@ class Diagnosing(Trial):
         """One diagnosis of the training as it is."""
         before = observe(subject, machine, self.journal, budget_s=self.job.policy.budget_s)
         share = clock_s() / before.step_s
+        if self.job.timeline is not None:
+            self.journal.write("phase", "keeping a timeline of some steps")
+            missing = keep_timeline(subject, self.job.timeline, before.step_s)
+            if missing:  # first: it was asked for, and only some notes are shown
+                before = replace(before, notes=(missing, *before.notes))
         return Result(machine=machine, before=before, overhead_share=share)
 
 

@@ -20,7 +20,12 @@ from uncork.engine.processes import Follow, Script, require_tensorflow, run_chil
 
 
 def diagnose(
-    script: Script, follow: Follow, *, training: int | None = None, budget_s: float = 20.0
+    script: Script,
+    follow: Follow,
+    *,
+    training: int | None = None,
+    budget_s: float = 20.0,
+    timeline: Path | None = None,
 ) -> Diagnosis:
     """Where does the time go? The script is stopped after the measurement.
 
@@ -29,16 +34,23 @@ def diagnose(
         follow: Called with each event as it happens.
         training: Index of the training call; the first that does real work unless given.
         budget_s: Seconds for the measuring, the script's own start and compilation aside.
+        timeline: Folder for a trace of some steps, which TensorBoard can show.
     """
     require_tensorflow()
     begin = time.monotonic()
-    job = Job(mode="diagnose", training=training, policy=Policy(budget_s=budget_s))
+    job = Job(
+        mode="diagnose",
+        training=training,
+        policy=Policy(budget_s=budget_s),
+        timeline=str(timeline.absolute()) if timeline else None,
+    )
     result = run_child(job, script, follow)
     assert result.before is not None
+    notes = tuple(dict.fromkeys([*result.before.notes, *_notes(result)]))
     return Diagnosis(
         script=told(script.path),
         machine=result.machine,
-        workloads=(replace(result.before, notes=_notes(result)),),
+        workloads=(replace(result.before, notes=notes),),
         reached=result.reached,
         overhead=Overhead(measured_share=result.overhead_share, total_s=time.monotonic() - begin),
     )

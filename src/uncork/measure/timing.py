@@ -9,6 +9,7 @@ from typing import Final
 from tensorflow.python.eager import context
 
 from uncork.measure.interleave import Block
+from uncork.measure.timeline import numbered
 from uncork.measure.tracing import tracing_s
 
 # Executions before the clock starts: a new iterator's threads and buffers need some, for a part of
@@ -47,7 +48,7 @@ def timed(
     context.async_wait()
     traced_s, ended, steps = tracing_s(), between() if between else (0, 0.0), 0
     cpu, begin = time.process_time(), time.perf_counter()
-    for done in executions:
+    for done in numbered(executions):
         steps += done
         if time.perf_counter() - begin >= seconds:
             break
