@@ -10,7 +10,7 @@ from uncork.core.plan import Proof
 from uncork.pipeline import ElementDigests
 from uncork.pipeline.digests import EpochDigests, element_digest
 from uncork.proof.elements import prove_elements
-from uncork.step import Feed
+from uncork.step import Feed, executions
 from uncork.watch import dependence, drawn_alike, random_state, set_random_state, telling_draws
 
 # Batches that are compared: with threads racing for them, a wrong order shows early or never.
@@ -83,7 +83,7 @@ def _epoch(epochs: Any, seconds: float) -> EpochDigests:
     found: list[str] = []
     deadline = time.monotonic() + seconds
     with epochs.catch_stop_iteration():
-        for begin, end, iterator in epochs:
+        for begin, end, iterator in executions(epochs):
             for _ in range(begin, end + 1):
                 found.append(element_digest(next(iterator)))
                 if len(found) >= _MOST or time.monotonic() > deadline:

@@ -6,7 +6,7 @@ from uncork.step.callbacks import batch_hooks
 from uncork.step.compiled_step import CompiledStep, code_of
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
-from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, spec_text
+from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
 from uncork.step.fused_updates import fusable_weights
@@ -91,6 +91,7 @@ __all__ = [
     "defects_of_losses",
     "device_of",
     "edited_loader",
+    "executions",
     "fill_loader",
     "flat_group_of",
     "full_size",

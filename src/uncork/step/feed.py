@@ -150,6 +150,16 @@ class Feed:
         )
 
 
+def executions(epochs: Any) -> Iterator[tuple[int, int, Any]]:
+    """Of one epoch: the first and the last step of each, and the iterator that it reads.
+
+    Args:
+        epochs: From :meth:`Feed.epochs`.
+    """
+    for begin, *end, iterator in epochs:  # Keras tells the last step from 3.11 on
+        yield begin, end[0] if end else begin + epochs.steps_per_execution - 1, iterator
+
+
 def batch_samples(batch: Any) -> int | None:
     """Samples in one batch: the first dimension of its first dense leaf."""
     for leaf in tf.nest.flatten(batch, expand_composites=False):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.step.feed import Feed
+from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot
 
@@ -84,7 +84,7 @@ class HeldOut:
         model.reset_metrics()
         logs: Any = {}
         with Feed(x=rows, shuffle=False).reading(model) as epochs, epochs.catch_stop_iteration():
-            for _, _, iterator in epochs:
+            for _, _, iterator in executions(epochs):
                 logs = model.test_function(iterator)
         if "loss" not in logs:
             raise ValueError("the model tells no loss when it is validated")
@@ -119,7 +119,7 @@ class HeldOut:
         with settings.active(), feed.reading(model) as epochs:
             told = [(0, self.loss(model))]
             with epochs.catch_stop_iteration():
-                for _, end, iterator in epochs:
+                for _, end, iterator in executions(epochs):
                     model.train_function(iterator)
                     done = min(end + 1, steps)
                     if done * points >= len(told) * steps:

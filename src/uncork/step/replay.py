@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.step.feed import Feed
+from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot, weights
 
@@ -120,7 +120,7 @@ def replay(
         model.reset_metrics()
         told: list[tuple[int, float]] = []
         with epochs.catch_stop_iteration():
-            for _, end, iterator in epochs:
+            for _, end, iterator in executions(epochs):
                 logs = model.train_function(iterator)
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
                 told.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))

@@ -16,7 +16,7 @@ from uncork.core.errors import NothingToMeasure
 from uncork.measure.interleave import Block
 from uncork.measure.settle import settle
 from uncork.measure.timing import timed
-from uncork.step.feed import Feed
+from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot
 
@@ -123,7 +123,7 @@ class FitRunner:
             ran, iterator, last = 0, None, time.perf_counter()
             model.reset_metrics()
             with epochs.catch_stop_iteration():
-                for begin, end, iterator in epochs:
+                for begin, end, iterator in executions(epochs):
                     if self.validates:
                         callbacks.on_test_batch_end(end, model.test_function(iterator))
                     else:
