@@ -50,7 +50,7 @@ class Patches:
         if original is None:
             raise WrongUse(
                 f"{owner.__name__} has no '{name}': this version of its package is unknown",
-                "TensorFlow 2.18 to 2.21 with Keras 3",
+                "TensorFlow 2.18 to 2.21 with Keras 3.7 or later",
                 "pip install 'uncork[cpu]'",
             )
         inherited = name not in vars(owner)

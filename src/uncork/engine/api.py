@@ -30,6 +30,7 @@ from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import BUDGET_S, observe
+from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
 from uncork.engine.shown import Shown
@@ -288,6 +289,7 @@ def _data_kept(data: Any) -> AbstractContextManager[None]:
 
 def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments of ``fit`` by name, defaults filled in; a tuple is x, y and perhaps weights."""
+    require_tensorflow()
     if not isinstance(model, keras.Model):
         raise WrongUse(
             f"a {type(model).__name__} is no Keras model",

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
 from uncork.core import exits
-from uncork.core.errors import MissingTensorFlow, NothingToMeasure, UncorkError
+from uncork.core.errors import MissingTensorFlow, NothingToMeasure, UncorkError, WrongUse
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event, read
 from uncork.core.record import from_json, replace, to_json
@@ -33,6 +34,9 @@ _CHILD: Final = (
     "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
+# Before, ``fit`` ran its steps in another way.
+_OLDEST_KERAS: Final = (3, 7)
+_EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
 _TAIL: Final = 4_096
 # How long an interrupted child may take to write down what it has.
@@ -67,17 +71,26 @@ class ChildFailed(UncorkError):
 
 
 def require_tensorflow() -> None:
-    """Fail early and clearly where no TensorFlow is installed.
+    """Fail early and clearly where no TensorFlow is installed, or a Keras that trains otherwise.
 
     Raises:
         MissingTensorFlow: With the two commands that install one.
+        WrongUse: This Keras is too old.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise MissingTensorFlow(
             f"no TensorFlow in this environment ({sys.prefix})",
-            "TensorFlow 2.18 to 2.21 with Keras 3",
+            _EXPECTED,
             "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
         )
+    with suppress(metadata.PackageNotFoundError):  # its import says it better
+        found = metadata.version("keras")
+        if tuple(map(int, found.split(".")[:2])) < _OLDEST_KERAS:
+            raise WrongUse(
+                f"Keras {found} in this environment ({sys.prefix})",
+                _EXPECTED,
+                "pip install --upgrade keras",
+            )
 
 
 def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:
