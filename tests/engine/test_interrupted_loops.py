@@ -61,7 +61,7 @@ class Training:
     def __init__(self, lever: str) -> None:
         keras.utils.set_random_seed(3)
         layers, policy = keras.layers, "mixed_bfloat16" if lever == "float32" else "float32"
-        scale = layers.Normalization(mean=1.0, variance=4.0, dtype=policy)
+        scale = layers.Normalization(mean=[1.0] * 6, variance=[4.0] * 6, dtype=policy)
         parts = [
             scale,
             layers.Dense(8, "tanh", dtype=policy),

@@ -14,6 +14,9 @@ from uncork.step import defects_of_fit, defects_of_losses, keras_defects
 
 K = keras.optimizers
 FLOAT16 = "mixed_float16"
+distils = pytest.mark.skipif(
+    not hasattr(keras, "distillation"), reason="Keras before 3.12 has no distillation"
+)
 
 
 def names(made: Any, steps: int | None = 10, **arguments: Any) -> list[str]:
@@ -90,12 +93,14 @@ def test_what_replicas_do_each_for_themselves(monkeypatch: pytest.MonkeyPatch) -
     assert names(model(K.LossScaleOptimizer(K.SGD()))) == ["loss_scale_of_one_replica"]
 
 
+@distils
 def test_a_student_that_runs_twice() -> None:
     (found,) = defects_of_fit(distiller(features()), {}, 10)
     assert found.name == "student_runs_twice"
     assert found.doubles_backward
 
 
+@distils
 def test_a_distiller_that_was_mended() -> None:
     class Mended(keras.distillation.Distiller):
         def _extract_all_student_features(self, x: Any, y_pred: Any) -> Any:
@@ -104,6 +109,7 @@ def test_a_distiller_that_was_mended() -> None:
     assert names(distiller(features(), kind=Mended)) == []
 
 
+@distils
 def test_what_a_distiller_leaves_out() -> None:
     sound = keras.distillation.LogitsDistillation(loss=keras.losses.KLDivergence())
     made = distiller(sound, regularizer="l2")
@@ -113,6 +119,7 @@ def test_what_a_distiller_leaves_out() -> None:
     ]
 
 
+@distils
 def test_a_divergence_of_raw_logits_anywhere() -> None:
     gc.collect()
     sound = keras.distillation.LogitsDistillation(loss=keras.losses.KLDivergence())
@@ -123,6 +130,7 @@ def test_a_divergence_of_raw_logits_anywhere() -> None:
     del sound, spoilt
 
 
+@distils
 def test_a_raw_divergence_has_no_gradient_below_zero() -> None:
     teacher, student = tf.constant([[2.0, -3.0]]), tf.Variable([[-1.0, -2.0]])
     with tf.GradientTape() as tape:
@@ -130,6 +138,7 @@ def test_a_raw_divergence_has_no_gradient_below_zero() -> None:
     assert not np.any(tape.gradient(loss, student))
 
 
+@distils
 def test_of_a_later_keras_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keras_defects.keras, "__version__", "3.16.0")
     assert names(distiller(features())) == []

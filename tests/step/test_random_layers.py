@@ -59,6 +59,7 @@ def test_layers_that_only_draw(layer):
     assert random_layers(keras.Sequential([keras.Input((4, 6)), layer, layers.Dense(1)])) == ("x",)
 
 
+@pytest.mark.skipif(not hasattr(layers, "RandAugment"), reason="Keras 3.7 has no RandAugment")
 def test_augmentation_with_what_it_holds():
     turn, augment = layers.RandomRotation(0.1, name="turn"), layers.RandAugment(name="augment")
     model = keras.Sequential([keras.Input((8, 8, 3)), turn, augment, layers.Flatten()])
@@ -106,7 +107,7 @@ def test_a_model_that_keeps_them_draws_as_in_float32(make):
         model.fit(X, Y, verbose=0)
     ops = traced.graph.get_operations()
     assert {op.outputs[0].dtype for op in ops if "RandomUniform" in op.type} == {tf.float32}
-    assert tf.bfloat16 in {op.outputs[0].dtype for op in ops if op.type in ("MatMul", "Einsum")}
+    assert tf.bfloat16 in {op.outputs[0].dtype for op in ops if "MatMul" in op.type}
 
 
 def test_the_loss_is_then_that_of_float32_but_for_its_rounding():

@@ -19,6 +19,7 @@ from .models import X, Y, mlp
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
 CHAIN = StepsPerExecution(steps=3)
 ALL = (CHAIN, JitCompile(), BFLOAT16)
+RELEASE = tuple(int(part) for part in keras.__version__.split(".")[:2])
 
 
 def state(model) -> tuple:
@@ -52,6 +53,9 @@ def test_xla_is_left_alone_where_op_determinism_is_on(monkeypatch):
         StepSettings(mlp(), (JitCompile(),))
 
 
+@pytest.mark.skipif(
+    RELEASE < (3, 10), reason="Keras before 3.10 writes the casts between layers into the model"
+)
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_model_of_mixed_precision_computes_in_float32_and_back(policy):
     keras.utils.set_random_seed(1)
@@ -183,7 +187,7 @@ def test_a_switched_model_is_the_one_built_under_the_policy():
 
 
 def test_normalization_computes_alike_before_and_after():
-    model = mlp(keras.layers.Normalization(mean=0.5, variance=4.0))
+    model = mlp(keras.layers.Normalization(mean=[0.5] * 8, variance=[4.0] * 8))
     before = model.predict(X, verbose=0)
     with StepSettings(model, (BFLOAT16,)).active():
         pass

@@ -19,7 +19,7 @@ class Net(keras.Model):
 
     def __init__(self, policy="float32"):
         super().__init__(dtype=policy)
-        self.scale = keras.layers.Normalization(mean=1.0, variance=4.0, dtype=policy)
+        self.scale = keras.layers.Normalization(mean=[1.0] * 3, variance=[4.0] * 3, dtype=policy)
         self.scale.build((None, 3))  # built by a model that is built itself, Keras loses its mean
         self.hidden = [keras.layers.Dense(8, "relu", dtype=policy) for _ in range(2)]
         self.norm = keras.layers.BatchNormalization(dtype=policy)

@@ -301,7 +301,8 @@ def _switch_policy(model: Any, edit: DtypePolicy) -> None:
     """Compute in another dtype on a model that is built already.
 
     Weights stay float32 under a mixed policy, so nothing has to be converted, and a switched model
-    is bit for bit the model that would have been built under the policy.
+    is bit for bit the model that would have been built under the policy. Before Keras 3.10, one
+    built under a mixed policy has casts between its layers, which stay.
     """
     for layer in model._flatten_layers():
         if layer.name not in edit.keep and switched(layer, edit.policy):
