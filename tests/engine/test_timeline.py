@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from .conftest import Run, Write
 
@@ -26,6 +27,22 @@ def test_a_trace_is_kept_and_named(write: Write, uncork: Run, tmp_path: Path) ->
     assert "timeline: tensorboard --logdir traces" in done.stdout
     (trace,) = (tmp_path / "traces").rglob("*.xplane.pb")
     assert trace.parent.parent == tmp_path / "traces/plugins/profile"
+
+
+def test_steps_of_a_loop_of_the_user_s_own_are_marked_too(
+    write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    loop = """
+for epoch in range(1000):
+    for x, y in data:
+        model.train_on_batch(x, y)
+"""
+    done = uncork("diagnose", "--budget", "3", "--timeline", "traces", write(TRAINING + loop))
+    assert done.returncode == 0, done.stderr
+    (file,) = (tmp_path / "traces").rglob("*.xplane.pb")
+    space = xplane_pb2.XSpace.FromString(file.read_bytes())
+    names = {event.name for plane in space.planes for event in plane.event_metadata.values()}
+    assert "train" in names
 
 
 def test_a_script_that_profiles_itself_gets_its_diagnosis_all_the_same(

@@ -22,6 +22,7 @@ from uncork.measure.backlog import Backlog
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import OpTime
+from uncork.measure.timeline import StepMarks
 from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
 from uncork.measure.tracing import tracing_s
 
@@ -64,9 +65,11 @@ class _Request:
         self._warm: tuple[int, float, float] | None = None
         self._traced_s = 0.0
         self._backlog = Backlog()
+        self._marks = StepMarks()
 
     def next_batch(self) -> Any:
         """The next batch, from a new epoch where one ends; None when that was the last one."""
+        self._marks.next()
         if self._whole and self._warm is None:
             self._begin = time.perf_counter()
             self._warm = (0, self._begin, time.process_time())
@@ -114,6 +117,7 @@ class _Request:
         assert self._warm is not None
         given, begin, cpu = self._warm
         context.async_wait()
+        self._marks.end()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         steps = self._given - given
         return Block(
