@@ -9,6 +9,7 @@ from records import STEPS, empty_plan, plan
 from uncork.core.edit import PipelineEdit, StepEdit
 from uncork.core.errors import PlanRefused
 from uncork.core.plan import SCHEMA, Policy, dump, load, seal
+from uncork.core.plan import _digest as seal_of
 from uncork.core.record import replace
 
 
@@ -33,6 +34,15 @@ def test_sealing_twice_is_sealing_once():
     assert seal(seal(plan())) == seal(plan())
     assert seal(replace(plan(), digest="anything")) == seal(plan())
     assert seal(plan()).digest != seal(empty_plan()).digest
+
+
+def test_what_a_later_release_knows_besides_does_not_break_the_seal():
+    fields = json.loads(dump(plan()))
+    stages = fields["before"]["stages"]
+    assert any(stage.pop("ignores") == [] for stage in stages)  # as if it had no such field yet
+    older = {**fields, "digest": ""}
+    sealed = seal_of(json.dumps(older).encode())
+    assert load(json.dumps({**older, "digest": sealed}).encode()).before == plan().before
 
 
 def test_whole_numbers_given_for_floats_do_not_break_the_seal():

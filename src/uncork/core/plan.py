@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -26,7 +26,7 @@ from uncork.core.measurement import Measurement, Verdict
 from uncork.core.record import Record, digest, from_json, replace, to_json
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 5
+SCHEMA: Final = 6
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -253,8 +253,22 @@ class Plan(Record, frozen=True, kw_only=True):
 def seal(plan: Plan) -> Plan:
     """Stamp a plan with the digest of its content."""
     # As the file gives it back: a whole number given for a float is read as 32.0, not 32.
-    blank = from_json(msgspec.json.encode(replace(plan, digest="")), Plan)
-    return replace(blank, digest=digest(msgspec.json.encode(blank)))
+    text = msgspec.json.encode(plan)
+    return replace(from_json(text, Plan), digest=_digest(text))
+
+
+def _digest(text: bytes) -> str:
+    """Of what a file says, not of what it is read as: a later Uncork may know more fields."""
+    content = {**msgspec.json.decode(text), "digest": ""}
+    return digest(msgspec.json.encode(_with_floats(content), order="sorted"))
+
+
+def _with_floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_floats(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(each) for each in value]
+    return float(value) if type(value) is int else value
 
 
 def dump(plan: Plan) -> bytes:
@@ -289,7 +303,7 @@ def load(text: bytes, origin: str = "the plan") -> Plan:
         raise PlanRefused(
             f"{origin} is damaged: {error}", "an unchanged plan.json", again
         ) from None
-    if seal(plan).digest != plan.digest:
+    if _digest(text) != plan.digest:
         raise PlanRefused(
             f"{origin} was changed after it was proved (digest {plan.digest or 'missing'})",
             "the plan exactly as 'uncork tune' wrote it",
