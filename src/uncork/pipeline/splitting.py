@@ -8,6 +8,7 @@ that ends with *cast, scale* can be cut before them: a cache then holds bytes, n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -70,7 +71,7 @@ class Split:
             names = graph.needed([*self.frontier, *effects])
             made = dict(zip(self.frontier, replay(graph, names, feeds, self.frontier), strict=True))
             for each in self.scalings:
-                made[each.still] = _scaled(graph, each, made[each.still])
+                made[each.still] = _scaled(graph, each, made[each.still], feeds)
             return list(made.values())
 
         return trace("uncork_prefix", argument_specs(graph), prefix)
@@ -93,10 +94,17 @@ class Split:
         return trace("uncork_rest", self.specs, rest)
 
 
-def _scaled(graph: Graph, scaling: Scaling, still: Tensor) -> Tensor:
-    """What scales an output, done to the tensor that its values come from."""
+def _scaled(graph: Graph, scaling: Scaling, still: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+    """What scales an output, done to the tensor that its values come from.
+
+    Args:
+        graph: Of the function.
+        scaling: By numbers that may be made from the element.
+        still: That tensor.
+        given: The function's arguments, by name.
+    """
     names = {*scaling.ops, *graph.needed(scaling.numbers)}
-    (made,) = replay(graph, names, {scaling.moved: still}, [scaling.scaled])
+    (made,) = replay(graph, names, {**given, scaling.moved: still}, [scaling.scaled])
     return made
 
 
