@@ -23,23 +23,33 @@ def test_a_child_imports_from_where_python_path_says_first(tmp_path):
         assert json.loads(told)[0] == str(tmp_path)
 
 
+def installed(monkeypatch, **releases):
+    def version(name):
+        if name not in releases:
+            raise metadata.PackageNotFoundError(name)
+        return releases[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
 @pytest.mark.parametrize("release", ["3.7.0", "3.15.1", "3.16.0.dev0", "4.0.0rc1"])
 def test_any_keras_from_the_oldest_on_will_do(monkeypatch, release):
-    monkeypatch.setattr(metadata, "version", lambda name: release)
+    installed(monkeypatch, keras=release, tensorflow="2.18.0")
     require_tensorflow()
 
 
-@pytest.mark.parametrize("release", ["3.6.0", "2.15.0"])
-def test_an_older_keras_is_refused(monkeypatch, release):
-    monkeypatch.setattr(metadata, "version", lambda name: release)
-    with pytest.raises(WrongUse, match=release) as refused:
+@pytest.mark.parametrize(
+    ("package", "release"),
+    [("keras", "3.6.0"), ("keras", "2.15.0"), ("tensorflow", "2.17.1"), ("tensorflow", "1.15.0")],
+)
+def test_an_older_release_is_refused(monkeypatch, package, release):
+    installed(monkeypatch, **({"tensorflow": "2.21.0", "keras": "3.15.1"} | {package: release}))
+    with pytest.raises(WrongUse, match=f"{package} {release}") as refused:
         require_tensorflow()
-    assert "Keras 3.7" in refused.value.expected
+    assert "TensorFlow 2.18 to 2.21 with Keras 3.7" in refused.value.expected
+    assert package in refused.value.remedy
 
 
-def test_a_keras_that_tells_no_release_is_not_judged(monkeypatch):
-    def missing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
+def test_a_build_that_tells_no_release_is_not_judged(monkeypatch):
+    installed(monkeypatch)
     require_tensorflow()

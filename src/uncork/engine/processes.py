@@ -34,8 +34,14 @@ _CHILD: Final = (
     "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
-# Before, ``fit`` ran its steps in another way.
-_OLDEST_KERAS: Final = (3, 7)
+# Before Keras 3.7 ``fit`` ran its steps in another way. Of the packages that hold TensorFlow one is
+# installed, or another build of it, which is not judged.
+_OLDEST: Final = {
+    "tensorflow": (2, 18),
+    "tensorflow-cpu": (2, 18),
+    "tensorflow-macos": (2, 18),
+    "keras": (3, 7),
+}
 _EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
 _TAIL: Final = 4_096
@@ -71,11 +77,11 @@ class ChildFailed(UncorkError):
 
 
 def require_tensorflow() -> None:
-    """Fail early and clearly where no TensorFlow is installed, or a Keras that trains otherwise.
+    """Fail early and clearly where no TensorFlow is installed, or one that is too old.
 
     Raises:
         MissingTensorFlow: With the two commands that install one.
-        WrongUse: This Keras is too old.
+        WrongUse: It, or Keras, is of an older release than Uncork knows.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise MissingTensorFlow(
@@ -83,14 +89,15 @@ def require_tensorflow() -> None:
             _EXPECTED,
             "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
         )
-    with suppress(metadata.PackageNotFoundError):  # its import says it better
-        found = metadata.version("keras")
-        if tuple(map(int, found.split(".")[:2])) < _OLDEST_KERAS:
-            raise WrongUse(
-                f"Keras {found} in this environment ({sys.prefix})",
-                _EXPECTED,
-                "pip install --upgrade keras",
-            )
+    for package, oldest in _OLDEST.items():
+        with suppress(metadata.PackageNotFoundError):
+            found = metadata.version(package)
+            if tuple(map(int, found.split(".")[:2])) < oldest:
+                raise WrongUse(
+                    f"{package} {found} in this environment ({sys.prefix})",
+                    _EXPECTED,
+                    f"pip install --upgrade {package}",
+                )
 
 
 def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:
