@@ -80,7 +80,10 @@ def profiled(steps: Callable[[], object]) -> tuple[Kernel, ...]:
         >>> [kernel.kind for kernel in profiled(lambda: step(ones)) if kernel.kind == "MatMul"]
         ['MatMul']
     """
-    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=_LEVEL)
+    # Nothing of an accelerator is read, whose tracer may take seconds to begin, or not be allowed.
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=_LEVEL, device_tracer_level=0
+    )
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         tf.profiler.experimental.start(folder, options=options)
         try:
