@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
-from uncork.engine import call_proofs, loop_subject
+from uncork.engine import call_proofs, loop_waits
 from uncork.engine.call_proofs import prove_answers, spared_s
 from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_subject import answering_in
-from uncork.engine.subject import VersionRunner
+from uncork.engine.loop_waits import answering_in
+from uncork.engine.version import VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.keras_calls import KerasCall, keras_calls
 from uncork.step import Mode, ReusedIterators, variables
@@ -155,7 +155,7 @@ def test_what_reads_on_or_works_again_is_not_made_again(model: Any) -> None:
 def test_what_is_spared_counts_by_the_time_that_all_calls_take(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_subject, "spared_s", lambda call: 1e-4)
+    monkeypatch.setattr(loop_waits, "spared_s", lambda call: 1e-4)
     dataset = tf.data.Dataset.from_tensors((ROWS, ANSWERS)).repeat(2000)
 
     def step() -> None:

@@ -45,7 +45,7 @@ from uncork.core.edit import (
 from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.subject import VersionRunner
+from uncork.engine.version import VersionRunner
 from uncork.pipeline import Pipeline, element_digests
 from uncork.pipeline.python_calls import generator_of, python_digest
 from uncork.step.snapshot import weights

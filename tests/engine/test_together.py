@@ -15,8 +15,8 @@ from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Ratio, Step
 from uncork.core.record import replace
 from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.subject import Version, VersionRunner
 from uncork.engine.together import left_open
+from uncork.engine.version import Version, VersionRunner
 from uncork.engine.walk import Walk
 from uncork.pipeline import apply, read
 from uncork.road import Optimization, Proposal

@@ -23,7 +23,7 @@ from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.running import Running
-from uncork.engine.subject import Version
+from uncork.engine.version import Version
 from uncork.engine.walk import Walk
 from uncork.pipeline import element_digests, read
 from uncork.road.validation_input import FeedValidation

@@ -19,8 +19,9 @@ from uncork.core.journal import Journal
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
 from uncork.engine import seconds
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
 from uncork.engine.trials import Tuning
+from uncork.engine.version import Version, VersionRunner
 from uncork.engine.walk import Walk
 from uncork.measure.interleave import Block
 from uncork.road import Optimization, Proposal, Skipped

@@ -11,7 +11,7 @@ import tensorflow as tf
 from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
 from uncork.engine import pipeline_proofs, subject
 from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.subject import Version
+from uncork.engine.version import Version
 from uncork.pipeline import apply, element_digests, read, seeded
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure
 from uncork.pipeline.samples import sample_digests

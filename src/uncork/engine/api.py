@@ -34,8 +34,9 @@ from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
 from uncork.engine.shown import Shown
-from uncork.engine.subject import Subject, Version
+from uncork.engine.subject import Subject
 from uncork.engine.verbs import plan_of
+from uncork.engine.version import Version
 from uncork.engine.walk import Walk
 from uncork.measure import interleave
 from uncork.measure.devices import machine as this_machine

@@ -13,7 +13,8 @@ from uncork.core.errors import NothingToMeasure
 from uncork.core.plan import Proof
 from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
 from uncork.step import batch_samples, spec_text

@@ -24,7 +24,8 @@ from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import WARM_SHARE
 from uncork.pipeline import Pipeline

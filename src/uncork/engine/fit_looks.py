@@ -21,8 +21,9 @@ from uncork.core.facts import (
 )
 from uncork.core.plan import Proof
 from uncork.engine.primed import PrimedRunner
-from uncork.engine.subject import LARGER, Subject, Version, VersionRunner
+from uncork.engine.subject import LARGER, Subject
 from uncork.engine.validated import Validated
+from uncork.engine.version import Version, VersionRunner
 from uncork.step import (
     Feed,
     FitRunner,

@@ -31,8 +31,8 @@ from uncork.engine.loader_proofs import prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
-from uncork.engine.subject import Version, VersionRunner
 from uncork.engine.this_machine import chosen_threads
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import op_time, outside_ops, watched_python
 from uncork.step import (

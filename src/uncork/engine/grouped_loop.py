@@ -14,7 +14,7 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.engine.subject import VersionRunner
+from uncork.engine.version import VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
 

@@ -13,7 +13,7 @@ from uncork.core.facts import BatchSize
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.engine.looks import against
-from uncork.engine.subject import Version, VersionRunner
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure import available_memory, peak_memory
 from uncork.proof.noninferiority import noninferiority
 from uncork.proof.training import Curve, ends, orders_needed, price, prove_training

@@ -12,7 +12,8 @@ from uncork.core.facts import Larger, Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import Comparison
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure import paired, together
 from uncork.watch import only_call
 

@@ -29,7 +29,7 @@ from uncork.core.stack import code_place, outwards, owner
 from uncork.core.workload import Workload
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.repetition import loops_around
-from uncork.engine.subject import Version
+from uncork.engine.version import Version
 from uncork.step import CompiledStep, EagerStep, Mode, ReusedIterators, TakenStep, function_of
 
 NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"

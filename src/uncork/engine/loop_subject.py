@@ -26,22 +26,22 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
-from uncork.engine.call_proofs import answers_otherwise, prove_answers, spared_s
+from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
+from uncork.engine.loop_waits import answering_in, waiting_in
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
 from uncork.engine.remade import remade
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
 from uncork.engine.switchboard import Switchboard
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.backlog import runs_behind
 from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
 from uncork.measure.interleave import Block
-from uncork.measure.keras_calls import keras_calls
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.settle import settle
-from uncork.measure.waits import waits
 from uncork.pipeline import Pipeline
 from uncork.step import (
     CompiledStep,
@@ -63,8 +63,6 @@ _TELLING: Final = 8
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
 _WATCHED_S: Final = 0.5
-# Calls of Keras's methods that are made again to see what is spared of them.
-_TIMED_CALLS: Final = 2
 # In which proofs record what the step is called with.
 _RECORDED_S: Final = 0.5
 
@@ -382,32 +380,6 @@ class LoopSubject(Subject):
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)
-
-
-def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:
-    """What part of the time the loop waits for values of its step."""
-    with waits() as found:
-        block = runner.block(seconds)
-    whole_s = block.warmup_s + block.wall_s
-    return Waiting(share=min(1.0, found.seconds / whole_s), at=found.at)
-
-
-def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
-    """What part of the time passes in calls of ``evaluate`` and ``predict``."""
-    with keras_calls() as found:
-        block = runner.block(seconds)
-    if not found.count:
-        return None
-    whole_s = block.warmup_s + block.wall_s
-    each_s = [spared_s(call) for call in list(found.last)[-_TIMED_CALLS:]]
-    all_s = sum(each_s) / max(1, len(each_s)) * found.repeatable
-    return Answering(
-        share=min(1.0, found.seconds / whole_s),
-        calls=found.count / max(1, block.steps),
-        spared=min(1.0, all_s / found.seconds),
-        tracing=min(1.0, found.traced_s / whole_s),
-        at=found.at,
-    )
 
 
 def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:

@@ -20,7 +20,8 @@ from uncork.core.workload import Workload
 from uncork.engine.looks import against, carried, look_once
 from uncork.engine.pipelines import default_rewrites
 from uncork.engine.shares import take_apart
-from uncork.engine.subject import Subject, Version
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version
 from uncork.measure import available_memory
 from uncork.measure.devices import native_bfloat16
 from uncork.pipeline import measure as measure_stages

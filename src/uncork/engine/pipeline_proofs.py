@@ -21,7 +21,7 @@ from uncork.core.edit import (
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
-from uncork.engine.subject import Version
+from uncork.engine.version import Version
 from uncork.pipeline import (
     ElementDigests,
     Node,

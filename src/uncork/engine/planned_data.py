@@ -10,7 +10,7 @@ from typing import Any, Final
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.engine.pipelines import enough_memory, keeps
-from uncork.engine.subject import Version
+from uncork.engine.version import Version
 from uncork.pipeline import Pipeline, continued, read
 
 # Alike and of use again: those of folds or domains, taken in turn.

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from uncork.engine.pipelines import FILL_S, fill_caches
-from uncork.engine.subject import VersionRunner
+from uncork.engine.version import VersionRunner
 from uncork.measure.interleave import Block
 from uncork.pipeline import Pipeline
 from uncork.step import FitRunner, fill_loader

@@ -15,7 +15,7 @@ from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.call_proofs import Called, answers_otherwise, prove_calls
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.subject import Version, VersionRunner
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
 from uncork.step import Feed, Snapshot, StepSettings

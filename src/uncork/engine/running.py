@@ -39,13 +39,13 @@ from uncork.engine.loop_steps import (
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
-from uncork.engine.subject import Version
 from uncork.engine.this_machine import (
     check_backend,
     check_bfloat16,
     check_threads,
     other_machine,
 )
+from uncork.engine.version import Version
 from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
     ARRAY_BATCH,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from uncork.core.measurement import Measurement, Spread, spread
-from uncork.engine.subject import Subject, Version
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version
 from uncork.measure import Block, in_turn, summarize
 from uncork.measure.tracing import tracing_s
 

@@ -34,9 +34,11 @@ from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
 from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_subject import LoopRunner, answering_in, waiting_in
-from uncork.engine.subject import LARGER, Subject, Version, VersionRunner
+from uncork.engine.loop_subject import LoopRunner
+from uncork.engine.loop_waits import answering_in, waiting_in
+from uncork.engine.subject import LARGER, Subject
 from uncork.engine.switchboard import Switchboard
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.backlog import runs_behind
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 from uncork.core.edit import (
     DtypePolicy,
     Guarantee,
-    LoaderEdit,
-    PipelineEdit,
     Precision,
-    StepEdit,
-    batches_in_one,
 )
 from uncork.core.facts import (
     Answering,
@@ -38,84 +32,17 @@ from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
-from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.unrolled import unrolled
-from uncork.measure.interleave import Block
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure.kernels import forget_kernels, profiled
-from uncork.pipeline import Pipeline, apply, supply
+from uncork.pipeline import supply
 from uncork.step import Padding, defects_of_losses, full_size, kernel_parts, slow_layers
 
 # How many times as large a batch is tried where several replicas share it.
 LARGER: Final = 8
-
-
-@dataclass(frozen=True)
-class Version:
-    """One way to run a training.
-
-    Attributes:
-        pipeline: Its input pipeline, None where there is no tf.data.
-        step: Edits of the training step, in order.
-        edits: The pipeline edits that led to ``pipeline``, each with the digest that it expects.
-        loader: Edits of a loader in Python.
-        validation: Edits of the pipeline that feeds the validation.
-    """
-
-    pipeline: Pipeline | None
-    step: tuple[StepEdit, ...] = ()
-    edits: tuple[PipelineEdit, ...] = field(default=())
-    loader: tuple[LoaderEdit, ...] = ()
-    validation: tuple[PipelineEdit, ...] = ()
-
-    @property
-    def times(self) -> int:
-        """How many of the script's batches a step trains on."""
-        return batches_in_one(self.step)
-
-    def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
-        """Apply edits in order; one that expects nothing in particular takes what it finds.
-
-        Raises:
-            EditRefused: The pipeline is not what an edit expects.
-        """
-        pipeline, done = self.pipeline, list(self.edits)
-        for edit in edits:
-            assert pipeline is not None
-            concrete = edit if edit.expects else replace(edit, expects=pipeline.digest)
-            pipeline = apply(pipeline, concrete)
-            done.append(concrete)
-        return replace_fields(self, pipeline=pipeline, edits=tuple(done))
-
-    def with_step_edits(self, edits: tuple[StepEdit, ...]) -> Version:
-        """Add edits of the training step."""
-        return replace_fields(self, step=self.step + edits)
-
-    def with_loader_edits(self, edits: tuple[LoaderEdit, ...]) -> Version:
-        """Add edits of a loader in Python."""
-        return replace_fields(self, loader=self.loader + edits)
-
-    def with_validation_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
-        """Add edits of the validation's pipeline."""
-        return replace_fields(self, validation=self.validation + edits)
-
-
-class VersionRunner(ABC):
-    """A version that can run some of its steps; compiled and warm after :meth:`prime`."""
-
-    @abstractmethod
-    def prime(self) -> float:
-        """Compile and start up, outside any measurement; seconds it took."""
-
-    @abstractmethod
-    def first_epoch(self, limit_s: float) -> float | None:
-        """Seconds of the first epoch from cold; None when it is not known or lasts longer."""
-
-    @abstractmethod
-    def block(self, seconds: float) -> Block:
-        """Time steps for about ``seconds`` from a fresh iterator."""
 
 
 class Subject(ABC):

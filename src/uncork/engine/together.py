@@ -7,7 +7,7 @@ proved alone would keep none. What they gain together is larger and shows sooner
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import final
@@ -17,7 +17,8 @@ from uncork.core.edit import Guarantee, PipelineEdit, loosest
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy, Step
 from uncork.core.record import replace
-from uncork.road import WORTH_TRYING, Optimization, Proposal
+from uncork.engine.version import Version
+from uncork.road import WORTH_TRYING, Optimization, Proposal, Skipped
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,33 @@ def left_open(step: Step) -> bool:
 def edits_input(proposal: Proposal) -> bool:
     """Whether it changes the input pipeline and nothing else."""
     return all(isinstance(edit, PipelineEdit) for edit in proposal.edits)
+
+
+def parts_of(
+    road: Sequence[Optimization],
+    so_far: tuple[Version, WorkloadDiagnosis],
+    propose: Callable[[Optimization, WorkloadDiagnosis], Proposal | Skipped],
+    look: Callable[[Version, WorkloadDiagnosis], WorkloadDiagnosis],
+) -> list[Part]:
+    """Steps that edit the input, each as it is proposed on what those before it leave.
+
+    Args:
+        road: The steps.
+        so_far: What is in force, and its diagnosis.
+        propose: What a step would do, by a diagnosis.
+        look: Diagnoses another version, given what is known of the one before.
+    """
+    parts: list[Part] = []
+    version, now = so_far
+    for optimization in road:
+        proposal = propose(optimization, now)
+        if isinstance(proposal, Skipped) or not edits_input(proposal):
+            continue
+        version = version.with_edits(proposal.edits)
+        parts.append(Part(optimization, proposal))
+        if optimization is not road[-1]:
+            now = look(version, now)
+    return parts
 
 
 @final

@@ -42,9 +42,10 @@ from uncork.engine.repeated_fit import (
 from uncork.engine.repetition import made_anew, passes
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.step_loop_subject import StepLoopSubject
-from uncork.engine.subject import Subject, Version, VersionRunner
+from uncork.engine.subject import Subject
 from uncork.engine.switchboard import run_beside
 from uncork.engine.timeline import keep_timeline
+from uncork.engine.version import Version, VersionRunner
 from uncork.engine.walk import Walk
 from uncork.measure import in_turn, summarize
 from uncork.measure.devices import machine as this_machine

@@ -15,7 +15,7 @@ from uncork.core.validating import WORTH_LOOKING
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable
 from uncork.engine.primed import PrimedRunner
-from uncork.engine.subject import Version, VersionRunner
+from uncork.engine.version import Version, VersionRunner
 from uncork.measure import Block, in_turn, summarize
 from uncork.pipeline import Pipeline
 from uncork.pipeline import measure as measure_stages

@@ -15,7 +15,6 @@ from uncork.core.edit import (
     PipelineEdit,
     StepEdit,
     loosest,
-    of_validation,
 )
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
@@ -36,8 +35,9 @@ from uncork.engine.outcomes import (
     sentence,
 )
 from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.subject import Subject, Version
-from uncork.engine.together import Part, Together, edits_input, left_open
+from uncork.engine.subject import Subject
+from uncork.engine.together import Part, Together, left_open, parts_of
+from uncork.engine.version import Version
 from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
@@ -193,25 +193,19 @@ class Walk:
 
     def _parts(self, road: Sequence[Optimization]) -> list[Part]:
         """Each as it is proposed on what those before it leave."""
-        parts: list[Part] = []
-        version, now = self.version, self.now
         try:
-            for optimization in road:
-                proposal = optimization.propose(now, self.machine, self.policy)
-                if isinstance(proposal, Skipped) or not edits_input(proposal):
-                    continue
-                version = _apply(version, proposal)
-                parts.append(Part(optimization, proposal))
-                if optimization is not road[-1]:
-                    now = self._look(version, now)
+            return parts_of(
+                road,
+                (self.version, self.now),
+                lambda optimization, now: optimization.propose(now, self.machine, self.policy),
+                self._look,
+            )
         except Exception as error:  # as of a trial: it must not take the tuning with it
             self.journal.write("phase", f"not tried together: {first_line(error)}")
             return []
         finally:
-            del version, now
             self.subject.restore()
             gc.collect()
-        return parts
 
     def proposed(self, optimization: Optimization) -> Proposal | Skipped:
         """What an optimization would do now, if it is allowed."""
@@ -279,7 +273,7 @@ class Walk:
 
     def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> Step:
         """Speed first: it is the cheaper question, and most candidates fail it."""
-        candidate = _apply(self.version, proposal)
+        candidate = self.version.with_edits(proposal.edits)
         alone = self._alone(candidate, proposal)
         if alone is not None:
             predicted = self.now.with_step_faster(alone.ratio)
@@ -430,11 +424,3 @@ class Walk:
 
 def _promised(proposal: Proposal | Skipped) -> float:
     return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
-
-
-def _apply(version: Version, proposal: Proposal) -> Version:
-    pipeline = tuple(e for e in proposal.edits if isinstance(e, PipelineEdit))
-    step = tuple(e for e in proposal.edits if isinstance(e, StepEdit))
-    loader = tuple(e for e in proposal.edits if isinstance(e, LoaderEdit))
-    version = version.with_pipeline_edits(pipeline).with_loader_edits(loader)
-    return version.with_step_edits(step).with_validation_edits(of_validation(proposal.edits))
