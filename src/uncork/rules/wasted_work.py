@@ -45,17 +45,20 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
 
 
 def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
-    for stage in diagnosis.stages:
-        if stage.ignores:
-            maker = max((diagnosis.stages[i] for i in stage.ignores), key=spared_s)
-            yield from _finding(
-                diagnosis,
-                costs,
-                costs.needed(stage.ignores),
-                maker.at,
-                f"{place(maker)} makes more than {place(stage)} looks at; what is made for nothing",
-                "make in the map only what is used, or give the loader a switch for the rest",
-            )
+    """The one that wastes most: branches may ignore the same work, each for itself."""
+    picking = [stage for stage in diagnosis.stages if stage.ignores]
+    if not picking:
+        return
+    stage = max(picking, key=lambda each: gain(costs, costs.needed(each.ignores)))
+    maker = max((diagnosis.stages[i] for i in stage.ignores), key=spared_s)
+    yield from _finding(
+        diagnosis,
+        costs,
+        costs.needed(stage.ignores),
+        maker.at,
+        f"{place(maker)} makes more than {place(stage)} looks at; what is made for nothing",
+        "make in the map only what is used, or give the loader a switch for the rest",
+    )
 
 
 def _repeated(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:

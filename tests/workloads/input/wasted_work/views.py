@@ -20,7 +20,7 @@ parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(60)
 
-SIDE = 96
+SIDE, PASSES = 96, 5
 features = {
     "image": tf.io.FixedLenFeature((), tf.string),
     "label": tf.io.FixedLenFeature((), tf.int64),
@@ -50,7 +50,7 @@ def labelled(views):
 
 
 files = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
-records = tf.data.TFRecordDataset(files, num_parallel_reads=len(files))
+records = tf.data.TFRecordDataset(files, num_parallel_reads=len(files)).repeat(PASSES)
 seeds = tf.data.Dataset.random(seed=61, rerandomize_each_iteration=True)
 dataset = (
     tf.data.Dataset.zip((records, seeds.batch(4, drop_remainder=True)))
@@ -82,4 +82,4 @@ seconds = time.perf_counter() - started
 photos = len(list((args.data / "photos").glob("*/*.jpg")))
 print(f"loss {history.history['loss'][-1]:.4f}")
 model.save_weights("trained.weights.h5")
-print(f"trained {photos * args.epochs} samples in {seconds:.2f} s")
+print(f"trained {photos * PASSES * args.epochs} samples in {seconds:.2f} s")
