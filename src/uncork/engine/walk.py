@@ -41,6 +41,7 @@ from uncork.engine.version import Version
 from uncork.measure import Trial, interleave, patiently
 from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
+from uncork.step.xla import ops_without_kernel
 
 _NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
 Prove = Callable[[Version, Guarantee, float], Proof]
@@ -162,9 +163,8 @@ class Walk:
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except Exception as error:  # a trial that breaks must not take the tuning with it
-            return record(
-                optimization, "failed", f"{type(error).__name__}: {first_line(error)}", proposal
-            )
+            why = ops_without_kernel(error) or f"{type(error).__name__}: {first_line(error)}"
+            return record(optimization, "failed", why, proposal)
         finally:
             self.subject.restore()
             # Datasets lie in cycles, and their caches with them: the next trial needs the memory.

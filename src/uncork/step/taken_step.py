@@ -15,6 +15,7 @@ from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
 from uncork.step.traced_maps import Maps
 from uncork.step.traced_policy import traced_in, why_not_in
+from uncork.step.xla import ops_without_kernel
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
@@ -120,7 +121,8 @@ class TakenStep(ABC):
             if not self.mode.xla and was_traced(function, args, kwargs):
                 raise  # an error of the step's own; some of it was done
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
-            self._refuse_mode(f"{type(error).__name__}: {first_line(error)}"[:_LONGEST])
+            why = ops_without_kernel(error) or f"{type(error).__name__}: {first_line(error)}"
+            self._refuse_mode(why[:_LONGEST])
             return found
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)

@@ -1,12 +1,20 @@
-"""Whether Keras would compile a model with XLA at all."""
+"""What XLA does not compile: layers that say so beforehand, ops that turn out when it is tried."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, Final
 
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from uncork.core.stack import is_users, place
+
 _NAMED: Final = 3
+# In TensorFlow's words: an op without a kernel, and the calls that made the first of them.
+_MISSING: Final = re.compile(r"No registered '(\w+)' OpKernel for XLA_")
+_CREATED: Final = "The op is created at:"
+_CALL: Final = re.compile(r'^\s*File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
 def why_not_compiled(model: Any) -> str | None:
@@ -33,3 +41,30 @@ def why_not_compiled(model: Any) -> str | None:
     named = [f"{type(layer).__name__} ('{layer.name}')" for layer in alone[:_NAMED]]
     more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
     return f"XLA compiles no {', '.join(named)}{more}, and Keras then compiles nothing of the model"
+
+
+def ops_without_kernel(error: Exception) -> str | None:
+    """What an error of a compiled function says of ops; None where it says nothing of them.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> written = tf.function(lambda x: tf.strings.as_string(x), jit_compile=True)
+        >>> try:
+        ...     written(tf.constant(1.0))
+        ... except tf.errors.InvalidArgumentError as error:
+        ...     print(ops_without_kernel(error)[:30])
+        XLA has no kernel for AsString
+    """
+    missing = list(dict.fromkeys(_MISSING.findall(str(error))))
+    if not missing:
+        return None
+    calls = _CALL.findall(str(error).partition(_CREATED)[2])
+    users = [place(_rooted(path), int(line)) for path, line in calls if is_users(path)]
+    return f"XLA has no kernel for {', '.join(missing[:_NAMED])}" + (
+        f" ({users[-1]})" if users else ""
+    )
+
+
+def _rooted(path: str) -> str:
+    """TensorFlow tells a path without the slash that it begins with."""
+    return path if Path(path).exists() or not Path(f"/{path}").exists() else f"/{path}"

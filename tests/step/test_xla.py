@@ -1,0 +1,42 @@
+"""What XLA cannot compile is named: the op, and the line that called it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from uncork.step import CompiledStep, Mode
+from uncork.step.xla import ops_without_kernel
+
+
+def told(x):
+    return tf.strings.length(tf.strings.as_string(x))
+
+
+LINE = f"{Path(__file__).name}:{told.__code__.co_firstlineno + 1}"
+
+
+def test_the_op_and_the_user_s_line_that_made_it():
+    compiled = tf.function(told, jit_compile=True)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        compiled(tf.ones([3]))
+    said = ops_without_kernel(caught.value)
+    assert said is not None
+    assert said.startswith("XLA has no kernel for AsString")
+    assert LINE in said
+
+
+@pytest.mark.parametrize("error", [ValueError("no such thing"), MemoryError()])
+def test_other_errors_say_nothing_of_ops(error):
+    assert ops_without_kernel(error) is None
+
+
+def test_a_step_of_a_loop_says_so_and_goes_on_as_written():
+    function = tf.function(told)
+    step = CompiledStep(function)
+    step.mode = Mode.XLA
+    assert function(tf.ones([3])).shape == [3]
+    assert step.unable.startswith("XLA has no kernel for AsString")
+    step.give_back()
