@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
-from uncork.engine import pipeline_proofs, subject
+from uncork.engine import pipeline_proofs, version
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import Version
 from uncork.pipeline import apply, element_digests, read, seeded
@@ -158,7 +158,7 @@ def lying(monkeypatch):
         def dishonest(pipeline, edit):
             return read(lie(apply(pipeline, edit).dataset))
 
-        for module in (subject, pipeline_proofs):
+        for module in (version, pipeline_proofs):
             monkeypatch.setattr(module, "apply", dishonest)
 
     return install
