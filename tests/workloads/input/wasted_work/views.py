@@ -1,8 +1,8 @@
-"""Classify photographs from one random view of each; a second one is made and thrown away.
+"""Classify photographs from one random view of each; three more are made and thrown away.
 
-The loader came with a self-supervised training, which compares two views of every photograph. Here
-the labels are known, and the map behind it takes the first view and the label. TensorFlow runs all
-of a map's function, whatever is done with its parts: both views are decoded and resized. That
+The loader came with a self-supervised training, which compares several crops of every photograph.
+Here the labels are known, and the map behind it takes the first crop and the label. TensorFlow runs
+all of a map's function, whatever is done with its parts: all four are decoded and resized. That
 datasets decode features which nobody looks at is why TensorFlow Datasets has `PartialDecoding`.
 """
 
@@ -41,21 +41,21 @@ def view(jpeg, seed):
     return tf.cast(tf.image.resize(image, (SIDE, SIDE)), tf.uint8)
 
 
-def two_views(jpeg, label, seeds):
-    return {"first": view(jpeg, seeds[:2]), "second": view(jpeg, seeds[2:]), "label": label}
+def crops(jpeg, label, seeds):
+    return {"label": label} | {f"crop {n}": view(jpeg, seeds[2 * n : 2 * n + 2]) for n in range(4)}
 
 
 def labelled(views):
-    return views["first"], views["label"]
+    return views["crop 0"], views["label"]
 
 
 files = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
 records = tf.data.TFRecordDataset(files, num_parallel_reads=len(files)).repeat(PASSES)
 seeds = tf.data.Dataset.random(seed=61, rerandomize_each_iteration=True)
 dataset = (
-    tf.data.Dataset.zip((records, seeds.batch(4, drop_remainder=True)))
+    tf.data.Dataset.zip((records, seeds.batch(8, drop_remainder=True)))
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-    .map(two_views, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(crops, num_parallel_calls=tf.data.AUTOTUNE)  # brake
     .shuffle(64, seed=62)
     .map(labelled, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(32)

@@ -35,7 +35,7 @@ def view(jpeg, seed):
     return tf.cast(tf.image.resize(image, (SIDE, SIDE)), tf.uint8)
 
 
-def one_view(jpeg, label, seeds):
+def crop(jpeg, label, seeds):
     return view(jpeg, seeds[:2]), label
 
 
@@ -43,9 +43,9 @@ files = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
 records = tf.data.TFRecordDataset(files, num_parallel_reads=len(files)).repeat(PASSES)
 seeds = tf.data.Dataset.random(seed=61, rerandomize_each_iteration=True)
 dataset = (
-    tf.data.Dataset.zip((records, seeds.batch(4, drop_remainder=True)))
+    tf.data.Dataset.zip((records, seeds.batch(8, drop_remainder=True)))
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-    .map(one_view, num_parallel_calls=tf.data.AUTOTUNE)
+    .map(crop, num_parallel_calls=tf.data.AUTOTUNE)
     .shuffle(64, seed=62)
     .batch(32)
     .prefetch(tf.data.AUTOTUNE)
