@@ -1,4 +1,4 @@
-"""Whole processes in turn: plain Python, and ``uncork run`` with a plan that holds nothing."""
+"""Whole processes in turn: plain Python, watched, and ``uncork run`` with an empty plan."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class Cost(Record, frozen=True, kw_only=True):
     cpu_s: float
 
 
-class Pairs(Record, frozen=True, kw_only=True):
-    """One script, run both ways.
+class Runs(Record, frozen=True, kw_only=True):
+    """One script, run in all ways.
 
     Attributes:
         name: Of the script.
         epochs: Of each run.
         plain: By Python alone.
-        under: Under an empty plan, each beside the one of the same place.
+        others: Of each other way by name, what it took beside the one of the same place.
     """
 
     name: str
     epochs: int
     plain: tuple[Cost, ...]
-    under: tuple[Cost, ...]
+    others: dict[str, tuple[Cost, ...]]
 
-    def overhead(self, of: Callable[[Cost], float]) -> Comparison:
-        """How many times as long it takes under the plan; paired, with a 95 % interval."""
-        return compare([of(cost) for cost in self.plain], [of(cost) for cost in self.under])
+    def overhead(self, way: str, of: Callable[[Cost], float]) -> Comparison:
+        """How many times as long it takes that way; paired, with a 95 % interval."""
+        return compare([of(cost) for cost in self.plain], [of(cost) for cost in self.others[way]])
 
 
 def empty_plan(workload: Workload, data: Path, work: Path) -> Path:
@@ -91,15 +91,14 @@ def cost_of(command: Sequence[object], work: Path) -> Cost:
     return Cost(trained_s=done.trained_s, wall_s=done.wall_s, cpu_s=_cpu_s() - before)
 
 
-def in_pairs(plain: Way, under: Way, rounds: int) -> tuple[list[Cost], list[Cost]]:
-    """A B, then B A, and so on: what drifts falls on both."""
-    a: list[Cost] = []
-    b: list[Cost] = []
+def in_turn(ways: Sequence[Way], rounds: int) -> list[tuple[Cost, ...]]:
+    """A B C, then C B A, and so on: what drifts falls on all."""
+    found: list[list[Cost]] = [[] for _ in ways]
     for number in range(rounds):
-        order = ((plain, a), (under, b))
-        for way, found in order if number % 2 == 0 else reversed(order):
-            found.append(way())
-    return a, b
+        order = list(zip(ways, found, strict=True))
+        for way, costs in order if number % 2 == 0 else reversed(order):
+            costs.append(way())
+    return [tuple(costs) for costs in found]
 
 
 def _cpu_s() -> float:

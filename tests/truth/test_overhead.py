@@ -1,4 +1,4 @@
-"""The parts of the benchmark of an empty plan, on processes that train nothing."""
+"""The parts of the benchmark of overhead, on processes that train nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.overhead.runs import Cost, Pairs, cost_of, epochs_for, in_pairs
+from benchmarks.overhead import watched
+from benchmarks.overhead.runs import Cost, Runs, cost_of, epochs_for, in_turn
+from benchmarks.truth.processes import run
 
 BUSY = """
 import time
@@ -22,6 +24,13 @@ for epoch in range(int(sys.argv[2])):
     print("loss 0.5", flush=True)
 print("loss 0.5")
 print("trained 10 samples in 0.20 s")
+"""
+WATCHED = """
+import tensorflow as tf
+from uncork.pipeline.source_lines import source_line
+
+dataset = tf.data.Dataset.range(3)
+print(source_line(dataset), [int(x) for x in dataset])
 """
 
 
@@ -47,7 +56,7 @@ def test_as_many_epochs_as_take_so_long(tmp_path: Path):
     assert 5 <= epochs_for((script,), tmp_path / "work", 1.0) <= 20
 
 
-def test_every_other_pair_runs_backwards():
+def test_every_other_round_runs_backwards():
     said: list[str] = []
 
     def way(name: str):
@@ -57,15 +66,25 @@ def test_every_other_pair_runs_backwards():
 
         return run
 
-    plain, under = in_pairs(way("a"), way("b"), rounds=3)
-    assert "".join(said) == "abbaab"
-    assert [each.trained_s for each in plain] == [1, 4, 5]
-    assert [each.trained_s for each in under] == [2, 3, 6]
+    found = in_turn([way("a"), way("b"), way("c")], rounds=3)
+    assert "".join(said) == "abccbaabc"
+    assert [[each.trained_s for each in costs] for costs in found] == [
+        [1, 6, 7],
+        [2, 5, 8],
+        [3, 4, 9],
+    ]
 
 
 def test_overhead_is_a_ratio_of_times_above_one_where_the_plan_costs():
     plain, under = [cost(10.0), cost(20.0)], [cost(10.1), cost(20.2)]
-    pairs = Pairs(name="mlp", epochs=5, plain=tuple(plain), under=tuple(under))
-    found = pairs.overhead(lambda each: each.cpu_s)
+    runs = Runs(name="mlp", epochs=5, plain=tuple(plain), others={"under": tuple(under)})
+    found = runs.overhead("under", lambda each: each.cpu_s)
     assert found.ratio == pytest.approx(1.01)
     assert found.low == pytest.approx(1.01)
+
+
+def test_a_watched_script_does_what_it_does_alone_and_its_datasets_know_their_lines(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(WATCHED)
+    done = run([sys.executable, watched.__file__, script], tmp_path)
+    assert (done.exit_code, done.lines[-1:]) == (0, ("script.py:5 [0, 1, 2]",)), done
