@@ -245,6 +245,17 @@ def test_the_consumer_never_costs_less_than_nothing():
     assert costs_of(workload_diagnosis(measurement=slow), 2.0).consumer_cpu_s == 0.0
 
 
+def test_nor_less_than_alone_where_stages_timed_one_by_one_explain_too_much():
+    map_ = replace(stage(0, 0.01, parallelism=2), elements_per_step=10.0)
+    seen = workload_diagnosis(
+        stages=(map_,),
+        measurement=replace(measurement(320.0), cpu_s_per_step=0.09),
+        consumer_cpu_s=0.03,
+    )
+    assert costs_of(seen, 2.0).consumer_cpu_s == 0.03
+    assert costs_of(replace(seen, consumer_cpu_s=0.2), 2.0).consumer_cpu_s == 0.09
+
+
 def test_no_more_is_promised_than_what_was_measured_would_leave():
     slow = costs(stage(0, 0.04, parallelism=1))
     assert gain(slow, slow.parallel(0)) == pytest.approx(4, rel=0.05)

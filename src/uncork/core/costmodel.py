@@ -232,14 +232,16 @@ class StepCosts(Record, frozen=True, kw_only=True):
 def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     """The costs behind a diagnosis. The consumer's come from its ceiling.
 
-    CPU time that the stages do not explain is taken to be the consumer's. Where there is none to
-    speak of, as of a dataset by itself, it is theirs: together they cost more than one by one.
+    CPU time that the stages do not explain is taken to be the consumer's, and at least what it was
+    seen to cost alone: stages timed one by one may explain more than there is. Where there is none
+    to speak of, as of a dataset by itself, it is theirs: together they cost more than one by one.
     """
     batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
     consumer = diagnosis.ceilings.get("consumer", 0.0)
     input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
     all_cpu, own_cpu = diagnosis.measurement.cpu_s_per_step, diagnosis.consumer_cpu_s
-    stages, consumer_cpu = diagnosis.stages, max(0.0, all_cpu - input_cpu)
+    stages = diagnosis.stages
+    consumer_cpu = max(all_cpu - input_cpu, min(own_cpu or 0.0, all_cpu))
     if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
         stages, consumer_cpu = (
             tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
