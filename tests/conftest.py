@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -15,3 +16,9 @@ collect_ignore_glob = ["loops/*.py"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that no worker waits for another at the end."""
     items.sort(key=lambda item: "test_properties" not in item.nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """All that is imported by now stays: looking through it for garbage again takes 0.3 s each."""
+    gc.collect()
+    gc.freeze()
