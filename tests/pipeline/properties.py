@@ -5,9 +5,13 @@ Drawn in two files, so that two processes can share the work.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import itertools
 import os
+import shutil
+import tempfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from hypothesis import strategies as st
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DiskCache,
     DrawFirst,
     DropUnused,
     FilterFirst,
@@ -158,9 +163,13 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
+FOLDER = tempfile.mkdtemp(prefix="properties-")
+# Behind our own folder in it, which is gone by then: what is registered first comes last.
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+
 STAGE_EDITS = (
-    SplitMap, Cache, DropUnused, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst, InlineMap,
-    ParallelMap, ParallelInterleave, LessAhead,
+    SplitMap, Cache, partial(DiskCache, folder=FOLDER), DropUnused, FilterFirst, ShuffleFirst,
+    VectorizeMap, DrawFirst, InlineMap, ParallelMap, ParallelInterleave, LessAhead,
 )  # fmt: skip
 
 
@@ -309,7 +318,7 @@ def _check(steps, size, kinds, highest, tuned):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
-        count = most if isinstance(edit, Cache) else again
+        count = most if isinstance(edit, Cache | DiskCache) else again
         count = 0 if draws_too_far(preview) else count  # how far its draws go on is chance
         assert seen(changed, count or 1)[:count] == expected[:count], edit
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)

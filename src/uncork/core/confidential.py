@@ -20,6 +20,8 @@ R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences; others hold places, figures and words of our own.
 _SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "remedy", "script"})
+# And paths of the user's.
+_FOLDERS = frozenset({"folder", "disk_cache"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -78,6 +80,8 @@ class Concealer:
     def value(self, value: Any, field: str = "") -> Any:
         """A record, or whatever stands in one of its fields."""
         if isinstance(value, str):
+            if field in _FOLDERS:
+                return value and _HIDDEN
             return "" if field == "source_edit" else self.text(value) if _tells(field) else value
         if isinstance(value, tuple):
             return tuple(self.value(each, field) for each in value)

@@ -17,6 +17,7 @@ from typing import Final
 from uncork.core import stage_costs
 from uncork.core.branches import made_from
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.disk import Speed
 from uncork.core.record import Record, replace
 from uncork.core.stage import AUTOTUNE, ENDLESS, Stage
 
@@ -173,13 +174,28 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with all up to a stage, or up to its prefix where it has one, in memory.
 
         Args:
-            stage: One of the stages, or a form of it (:func:`forms_to_keep`).
+            stage: One of the stages, or a form of it (:func:`uncork.core.caches.forms_to_keep`).
         """
         if stage.prefix is None:
             return self.without(made_from(stage))
         prefix, index = stage.prefix, stage.index
         cut = self._with(lambda s: replace(s, prefix=prefix) if s.index == index else s)
         return cut._with_split(index, cached=True)
+
+    def read_back(self, stage: Stage, read: Speed) -> StepCosts:
+        """The same with all of that in files: read by the one thread that asks for the elements.
+
+        Args:
+            stage: As of :meth:`cached`.
+            read: How fast files are read.
+        """
+        kept, point = self.cached(stage), stage.cache_point
+        if point is None or not point.elements:
+            return kept
+        size = point.memory_bytes / point.elements
+        at = next(i for i, s in enumerate(kept.stages) if s.index == stage.index)
+        reading = stage_costs.reading(kept.stages[at], read, size)
+        return replace(kept, stages=(*kept.stages[:at], reading, *kept.stages[at + 1 :]))
 
     def _with_split(self, index: int, *, cached: bool) -> StepCosts:
         stages: list[Stage] = []
@@ -304,44 +320,6 @@ def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
     below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
     most = left * sum(below) / stage.elements_per_step / steps
     return min(most, unexplained_s(diagnosis))
-
-
-def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
-    """A cache of a stage would be complete after the first pass, as far as that is known.
-
-    A loop of the user's own may leave its data early, in every epoch. A cache that never saw their
-    end begins anew each time.
-    """
-    steps, point = diagnosis.workload.steps_per_epoch, stage.cache_point
-    to_the_end = diagnosis.stages[-1].length == steps
-    if point is None or diagnosis.workload.kind != "custom_loop" or steps is None or to_the_end:
-        return True
-    return steps * (stage.elements_per_step or 0.0) > point.elements
-
-
-def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
-    """A stage as it could be kept: whole, and smaller where that does not fit so many bytes.
-
-    A map that ends with making its elements larger can be cut before that; where there is room,
-    it is kept whole.
-
-    Example:
-        >>> from uncork.core.stage import CachePoint, Prefix
-        >>> floats = Stage(index=1, kind="map", bytes_per_element=4000,
-        ...                narrow=Prefix(ops=9, bytes_per_element=1000, cpu_s_per_element=1e-3),
-        ...                cache_point=CachePoint(elements=9, memory_bytes=36000,
-        ...                                       saved_cpu_s_per_step=1e-2))
-        >>> [form.cache_point.memory_bytes for form in forms_to_keep(floats, room=10000)]
-        [36000, 9000]
-    """
-    point, part = stage.cache_point, stage.narrow
-    if point is None or part is None or not stage.bytes_per_element or point.memory_bytes <= room:
-        return (stage,)
-    taken = round(point.memory_bytes * part.bytes_per_element / stage.bytes_per_element)
-    widening_s = max(0.0, (stage.cpu_s_per_element or 0.0) - part.cpu_s_per_element)
-    saved_s = point.saved_cpu_s_per_step - widening_s * (stage.elements_per_step or 0.0)
-    smaller = replace(point, memory_bytes=taken, saved_cpu_s_per_step=max(0.0, saved_s))
-    return stage, replace(stage, prefix=part, cache_point=smaller)
 
 
 # Elements go in that do not come out.

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from uncork.core.disk import Disk
 from uncork.core.facts import (
     Answering,
     BatchSize,
@@ -107,6 +108,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         findings: Correctness traps first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
+        disk: The folder for files that the user has named; None where there is none.
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
@@ -153,6 +155,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     memory_available_bytes: int = 0
+    disk: Disk | None = None
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
     in_float32: Comparison | None = None

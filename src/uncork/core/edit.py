@@ -54,6 +54,21 @@ class Cache(Record, tag="cache", frozen=True, kw_only=True):
     bytes: int = 0
 
 
+class DiskCache(Record, tag="disk_cache", frozen=True, kw_only=True):
+    """Keep the elements after ``stage`` in files, placed like those of a :class:`Cache`.
+
+    Attributes:
+        bytes: What the elements take; 0 where that is not known.
+        folder: Where each process makes a folder of its own; ``""`` where there is none, and what
+            is to be kept is made anew.
+    """
+
+    stage: int
+    expects: str
+    bytes: int = 0
+    folder: str = ""
+
+
 class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
     """Let the runtime run the serial map at ``stage`` on several elements at once, order kept."""
 
@@ -265,6 +280,7 @@ class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
 StageEdit = (
     SplitMap
     | Cache
+    | DiskCache
     | DropUnused
     | FilterFirst
     | ShuffleFirst

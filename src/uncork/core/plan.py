@@ -140,11 +140,13 @@ class Policy(Record, frozen=True, kw_only=True):
         loosest: The weakest guarantee accepted; ``training`` only where the user consents to it.
         memory_share: Of the memory still available, for caches.
         budget_s: For the whole tuning: the trials take what the final confirmation leaves.
+        disk_cache: A folder where files may be kept while something runs; ``""`` for none.
     """
 
     loosest: Guarantee = "precision"
     memory_share: float = 0.5
     budget_s: float = 270.0
+    disk_cache: str = ""
 
 
 class Plan(Record, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from uncork.core.disk import Speed
 from uncork.core.record import Record, replace
 from uncork.core.stage import AUTOTUNE, Stage
 
@@ -18,6 +19,18 @@ def locked_s(stage: Stage) -> float:
 def free(stage: Stage) -> Stage:
     """What is kept in memory costs nothing."""
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
+
+
+def reading(stage: Stage, read: Speed, size: float) -> Stage:
+    """What is kept in files, so many bytes an element, costs the one thread that reads them."""
+    return replace(
+        stage,
+        parallelism=1,
+        cpu_s_per_element=read.cpu_s(size),
+        wall_s_per_element=read.wall_s(size),
+        spread_cpu_s_per_element=None,
+        threads_wall_s_per_element=None,
+    )
 
 
 def parallel(stage: Stage) -> Stage:

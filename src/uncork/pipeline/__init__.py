@@ -8,6 +8,9 @@ from uncork.pipeline.apart import apart
 from uncork.pipeline.continuing import continued
 from uncork.pipeline.costs import measure
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, element_digests
+from uncork.pipeline.disk_cache import being_filled, from_disk, without_place_holders
+from uncork.pipeline.disk_folder import check_folder
+from uncork.pipeline.disk_speed import disk_at
 from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
@@ -27,8 +30,12 @@ __all__ = [
     "Split",
     "apart",
     "apply",
+    "being_filled",
+    "check_folder",
     "continued",
+    "disk_at",
     "element_digests",
+    "from_disk",
     "is_deterministic",
     "keeps_python",
     "measure",
@@ -41,4 +48,5 @@ __all__ = [
     "split",
     "state_kept",
     "supply",
+    "without_place_holders",
 ]

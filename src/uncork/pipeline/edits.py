@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow as tf
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DiskCache,
     DrawFirst,
     DropUnused,
     FilterFirst,
@@ -34,6 +36,7 @@ from uncork.measure.machine import cpus
 from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency import readers, told_ahead
+from uncork.pipeline.disk_cache import in_files
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
@@ -60,7 +63,14 @@ from uncork.pipeline.unused import without_unused
 from uncork.pipeline.vectorize import batched, vectorized
 
 _OfOneStage = (
-    InlineMap | Cache | DropUnused | FilterFirst | ParallelInterleave | LessAhead | GeneratorCache
+    InlineMap
+    | Cache
+    | DiskCache
+    | DropUnused
+    | FilterFirst
+    | ParallelInterleave
+    | LessAhead
+    | GeneratorCache
 )
 
 
@@ -176,7 +186,9 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
         case InlineMap():
             changed = _inline(pipeline, _map_at(pipeline, stage), stage)
         case Cache():
-            changed = _cache(pipeline, node, stage)
+            changed = _cache(pipeline, node, stage, memory_cache)
+        case DiskCache():
+            changed = _cache(pipeline, node, stage, partial(in_files, pipeline, node, edit))
         case DropUnused():
             changed = _drop_unused(pipeline, _map_at(pipeline, stage), stage)
         case FilterFirst():
@@ -221,12 +233,14 @@ def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
     return below
 
 
-def _cache(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _cache(
+    pipeline: Pipeline, node: Node, stage: int, keep: Callable[[Dataset], Dataset]
+) -> Dataset:
     if node.in_memory:
         raise EditRefused(f"{node} is a cache already", "a stage without one", "keep it")
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
-    changed = memory_cache(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
+    changed = keep(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
     changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
     above = [node.kind for node in chain[stage + 1 : stage + 2]]
     # What the map kept apart from the stage above it, too; a shuffle that was fused stays so.

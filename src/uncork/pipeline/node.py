@@ -9,9 +9,14 @@ from typing import Final
 
 import numpy as np
 
+from uncork.pipeline.disk_folder import CacheFiles
 from uncork.pipeline.graphs import ConcreteFunction
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.source_lines import source_line
+
+# Where a cache of Uncork's own in files remembers them, and the name of one that has none.
+CACHE_FILES: Final = "_uncork_files"
+PLACE_HOLDER: Final = "/dev/null/uncork"
 
 # These can run on several elements at once, and run on one at a time unless told.
 _SERIAL_UNLESS_TOLD: Final = frozenset({"map", "batch", "interleave"})
@@ -75,6 +80,17 @@ class Node:
     def in_complete_files(self) -> bool:
         """A cache that is only read: TensorFlow writes its index last."""
         return self.kind == "cache" and bool(self._file) and self._index.exists()
+
+    @property
+    def own_files(self) -> CacheFiles | None:
+        """Of a cache in files that Uncork has put there."""
+        files: CacheFiles | None = self.dataset.__dict__.get(CACHE_FILES)
+        return files
+
+    @property
+    def is_place_holder(self) -> bool:
+        """A cache in files that has none: it must not be read."""
+        return CACHE_FILES in self.dataset.__dict__ and self.own_files is None
 
     @property
     def _index(self) -> Path:

@@ -8,8 +8,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import cache_op, interleave_op, map_op, prefetch_op
 
+from uncork.pipeline.disk_folder import CacheFiles
 from uncork.pipeline.graphs import ConcreteFunction
 from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.node import CACHE_FILES, PLACE_HOLDER
 from uncork.pipeline.rebuild import blank, initialise
 from uncork.pipeline.source_lines import same_line
 
@@ -132,6 +134,24 @@ def memory_cache(below: Dataset) -> Dataset:
         _input_dataset=below,
         _filename=tf.constant("", tf.string),
         _name=None,
+        **same_line(below),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
+def file_cache(below: Dataset, files: CacheFiles | None) -> Dataset:
+    """Keep elements in files, which go with the last dataset that reads them.
+
+    Args:
+        below: What is kept.
+        files: None for a place-holder, which must be taken out before anything is read.
+    """
+    dataset = blank(
+        cache_op.CacheDataset,
+        _input_dataset=below,
+        _filename=tf.constant(PLACE_HOLDER if files is None else files.name, tf.string),
+        _name=None,
+        **{CACHE_FILES: files},
         **same_line(below),
     )
     return initialise(dataset, [below], kind_of(dataset))

@@ -9,6 +9,7 @@ import msgspec
 from uncork.core.edit import (
     AutotuneOff,
     Cache,
+    DiskCache,
     DrawFirst,
     DropUnused,
     DtypePolicy,
@@ -57,6 +58,7 @@ GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
 SAID: Final[dict[type[Edit], str]] = {
     SplitMap: "split the map at stage {stage}: first what repeats itself, then the rest",
     Cache: "keep the elements after stage {stage} in memory",
+    DiskCache: "keep the elements after stage {stage} in files in {folder}",
     DropUnused: "make below stage {stage} only what it looks at",
     FilterFirst: "drop elements at stage {stage} before the maps below it, not after",
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",

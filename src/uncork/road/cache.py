@@ -20,12 +20,13 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, costs_of, filled, forms_to_keep, gain
+from uncork.core.caches import filled, forms_to_keep
+from uncork.core.costmodel import StepCosts, costs_of, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Cache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
+from uncork.core.edit import Cache, DiskCache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.record import replace
+from uncork.core.record import Record, replace
 from uncork.core.stage import Stage
 from uncork.road.autotune_off import hushed, without_autotuner
 from uncork.road.inline_map import RunInline
@@ -72,80 +73,144 @@ class CacheDeterministic(Optimization):
         Batches are put together by copying, which no probe tells apart from making what they hold:
         kept as they are, they are handed out without. Where memory is no matter, the later wins.
         """
-        missing = no_pipeline(diagnosis) or read_once(diagnosis)
-        if missing:
-            return missing
-        legal = [s for s in diagnosis.stages if s.cache_point]
-        lasting = [s for s in legal if filled(diagnosis, s)]
-        if not lasting:
-            return Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
-        room = policy.memory_share * diagnosis.memory_available_bytes
+        lasting = lasting_places(diagnosis)
+        if isinstance(lasting, Skipped):
+            return lasting
+        room = room_for(diagnosis, policy)
         forms = [form for s in lasting for form in forms_to_keep(s, room)]
-        fitting = [s for s in forms if _bytes(s) <= room]
+        fitting = [s for s in forms if kept_bytes(s) <= room]
         if not fitting:
-            smallest = min(_bytes(s) for s in forms)
+            smallest = min(kept_bytes(s) for s in forms)
             return Skipped(
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
         costs = costs_of(diagnosis, machine.cpus)
-        least = max(1, min(_bytes(s) for s in fitting))
+        least = max(1, min(kept_bytes(s) for s in fitting))
         best = max(
             fitting,
             key=lambda s: (
                 round(gain(costs, costs.cached(s)), 2),
-                0.0 if _bytes(s) < _LITTLE * room else -round(_bytes(s) / least, 1),
+                0.0 if kept_bytes(s) < _LITTLE * room else -round(kept_bytes(s) / least, 1),
                 s.index,
             ),
         )
-        predicted = gain(costs, costs.cached(best))
+        return Keeping(
+            stage=best,
+            costs=costs,
+            kept=costs.cached(best),
+            keep=Cache(stage=best.index, expects="", bytes=kept_bytes(best)),
+            where=f"in {kept_bytes(best) / 1e9:.3g} GB of memory",
+        ).proposed(diagnosis, machine, policy)
+
+
+def lasting_places(diagnosis: WorkloadDiagnosis) -> tuple[Stage, ...] | Skipped:
+    """Stages whose elements could be kept from one epoch to the next, wherever that is."""
+    missing = no_pipeline(diagnosis) or read_once(diagnosis)
+    if missing:
+        return missing
+    legal = [s for s in diagnosis.stages if s.cache_point]
+    lasting = tuple(s for s in legal if filled(diagnosis, s))
+    return lasting or Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
+
+
+def room_for(diagnosis: WorkloadDiagnosis, policy: Policy) -> float:
+    """Bytes of memory that caches may take."""
+    return policy.memory_share * diagnosis.memory_available_bytes
+
+
+def kept_bytes(stage: Stage) -> int:
+    """What the elements of a stage, or of a form of it, take together."""
+    return stage.cache_point.memory_bytes if stage.cache_point else 0
+
+
+class Keeping(Record, frozen=True, kw_only=True):
+    """What is to be kept, and how.
+
+    Attributes:
+        stage: A form of the stage whose elements are kept.
+        costs: Of a step as it is.
+        kept: Of a step that reads what is kept.
+        keep: The edit; it takes what it finds.
+        where: In words, for what they take there.
+        source_edit: The same by hand; that of a cache in memory unless given.
+    """
+
+    stage: Stage
+    costs: StepCosts
+    kept: StepCosts
+    keep: Cache | DiskCache
+    where: str
+    source_edit: str = ""
+
+    def proposed(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """With the steps that belong to it, or that had better come first."""
+        predicted = gain(self.costs, self.kept)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), best)
-        quiet = hushed(diagnosis, costs.cached(best))
-        found = _proposal(diagnosis, best, predicted, parallel, quiet=quiet)
+        stage = self.stage
+        parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), stage)
         first = ""
-        if _saves_more(diagnosis, costs, best, VectorizeMaps().propose(diagnosis, machine, policy)):
+        if self._saves_more(diagnosis, VectorizeMaps().propose(diagnosis, machine, policy)):
             first = VectorizeMaps.name
-        elif not parallel and _fills_faster(
-            diagnosis, costs, best, RunInline().propose(diagnosis, machine, policy)
+        elif not parallel and self._fills_faster(
+            diagnosis, RunInline().propose(diagnosis, machine, policy)
         ):
             first = RunInline.name
-        return replace(found, first=first)
+        part = "the deterministic part" if stage.narrow is None else "all but the widening"
+        what = f"{part} of {stage.name or 'the map'}" if stage.prefix else stage.kind
+        source = self.source_edit or (_NARROW if stage.prefix and stage.narrow else _SOURCE)
+        return Proposal(
+            edits=self._edits(diagnosis, parallel),
+            predicted=predicted,
+            at=stage.at,
+            why=f"{what} is made once{', in parallel,' if parallel else ''} and kept {self.where}",
+            source_edit=source,
+            first=first,
+        )
 
+    def _edits(self, diagnosis: WorkloadDiagnosis, parallel: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        digest = diagnosis.workload.pipeline
+        edits: tuple[Edit, ...] = (replace(self.keep, expects=digest),)
+        if parallel:  # the tree that is left then is not known yet
+            edits = (*parallel, self.keep)
+        if self.stage.prefix is not None:
+            # The split puts its prefix where the map stood. The tree it leaves is not known before
+            # it is built, so the cache that follows takes it as it comes.
+            edits = (SplitMap(stage=self.stage.index, expects=digest), self.keep)
+        if hushed(diagnosis, self.kept):
+            edits += without_autotuner(diagnosis, expects="")
+        return edits
 
-def _saves_more(
-    diagnosis: WorkloadDiagnosis, costs: StepCosts, stage: Stage, stacked: Proposal | Skipped
-) -> bool:
-    """Whether what a cache would keep had better be made a batch at a time, in every epoch.
+    def _saves_more(self, diagnosis: WorkloadDiagnosis, stacked: Proposal | Skipped) -> bool:
+        """Whether what would be kept had better be made a batch at a time, in every epoch.
 
-    The first epoch counts: a cache saves nothing of it, and of few epochs it is a large part. What
-    lies below the maps that were moved can be kept afterwards.
-    """
-    if isinstance(stacked, Skipped):
-        return False
-    moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
-    if not moved & set(made_from(stage)):
-        return False
-    epochs = diagnosis.workload.epochs
-    first_s = min(costs.step_s(), costs.measured_s)
-    kept_s = first_s + (epochs - 1) * costs.cached(stage).step_s()
-    return epochs * costs.vectorized(moved).step_s() < _CLEARLY * kept_s
+        The first epoch counts: a cache saves nothing of it, and of few epochs it is a large part.
+        What lies below the maps that were moved can be kept afterwards.
+        """
+        if isinstance(stacked, Skipped):
+            return False
+        moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
+        if not moved & set(made_from(self.stage)):
+            return False
+        epochs = diagnosis.workload.epochs
+        kept_s = self._first_s + (epochs - 1) * self.kept.step_s()
+        return epochs * self.costs.vectorized(moved).step_s() < _CLEARLY * kept_s
 
+    def _fills_faster(self, diagnosis: WorkloadDiagnosis, inlined: Proposal | Skipped) -> bool:
+        """Whether the first epoch, which fills it, weighs enough to be made brief first."""
+        if isinstance(inlined, Skipped):
+            return False
+        later_s = (diagnosis.workload.epochs - 1) * self.kept.step_s()
+        moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
+        first_s = self._first_s
+        return self.costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)
 
-def _fills_faster(
-    diagnosis: WorkloadDiagnosis, costs: StepCosts, stage: Stage, inlined: Proposal | Skipped
-) -> bool:
-    """Whether the first epoch, which fills the cache, weighs enough to be made brief first."""
-    if isinstance(inlined, Skipped):
-        return False
-    later_s = (diagnosis.workload.epochs - 1) * costs.cached(stage).step_s()
-    moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
-    first_s = min(costs.step_s(), costs.measured_s)
-    return costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)
-
-
-def _bytes(stage: Stage) -> int:
-    return stage.cache_point.memory_bytes if stage.cache_point else 0
+    @property
+    def _first_s(self) -> float:
+        """Of a step of the first epoch."""
+        return min(self.costs.step_s(), self.costs.measured_s)
 
 
 def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:
@@ -154,36 +219,3 @@ def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:
         return ()
     below = made_from(stage)
     return tuple(e for e in answer.edits if isinstance(e, ParallelMap) and e.stage in below)
-
-
-def _proposal(
-    diagnosis: WorkloadDiagnosis,
-    stage: Stage,
-    predicted: float,
-    parallel: tuple[Edit, ...],
-    *,
-    quiet: bool,
-) -> Proposal:
-    digest = diagnosis.workload.pipeline
-    expects = "" if parallel else digest  # the tree that is left then is not known yet
-    cache = Cache(stage=stage.index, expects=expects, bytes=_bytes(stage))
-    edits: tuple[Edit, ...] = (*parallel, cache)
-    if stage.prefix is not None:
-        # The split puts its prefix where the map stood. The tree it leaves is not known before it
-        # is built, so the cache that follows takes it as it comes.
-        edits = (
-            SplitMap(stage=stage.index, expects=digest),
-            Cache(stage=stage.index, expects="", bytes=_bytes(stage)),
-        )
-    if quiet:
-        edits += without_autotuner(diagnosis, expects="")
-    part = "the deterministic part" if stage.narrow is None else "all but the widening"
-    what = f"{part} of {stage.name or 'the map'}" if stage.prefix else stage.kind
-    return Proposal(
-        edits=edits,
-        predicted=predicted,
-        at=stage.at,
-        why=f"{what} is made once{', in parallel,' if parallel else ''} and kept in "
-        f"{_bytes(stage) / 1e9:.3g} GB of memory",
-        source_edit=_NARROW if stage.prefix and stage.narrow else _SOURCE,
-    )

@@ -1,0 +1,45 @@
+"""Which caches would ever be full, and in which forms a stage could be kept."""
+
+from __future__ import annotations
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.record import replace
+from uncork.core.stage import Stage
+
+
+def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
+    """A cache of a stage would be complete after the first pass, as far as that is known.
+
+    A loop of the user's own may leave its data early, in every epoch. A cache that never saw their
+    end begins anew each time.
+    """
+    steps, point = diagnosis.workload.steps_per_epoch, stage.cache_point
+    to_the_end = diagnosis.stages[-1].length == steps
+    if point is None or diagnosis.workload.kind != "custom_loop" or steps is None or to_the_end:
+        return True
+    return steps * (stage.elements_per_step or 0.0) > point.elements
+
+
+def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
+    """A stage as it could be kept: whole, and smaller where that does not fit so many bytes.
+
+    A map that ends with making its elements larger can be cut before that; where there is room,
+    it is kept whole.
+
+    Example:
+        >>> from uncork.core.stage import CachePoint, Prefix
+        >>> floats = Stage(index=1, kind="map", bytes_per_element=4000,
+        ...                narrow=Prefix(ops=9, bytes_per_element=1000, cpu_s_per_element=1e-3),
+        ...                cache_point=CachePoint(elements=9, memory_bytes=36000,
+        ...                                       saved_cpu_s_per_step=1e-2))
+        >>> [form.cache_point.memory_bytes for form in forms_to_keep(floats, room=10000)]
+        [36000, 9000]
+    """
+    point, part = stage.cache_point, stage.narrow
+    if point is None or part is None or not stage.bytes_per_element or point.memory_bytes <= room:
+        return (stage,)
+    taken = round(point.memory_bytes * part.bytes_per_element / stage.bytes_per_element)
+    widening_s = max(0.0, (stage.cpu_s_per_element or 0.0) - part.cpu_s_per_element)
+    saved_s = point.saved_cpu_s_per_step - widening_s * (stage.elements_per_step or 0.0)
+    smaller = replace(point, memory_bytes=taken, saved_cpu_s_per_step=max(0.0, saved_s))
+    return stage, replace(stage, prefix=part, cache_point=smaller)

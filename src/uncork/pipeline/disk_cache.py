@@ -1,0 +1,74 @@
+"""A cache in files of Uncork's own, and the same pipeline without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uncork.core.edit import DiskCache
+from uncork.core.errors import EditRefused
+from uncork.pipeline.calls import with_calls
+from uncork.pipeline.disk_folder import new_files
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.nodes import barrier, file_cache
+from uncork.pipeline.rebuild import rebuild
+from uncork.pipeline.remade import remade
+from uncork.pipeline.tree import Node, Pipeline, read
+
+
+def in_files(pipeline: Pipeline, node: Node, edit: DiskCache, below: Dataset) -> Dataset:
+    """Keep in files what is given; a place-holder where the edit names no folder.
+
+    Args:
+        pipeline: That the edit is applied to, or a branch of it.
+        node: Whose elements are to be kept.
+        edit: Says where, and how many bytes they take.
+        below: Gives these elements.
+
+    Raises:
+        EditRefused: Several branches read them, or the folder cannot take them.
+    """
+    readers = sum(place.node.dataset is node.dataset for place in pipeline.outermost.places)
+    if readers > 1:
+        raise EditRefused(
+            f"{readers} branches read {node}, and TensorFlow lets only one of them fill a cache in "
+            "files",
+            "a part of the pipeline that is read once in each pass",
+            "leave it as it is",
+        )
+    return file_cache(below, new_files(edit.folder, edit.bytes) if edit.folder else None)
+
+
+def without_place_holders(pipeline: Pipeline) -> Pipeline:
+    """The same, with all made anew that a cache in files without a place was to keep.
+
+    Legal because a cache passes on what it is given. An empty barrier takes its place, so that
+    TensorFlow fuses nothing that it kept apart.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.edits import apply
+        >>> numbers = read(tf.data.Dataset.range(3).map(lambda x: x + 1).batch(2))
+        >>> cached = apply(numbers, DiskCache(stage=1, expects=numbers.digest))
+        >>> [node.kind for node in without_place_holders(cached).stages]
+        ['range', 'map', 'options', 'batch']
+    """
+
+    def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
+        if node.is_place_holder:
+            return barrier(inputs[0])
+        return rebuild(node.dataset, inputs) if inputs else node.dataset
+
+    return read(with_calls(remade(pipeline.root, made)))
+
+
+def being_filled(pipeline: Pipeline) -> bool:
+    """Somebody is on a first pass over a cache in files: nobody else may begin one."""
+    files = (place.node.own_files for place in pipeline.places)
+    return any(each.being_filled for each in files if each is not None)
+
+
+def from_disk(pipeline: Pipeline | None) -> None:
+    """Have the next pass read full caches in files from the disk, not from the system's memory."""
+    for place in pipeline.places if pipeline is not None else ():
+        if place.node.own_files is not None and place.node.own_files.complete:
+            place.node.own_files.leave_memory()

@@ -1,0 +1,98 @@
+"""How fast TensorFlow's cache in files is in one folder: a few files are written there and read.
+
+A record costs something whatever its size (a key, a checksum, the element handed on), and each
+byte something more. So two files are timed: of small elements, and of large ones. What is read
+comes from the disk, as far as that is this machine's to decide: the system is told to forget the
+files first. A virtual machine's host, or a disk itself, may remember them still, so each is read
+only once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.disk import Disk, Speed
+from uncork.core.errors import EditRefused
+from uncork.pipeline.disk_folder import check_folder, new_files
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.nodes import file_cache
+
+# Bytes of an element, and how many.
+_SMALL: Final = (4 << 10, 2_048)
+_LARGE: Final = (1 << 20, 64)
+
+
+def disk_at(folder: str) -> Disk:
+    """What is known of a folder for files, its speed included; takes about a second.
+
+    Args:
+        folder: As the user has named it.
+
+    Example:
+        >>> disk_at("/no/such/folder").refused
+        'no files can be kept in /no/such/folder: No such file or directory'
+    """
+    place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay
+    most = 2 * (_SMALL[0] * _SMALL[1] + _LARGE[0] * _LARGE[1])
+    try:
+        check_folder(place, most)
+        small, large = (_timed(place, *each) for each in (_SMALL, _LARGE))
+    except EditRefused as refusal:
+        return Disk(folder=place, refused=refusal.received)
+    except (OSError, tf.errors.OpError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Disk(folder=place, refused=f"no files can be kept in {place}: {first}"[:150])
+    read, write = (_speed(small[i], large[i]) for i in (0, 1))
+    return Disk(folder=place, free_bytes=shutil.disk_usage(place).free, read=read, write=write)
+
+
+def _timed(place: str, size: int, count: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Elapsed and CPU seconds of an element, read and written."""
+    files = new_files(place, size * count)
+    made = _elements(size, count)
+    cached = file_cache(made, files)
+    alone = _pass(made)
+    begin = time.perf_counter()
+    filling = _pass(cached)
+    files.leave_memory()
+    written_s = time.perf_counter() - begin
+    write = max(0.0, written_s - alone[0]), max(0.0, filling[1] - alone[1])
+    read = _pass(cached)
+    return (read[0] / count, read[1] / count), (write[0] / count, write[1] / count)
+
+
+def _elements(size: int, count: int) -> Dataset:
+    """No two alike, and nothing to be compressed."""
+    noise = tf.constant(np.random.default_rng(0).integers(0, 1 << 62, size // 8))
+    return tf.data.Dataset.range(count).map(lambda number: noise + number)
+
+
+def _pass(dataset: Iterable[object]) -> tuple[float, float]:
+    """Elapsed and CPU seconds."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    for _ in dataset:
+        pass
+    return time.perf_counter() - wall_s, time.process_time() - cpu_s
+
+
+def _speed(small: tuple[float, float], large: tuple[float, float]) -> Speed:
+    """The line through two sizes, that of an element of no bytes at least 0."""
+    wall, cpu = (_line(small[i], large[i]) for i in (0, 1))
+    return Speed(
+        wall_s_per_element=wall[0],
+        wall_s_per_byte=wall[1],
+        cpu_s_per_element=cpu[0],
+        cpu_s_per_byte=cpu[1],
+    )
+
+
+def _line(small_s: float, large_s: float) -> tuple[float, float]:
+    per_byte = max(0.0, large_s - small_s) / (_LARGE[0] - _SMALL[0])
+    return max(0.0, small_s - per_byte * _SMALL[0]), per_byte
