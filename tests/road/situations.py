@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.disk import Disk, Speed
 from uncork.core.facts import BatchSize, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
@@ -26,6 +27,12 @@ from uncork.road import Optimization, Proposal, Skipped
 FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0")
 
 POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
+# So many steps: an epoch of 10 s.
+MANY = CachePoint(elements=100, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
+FAST = Speed(
+    wall_s_per_element=3e-5, wall_s_per_byte=1e-9, cpu_s_per_element=2e-5, cpu_s_per_byte=5e-10
+)
+DISK = Disk(folder="/scratch", free_bytes=50 * 10**9, read=FAST, write=FAST)
 PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
 FILLED = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
 HERE = Inlined(cpu_s_per_element=0.001, wall_s_per_element=0.001)
@@ -277,6 +284,14 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "no memory": observed(*AUGMENTING, shares=WAITING, memory_available_bytes=0),
     "huge elements": observed(
         replace(AUGMENTING[2], cache_point=replace(POINT, memory_bytes=10**15)), shares=WAITING
+    ),
+    "more than memory holds, and a folder": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", 0.36, name="decode", parallelism=AUTOTUNE, cache_point=MANY),
+        stage(2, "batch"),
+        shares=WAITING,
+        memory_available_bytes=10**9,
+        disk=DISK,
     ),
     "opaque": observed(stage(0, "opaque", 0.09, opaque=True), shares=WAITING),
     "callbacks on every batch": observed(

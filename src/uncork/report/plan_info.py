@@ -273,9 +273,10 @@ def cost_sentence(plan: Plan) -> str:
 def policy_sentence(plan: Plan) -> str:
     """What tuning was allowed to do."""
     policy = plan.policy
+    files = f", files in {policy.disk_cache}" if policy.disk_cache else ""
     return (
         f"Allowed: changes up to '{policy.loosest}', {percent(policy.memory_share)} of the memory"
-        f" for caches, {duration(policy.budget_s)} of tuning."
+        f" for caches{files}, {duration(policy.budget_s)} of tuning."
     )
 
 

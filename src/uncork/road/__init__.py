@@ -5,6 +5,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
+from uncork.road.disk_cache import CacheInFiles
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.drop_unused import MakeWhatIsTaken
 from uncork.road.filter_first import FilterBeforeMaps
@@ -42,6 +43,7 @@ ROAD: tuple[Optimization, ...] = (
     FilterBeforeMaps(),  # what is dropped need be neither made nor kept
     MakeWhatIsTaken(),  # the same of parts of elements
     CacheDeterministic(),  # first: work that is not done needs no threads
+    CacheInFiles(),  # what memory has no room for
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     KeepElements(),
     ParallelizePrefix(),  # what cannot be cached; and the first epoch

@@ -1,0 +1,134 @@
+"""Keep in files what every epoch makes again, where memory has no room for it.
+
+Legal because a cache in files stands where one in memory would (see ``cache``), and repeats its
+first pass as that one does. Each process fills files of its own and removes them at its end:
+nothing is shared between runs, so nothing can be out of date.
+
+Files are read by one thread, with a checksum over each record, and what does not fit into memory
+comes from the disk. So the folder is measured before, and reading from it is reckoned as work that
+the step may have to wait for. Where making the elements anew is faster, nothing is kept. Writing
+them costs something, too: it must be won back by the epochs that there are.
+
+Nothing is written anywhere unless the user has named a folder.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, final
+
+from uncork.core.caches import forms_to_keep
+from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.disk import Disk, files_bytes
+from uncork.core.edit import DiskCache
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.stage import Stage
+from uncork.road.cache import Keeping, kept_bytes, lasting_places, room_for
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+
+# While it is tried there are two of them: the one that is timed, and the one that is compared.
+_AT_ONCE: Final = 2
+# Of the budget: the cache is filled, and then two epochs of it are compared with two as written.
+_MOST_OF_BUDGET: Final = 1 / 18
+_SOURCE: Final = """\
+dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache(tempfile.mkdtemp() + "/")
+       .shuffle(...)       # behind the cache, or the order freezes
+       .map(random_part)   # behind the cache, or the augmentation freezes"""
+
+
+@final
+class CacheInFiles(Optimization):
+    """Cache the deterministic part in files where it does not fit the memory budget."""
+
+    name = "disk_cache"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The legal cache predicted to win most; of equal ones the smaller, then the later."""
+        lasting = lasting_places(diagnosis)
+        if isinstance(lasting, Skipped):
+            return lasting
+        disk, room = diagnosis.disk, room_for(diagnosis, policy)
+        forms = [form for s in lasting for form in forms_to_keep(s, 0.0)]
+        if any(kept_bytes(form) <= room for form in forms):
+            return Skipped(reason="memory has room for what would be kept: see cache")
+        missing = _no_folder(diagnosis, disk)
+        if missing or disk is None:
+            return missing or Skipped(reason="nothing is known of a folder for files")
+        fitting = [form for form in forms if _needed(form) <= disk.free_bytes]
+        if not fitting:
+            return _no_space(disk, min(map(_needed, forms)))
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(
+            fitting,
+            key=lambda s: (round(gain(costs, _kept(costs, s, disk)), 2), -kept_bytes(s), s.index),
+        )
+        keeping = Keeping(
+            stage=best,
+            costs=costs,
+            kept=_kept(costs, best, disk),
+            keep=DiskCache(
+                stage=best.index, expects="", bytes=kept_bytes(best), folder=disk.folder
+            ),
+            where=f"in {kept_bytes(best) / 1e9:.3g} GB of files",
+            source_edit=_SOURCE,
+        )
+        return _in_vain(diagnosis, policy, keeping, disk) or keeping.proposed(
+            diagnosis, machine, policy
+        )
+
+
+def _no_folder(diagnosis: WorkloadDiagnosis, disk: Disk | None) -> Skipped | None:
+    """Set when there is nowhere to keep files."""
+    if disk is None:
+        return Skipped(reason="files are kept only where you say so: --disk-cache DIR")
+    if disk.refused:
+        return Skipped(reason=disk.refused)
+    work = diagnosis.workload
+    if work.distributed or work.replicas > 1:
+        return Skipped(reason="not tried under a tf.distribute strategy yet")
+    return None
+
+
+def _no_space(disk: Disk, needed: int) -> Skipped:
+    return Skipped(
+        reason=f"needs {needed / 1e9:.3g} GB in the folder of --disk-cache while it is tried, "
+        f"{disk.free_bytes / 1e9:.3g} GB are free"
+    )
+
+
+def _in_vain(
+    diagnosis: WorkloadDiagnosis, policy: Policy, keeping: Keeping, disk: Disk
+) -> Skipped | None:
+    """Set when the epochs are too few to win back the writing, or too long to be compared."""
+    point, now = keeping.stage.cache_point, keeping.costs
+    per_step = keeping.stage.elements_per_step
+    if gain(now, keeping.kept) < WORTH_TRYING or not (point and per_step and disk.write):
+        return None
+    as_it_is_s, epochs = min(now.step_s(), now.measured_s), diagnosis.workload.epochs
+    writing_s = per_step * disk.write.wall_s(point.memory_bytes / point.elements)
+    spared_s = (epochs - 1) * (as_it_is_s - keeping.kept.step_s())
+    if spared_s <= writing_s:
+        return Skipped(
+            reason=f"writing the files takes longer than reading them spares in {epochs} epochs"
+        )
+    epoch_s = (as_it_is_s + writing_s) * point.elements / per_step
+    if epoch_s > _MOST_OF_BUDGET * policy.budget_s:
+        return Skipped(
+            reason=f"an epoch takes {epoch_s:.0f} s, and several must be compared: give --budget "
+            f"{math.ceil(epoch_s / _MOST_OF_BUDGET)}"
+        )
+    return None
+
+
+def _kept(costs: StepCosts, stage: Stage, disk: Disk) -> StepCosts:
+    return costs.read_back(stage, disk.read) if disk.read else costs
+
+
+def _needed(stage: Stage) -> int:
+    return _AT_ONCE * files_bytes(kept_bytes(stage))

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import DiskCache, ParallelMap, SplitMap
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE, Prefix
+from uncork.road.cache import CacheDeterministic
+from uncork.road.disk_cache import CacheInFiles
+
+from .situations import DISK, FAST, FOUR_CORES, MANY, SITUATIONS, WAITING, ask, proposal, reason
+
+FILES = CacheInFiles()
+DECODE = stage(1, "map", 0.36, name="decode", parallelism=AUTOTUNE, cache_point=MANY)
+KEPT = DiskCache(stage=1, expects="51ab", bytes=MANY.memory_bytes, folder="/scratch")
+
+
+def decoding(*stages, disk=DISK, memory=10**9, **changes):
+    """Elements of 10 MB, twice as many as the memory budget has room for."""
+    shown = stages or (stage(0, "range"), DECODE, stage(2, "batch"))
+    return observed(*shown, shares=WAITING, memory_available_bytes=memory, disk=disk, **changes)
+
+
+def slower(times: float):
+    read = replace(FAST, wall_s_per_byte=times * FAST.wall_s_per_byte)
+    return replace(DISK, read=read)
+
+
+def test_what_memory_has_no_room_for_is_kept_in_files():
+    assert "GB of memory" in reason(CacheDeterministic(), decoding())
+    found = proposal(FILES, decoding())
+    assert found.edits == (KEPT,)
+    assert found.why == "map is made once and kept in 1 GB of files"
+    assert found.at == "train.py:21"
+
+
+def test_reading_back_is_reckoned_with():
+    """10 MB take 10 ms, as long as the training by itself; 90 ms pass until they are made anew."""
+    assert proposal(FILES, decoding()).predicted == pytest.approx(0.09 / 0.01003, rel=0.02)
+    assert proposal(FILES, decoding(disk=slower(5))).predicted == pytest.approx(
+        0.09 / 0.05003, rel=0.02
+    )
+    assert "predicted gain 1.00x" in reason(FILES, decoding(disk=slower(20)))
+
+
+def test_a_drawing_map_is_split_first():
+    drawing = replace(
+        DECODE,
+        parallelism=1,
+        random=True,
+        prefix=Prefix(ops=9, bytes_per_element=10**7, cpu_s_per_element=0.35),
+        wall_s_per_element=0.36,
+    )
+    found = proposal(FILES, decoding(stage(0, "range"), drawing, stage(2, "batch")))
+    assert found.edits == (SplitMap(stage=1, expects="51ab"), replace(KEPT, expects=""))
+    assert "the deterministic part of decode" in found.why
+
+
+def test_a_serial_map_fills_the_files_in_parallel():
+    serial = replace(DECODE, parallelism=1)
+    found = proposal(FILES, decoding(stage(0, "range"), serial, stage(2, "batch")))
+    assert found.edits == (ParallelMap(stage=1, expects="51ab"), replace(KEPT, expects=""))
+
+
+def test_bytes_are_read_sooner_than_floats():
+    narrow = Prefix(ops=9, bytes_per_element=2_500_000, cpu_s_per_element=0.35)
+    widening = replace(DECODE, bytes_per_element=10**7, narrow=narrow)
+    stages = stage(0, "range"), widening, stage(2, "batch")
+    found = proposal(FILES, decoding(*stages, memory=10**8, disk=slower(5)))
+    split, kept = found.edits
+    assert split == SplitMap(stage=1, expects="51ab")
+    assert kept == replace(KEPT, expects="", bytes=MANY.memory_bytes // 4)
+
+
+def test_what_fits_into_memory_is_no_matter_for_files():
+    assert "see cache" in reason(FILES, decoding(memory=4 * 10**9))
+    assert proposal(FILES, decoding(memory=4 * 10**9), policy=Policy(memory_share=0.1))
+
+
+def test_nothing_is_written_where_no_folder_is_named():
+    assert "--disk-cache DIR" in reason(FILES, decoding(disk=None))
+
+
+def test_a_folder_that_takes_no_files_is_named_with_its_reason():
+    refused = replace(DISK, refused="no files can be kept in /scratch: Permission denied")
+    assert reason(FILES, decoding(disk=refused)).endswith("Permission denied")
+
+
+@pytest.mark.parametrize(("free", "fits"), [(2.1e9, False), (2.3e9, True)])
+def test_there_must_be_room_for_two_of_them(free, fits):
+    """While one is timed, another is compared."""
+    found = ask(FILES, decoding(disk=replace(DISK, free_bytes=int(free))))
+    if fits:
+        assert found.edits == (KEPT,)
+    else:
+        assert found.reason == (
+            "needs 2.2 GB in the folder of --disk-cache while it is tried, 2.1 GB are free"
+        )
+
+
+def test_epochs_must_win_back_the_writing():
+    write = replace(FAST, wall_s_per_byte=5e-8)  # half a second each, where 0.09 are spared
+    slow = decoding(disk=replace(DISK, write=write), workload={"epochs": 5})
+    assert "longer than reading them spares in 5 epochs" in reason(FILES, slow)
+    policy = Policy(budget_s=3600.0)
+    longer = replace(slow, workload=replace(slow.workload, epochs=50))
+    assert ask(FILES, longer, FOUR_CORES, policy).edits == (KEPT,)
+
+
+def test_an_epoch_must_be_short_enough_to_be_compared():
+    long = replace(MANY, elements=1000, memory_bytes=10**10)
+    stages = stage(0, "range"), replace(DECODE, cache_point=long), stage(2, "batch")
+    told = reason(FILES, decoding(*stages))
+    assert told == "an epoch takes 100 s, and several must be compared: give --budget 1801"
+    assert proposal(FILES, decoding(*stages), policy=Policy(budget_s=2000.0))
+
+
+@pytest.mark.parametrize("changes", [{"distributed": True}, {"replicas": 2}])
+def test_several_replicas_are_left_alone(changes):
+    assert "strategy" in reason(FILES, decoding(workload=changes))
+
+
+def test_one_epoch_reads_nothing_twice():
+    assert "one epoch" in reason(FILES, decoding(workload={"epochs": 1}))
+
+
+@pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])
+def test_without_tf_data_there_is_nothing_to_keep(situation):
+    assert "not by tf.data" in reason(FILES, SITUATIONS[situation])
