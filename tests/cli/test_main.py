@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,29 @@ def test_wrong_use_is_told_and_ends_with_2(
         main(arguments)
     assert ending.value.code == exits.WRONG_USE
     assert "usage: uncork" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("none", "No such file or directory"),
+        ("train.py", "Not a directory"),
+        ("a[1]", "takes for patterns"),
+        (os.fsdecode(b"caf\xe9"), "not UTF-8"),
+    ],
+)
+def test_a_folder_that_takes_no_files_is_refused_before_anything_runs(
+    folder: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit('started')")
+    plan = ["--plan", str(tmp_path / "plan.json")]
+    arguments = ["tune", *plan, "--disk-cache", str(tmp_path / folder), str(script)]
+    assert main(arguments) == exits.WRONG_USE
+    told = capsys.readouterr().err
+    assert said in told
+    assert "try:" in told
+    assert not (tmp_path / "plan.json").exists()
 
 
 @pytest.mark.parametrize("name", ["plan.json", "diagnosis.json"])

@@ -115,6 +115,12 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of the available memory that caches may take (default: %(default)g)",
     )
+    verb.add_argument(
+        "--disk-cache",
+        default="",
+        metavar="DIR",
+        help="keep in files there what memory has no room for, while something runs",
+    )
     _confidential(verb)
     _quiet(verb)
     _script(verb)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -14,6 +16,7 @@ import msgspec
 from uncork.core import exits
 from uncork.core.confidential import R, conceal
 from uncork.core.diagnosis import Diagnosis
+from uncork.core.disk import refused_name
 from uncork.core.errors import WrongUse
 from uncork.core.plan import Plan, Policy, dump, load
 from uncork.core.record import from_json, to_json, write_atomically
@@ -65,7 +68,12 @@ def tune(options: argparse.Namespace) -> int:
     _check_target(report)
     _check_apart(report, options.plan)
     loosest = options.allow or options.strict
-    policy = Policy(loosest=loosest, memory_share=options.memory, budget_s=options.budget)
+    policy = Policy(
+        loosest=loosest,
+        memory_share=options.memory,
+        budget_s=options.budget,
+        disk_cache=_folder(options.disk_cache),
+    )
     script = _script(options)
     plan, interrupted = verbs.tune(
         script,
@@ -165,6 +173,30 @@ def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> Non
             f"a new file, or an earlier {what} to replace",
             "name another file",
         )
+
+
+def _folder(named: str) -> str:
+    """The absolute path of a folder for files; nothing where none is named.
+
+    Raises:
+        WrongUse: No files can be kept there.
+    """
+    if not named:
+        return ""
+    path = os.path.abspath(named)  # noqa: PTH100 - symbolic links stay as they are
+    refused = refused_name(path)
+    if refused:
+        raise WrongUse(f"--disk-cache {path!r}: {refused}", "another folder", "name another one")
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise WrongUse(
+            f"cannot keep files in {path}: {error.strerror}",
+            "a folder that exists, with permission to write",
+            f"mkdir -p {shlex.quote(path)}, or name another one",
+        ) from error
+    return path
 
 
 def _check_apart(report: Path, other: Path) -> None:

@@ -29,7 +29,7 @@ from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import BUDGET_S, observe
+from uncork.engine.observe import BUDGET_S, observe, with_disk
 from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
@@ -148,6 +148,7 @@ def optimize(
     epochs: int = _EPOCHS,
     strict: Guarantee = "exact",
     memory: float = 0.5,
+    disk_cache: str | Path = "",
     budget: float = 120.0,
     quiet: bool = False,
 ) -> Any:
@@ -161,6 +162,7 @@ def optimize(
         epochs: How often it will be read.
         strict: The weakest promise accepted.
         memory: Share of the available memory that caches may take.
+        disk_cache: A folder for files of what memory has no room for; they go with this process.
         budget: Seconds for looking and trying.
         quiet: Print no progress.
 
@@ -182,7 +184,9 @@ def optimize(
     at = user_line(sys._getframe(1))
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
-        policy = Policy(loosest=strict, memory_share=memory, budget_s=budget)
+        policy = Policy(
+            loosest=strict, memory_share=memory, budget_s=budget, disk_cache=str(disk_cache)
+        )
         walk = _walked(subject, policy, _journal(quiet), reserved_s=0.0)
     if not walk.version.edits:
         return dataset
@@ -250,6 +254,7 @@ def _walked(subject: Subject, policy: Policy, journal: Journal, *, reserved_s: f
     machine = this_machine()
     begin = time.monotonic()
     before = observe(subject, machine, journal, budget_s=LOOKING_SHARE * policy.budget_s)
+    before = with_disk(before, policy.disk_cache, journal)
     walk = Walk(subject, before, machine, policy, journal, started=begin, reserved_s=reserved_s)
     walk.run()
     return walk

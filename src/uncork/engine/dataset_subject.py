@@ -17,6 +17,7 @@ from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
+from uncork.pipeline import from_disk
 from uncork.step import batch_samples, spec_text
 
 
@@ -36,6 +37,8 @@ class _DatasetRunner(VersionRunner):
         return None
 
     def block(self, seconds: float) -> Block:
+        if self._version is not None:
+            from_disk(self._version.pipeline)
         return timed(self._batches(), seconds, self._samples)
 
     def _batches(self) -> Iterator[int]:

@@ -28,7 +28,7 @@ from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import WARM_SHARE
-from uncork.pipeline import Pipeline
+from uncork.pipeline import Pipeline, from_disk
 from uncork.step import batch_samples, held, replicas_of, spec_text
 
 # Steps that are enough to trace the function, to start what runs beside it, and to tell its pace.
@@ -84,6 +84,7 @@ class EpochRunner(VersionRunner):
         """Whole epochs where they are short; otherwise a part of one, its start left out."""
         if not self._step_s:
             self.prime()
+        from_disk(self._pipeline)
         if self._length and 0 < self._length * self._step_s <= seconds:
             return self._epochs(seconds)
         found = self._part(*self._steps_in(seconds))

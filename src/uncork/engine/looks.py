@@ -25,6 +25,7 @@ _MANY_UPDATES: Final = 200
 # Shapes are compiled for so long, one at least.
 _COMPILING_S: Final = 6.0
 _CARRIED: Final = (
+    "disk",
     "together",
     "padded",
     "without_metrics",

@@ -42,7 +42,7 @@ from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
 from uncork.measure.settle import settle
-from uncork.pipeline import Pipeline
+from uncork.pipeline import Pipeline, from_disk
 from uncork.step import (
     CompiledStep,
     Mode,
@@ -129,6 +129,7 @@ class LoopRunner(VersionRunner):
         return board.seconds_to_look() if unknown else 0.0
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
+        from_disk(self._pipeline)
         self._switch()  # the loop waits for a batch: none of its steps is running
         settle()
         if self._pipeline is None:

@@ -24,6 +24,7 @@ from uncork.engine.subject import Subject
 from uncork.engine.version import Version
 from uncork.measure import available_memory
 from uncork.measure.devices import native_bfloat16
+from uncork.pipeline import disk_at
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
 from uncork.step import MIXED
@@ -156,6 +157,14 @@ def observe(
         **once,
     )
     return judge(found, machine)
+
+
+def with_disk(found: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:
+    """The same, with what is known of a folder for files where the user has named one."""
+    if not folder:
+        return found
+    journal.write("phase", f"measuring how fast files are written and read in {folder}")
+    return replace(found, disk=disk_at(folder))
 
 
 def _between_epochs(measured: Measurement) -> Iterator[str]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from uncork.core.edit import (
     Cache,
+    DiskCache,
     Edit,
     GeneratorCache,
     Guarantee,
@@ -69,7 +70,8 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     What runs ahead of a pass that is left early may have begun to repeat its source, or not, as
     time would have it, and the next pass draws accordingly. So there is one long pass then.
     """
-    caches = any(isinstance(edit, Cache | PyFunctionCache | GeneratorCache) for edit in edits)
+    kinds = Cache | DiskCache | PyFunctionCache | GeneratorCache
+    caches = any(isinstance(edit, kinds) for edit in edits)
     # What works on stacks may differ in rare elements only: as many as a while allows.
     stacks = any(isinstance(edit, VectorizeMap) for edit in edits)
     endless = edited.cardinality == ENDLESS
@@ -87,7 +89,7 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
 
 
 def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
-    """Elements of the whole for which every cache in memory is read once.
+    """Elements of the whole for which every cache is read once, the user's in files left out.
 
     More than anybody compares where that cannot be told.
     """
@@ -95,7 +97,8 @@ def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
 
 
 def _batches_of(place: Place, seconds: float) -> int:
-    if not (place.node.in_memory or keeps_python(place.node)):
+    node = place.node
+    if not (node.in_memory or node.own_files or keeps_python(node)):
         return 0
     elements: float | None = int(place.node.dataset.cardinality())
     if elements == tf.data.UNKNOWN_CARDINALITY:

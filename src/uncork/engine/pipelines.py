@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache, GeneratorCache, LoaderCache, PipelineEdit, PyFunctionCache
+from uncork.core.edit import (
+    Cache,
+    DiskCache,
+    GeneratorCache,
+    LoaderCache,
+    PipelineEdit,
+    PyFunctionCache,
+)
 from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS, Stage
@@ -72,7 +79,7 @@ def fill_caches(pipeline: Pipeline, most_s: float = math.inf) -> bool:
 
     A cache keeps what it read only when its first pass was complete. One of unknown length may
     never be, in a trial as in the user's training, so its filling is given up after a while; so is
-    that of one in files, which may be larger than anybody would wait for.
+    that of one of the user's in files, which may be larger than anybody would wait for.
 
     Args:
         pipeline: With or without caches.
@@ -87,7 +94,7 @@ def fill_caches(pipeline: Pipeline, most_s: float = math.inf) -> bool:
         is_cache = node.kind == "cache" and not node.in_complete_files
         fillable = is_cache or keeps_python(node)
         if fillable and cardinality != tf.data.INFINITE_CARDINALITY:
-            in_files = is_cache and not node.in_memory
+            in_files = is_cache and not (node.in_memory or node.own_files)
             known = not in_files and cardinality != tf.data.UNKNOWN_CARDINALITY
             limit_s = min(most_s, math.inf if known else FILL_S)
             deadline = time.monotonic() + limit_s
@@ -100,10 +107,10 @@ def fill_caches(pipeline: Pipeline, most_s: float = math.inf) -> bool:
 
 def keeps(plan: Plan) -> bool:
     """Something is made once and kept, for the next pass over the data."""
-    return any(isinstance(edit, (Cache, *_KEEPING)) for edit in plan.edits)
+    return any(isinstance(edit, (Cache, DiskCache, *_KEEPING)) for edit in plan.edits)
 
 
-def _times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
+def times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
     """Elements now over those that a plan was made with; 1 where neither number is known.
 
     The stages are the same, one by one: a plan is used on no other pipeline.
@@ -142,8 +149,8 @@ def enough_memory(
     feed = plan.before.validation.feed if plan.before.validation else None
     others, of_validation = _caches(plan.validation_edits), feed.stages if feed else ()
     then = sum(size for size, _ in (*wanted, *others))
-    needed = sum(size * _times_as_much(stages, pipeline, stage) for size, stage in wanted)
-    needed += sum(size * _times_as_much(of_validation, validation, at) for size, at in others)
+    needed = sum(size * times_as_much(stages, pipeline, stage) for size, stage in wanted)
+    needed += sum(size * times_as_much(of_validation, validation, at) for size, at in others)
     more = needed / then if then else 1.0
     available = available_memory()
     if needed > plan.policy.memory_share * available and needed:

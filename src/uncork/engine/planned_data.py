@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
+from uncork.engine.files_room import for_another_reader, planned_dataset
 from uncork.engine.pipelines import enough_memory, keeps
-from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, continued, read
+from uncork.pipeline import Pipeline, read
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
@@ -26,12 +26,16 @@ class PlannedData:
     Args:
         plan: With pipeline edits.
         refuse: Told why a dataset is read as written, and where.
+        strict: No room for a cache in files is such a reason.
 
     Attributes:
         met: A dataset that the plan knows was reached.
     """
 
-    def __init__(self, plan: Plan, refuse: Callable[[EditRefused, str], None]) -> None:
+    def __init__(
+        self, plan: Plan, refuse: Callable[[EditRefused, str], None], *, strict: bool = False
+    ) -> None:
+        self._strict = strict
         self.met = False
         self._plan = plan
         self._refuse = refuse
@@ -45,7 +49,7 @@ class PlannedData:
         if known is not None:
             self._read_again = True
             self._edited[id(dataset)] = known  # the last that was of use
-            return known[1]
+            return for_another_reader(self._plan, *known)
         pipeline = None if self._given_up else self._known(dataset)
         if pipeline is None:
             return dataset
@@ -55,9 +59,7 @@ class PlannedData:
         edited = dataset
         try:
             enough_memory(self._plan, pipeline)
-            version = Version(pipeline).with_pipeline_edits(self._plan.pipeline_edits)
-            assert version.pipeline is not None
-            edited = continued(version.pipeline).dataset
+            edited = planned_dataset(self._plan, pipeline, at, strict=self._strict)
         except EditRefused as refusal:
             self._refuse(refusal, at)
         if len(self._edited) == _MOST:

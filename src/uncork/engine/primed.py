@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uncork.engine.pipelines import FILL_S, fill_caches
 from uncork.engine.version import VersionRunner
 from uncork.measure.interleave import Block
-from uncork.pipeline import Pipeline
+from uncork.pipeline import Pipeline, from_disk
 from uncork.step import FitRunner, fill_loader
 
 
@@ -35,5 +35,6 @@ class PrimedRunner(VersionRunner):
         return self.runner.first_epoch(limit_s)
 
     def block(self, seconds: float) -> Block:
-        """Time steps for about ``seconds``."""
+        """Time steps for about ``seconds``, files of caches read from the disk."""
+        from_disk(self.pipeline)
         return self.runner.block(seconds)

@@ -28,6 +28,7 @@ from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_loop
+from uncork.engine.files_room import planned_dataset
 from uncork.engine.fitting import differences
 from uncork.engine.loop_steps import (
     NO_FUNCTION,
@@ -93,7 +94,7 @@ class Running(PassThrough):
         self._told_machine = False
         self._trained: Any = None
         self._step: PlannedStep | None = None
-        self._data = PlannedData(plan, self._refuse)
+        self._data = PlannedData(plan, self._refuse, strict=strict)
         self._iterators, self._to_the_end = iterators_of(plan.step_edits), to_the_end
 
     @property
@@ -252,7 +253,7 @@ class Running(PassThrough):
         enough_memory(self.plan, pipeline, validation)
         if pipeline is None or not self.plan.pipeline_edits:
             return call.arguments["x"]
-        return _with(self.plan.pipeline_edits, pipeline)
+        return planned_dataset(self.plan, pipeline, call.at, strict=self.strict)
 
     def _validation(self, call: FitCall) -> Pipeline | None:
         """What the plan edits of the data to validate on; None where there is nothing to do."""

@@ -30,7 +30,7 @@ from uncork.engine.epoch_subject import EpochSubject, dataset_of
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
-from uncork.engine.observe import observe
+from uncork.engine.observe import observe, with_disk
 from uncork.engine.reached import does_real_work
 from uncork.engine.repeated_fit import (
     LEAST_CALLS,
@@ -280,6 +280,7 @@ class Tuning(Trial):
         started = time.monotonic() - age_s
         look_s = LOOKING_SHARE * self.job.policy.budget_s
         before = observe(subject, machine, self.journal, budget_s=look_s)
+        before = with_disk(before, self.job.policy.disk_cache, self.journal)
         self._walk = walk = Walk(
             subject,
             before,

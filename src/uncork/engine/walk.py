@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
+    DiskCache,
     Edit,
     Guarantee,
     LoaderEdit,
@@ -384,7 +385,10 @@ class Walk:
             prove = self.subject.prove_loader
         elif self._validates_otherwise(candidate):
             prove = self.subject.prove_validation
-        proof = self._as_allowed(prove(candidate, optimization.guarantee, seconds.PROOF_S))
+        proof_s = seconds.PROOF_S
+        if any(isinstance(edit, DiskCache) for edit in proposal.edits):
+            proof_s = max(proof_s, self.left_s - seconds.TAIL_S)  # whole epochs, of much data
+        proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
         weaker = optimization.at_worst
         if proof.passed or weaker is None or not self._allows(weaker):
             return proof

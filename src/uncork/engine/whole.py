@@ -73,8 +73,10 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     except SystemExit as ending:
         if ending.code not in (0, None):
             raise
-    except ScriptFailed:
+    except ScriptFailed as failure:
         _rescue(running.made)
+        if running.made is not None:
+            _tell_of_files(plan, failure)
         raise
     if running.made is None or not running.made.met:
         _not_met(plan, strict=strict)
@@ -118,6 +120,14 @@ def _rescue(running: Running | None) -> None:
             "uncork: the script failed after its training, which ran on Keras's other backend: "
             f"the trained weights are in {saved}: model.load_weights reads them on any\n"
         )
+
+
+def _tell_of_files(plan: Plan, failure: ScriptFailed) -> None:
+    from uncork.engine.files_room import files_failed  # noqa: PLC0415 - imports TensorFlow
+
+    told = files_failed(plan, failure.__cause__)
+    if told:
+        sys.stderr.write(f"uncork: {told}\n")
 
 
 def _not_met(plan: Plan, *, strict: bool) -> None:

@@ -1,0 +1,177 @@
+"""A ``fit`` whose decoded photos are kept in files: tuned, run, interrupted, and out of room."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.core.edit import DiskCache, Prefetch, SplitMap
+from uncork.core.plan import Plan, dump, load
+from uncork.core.record import replace
+
+from .conftest import Run, as_from_a_terminal, environment, run_python
+from .test_running import TRAIN, make_plan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script, a plan for it, and what plain Python makes of it."""
+    cwd = tmp_path_factory.mktemp("trained")
+    (cwd / "train.py").write_text("\n".join(line[4:] for line in TRAIN.splitlines()))
+    plain = run_python("train.py", "plain", cwd=cwd)
+    assert plain.returncode == 0, plain.stderr
+    make_plan(cwd, "exact.json", "train.py")
+    return cwd
+
+
+def planned(cwd: Path, folder: Path, size: int = 0) -> Path:
+    """The plan that is there, with files in the place of memory."""
+    made = load((cwd / "exact.json").read_bytes())
+    step = made.kept[0]
+    edits = tuple(
+        DiskCache(stage=e.stage, expects="", bytes=size, folder=str(folder))
+        if type(e).__name__ == "Cache"
+        else replace(e, expects="")
+        if type(e).__name__ in ("Prefetch", "AutotuneOff")
+        else e
+        for e in step.edits
+    )
+    path = cwd / f"{folder.name}.json"
+    path.write_bytes(dump(replace(made, steps=(replace(step, edits=edits),))))
+    return path
+
+
+def train(cwd: Path, made: Path, name: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "uncork", "run", "--plan", made, "train.py", name, cwd=cwd, **options)
+
+
+def same_weights(cwd: Path, name: str) -> None:
+    plain, ours = np.load(cwd / "plain.npz"), np.load(cwd / f"{name}.npz")
+    assert plain.files == ours.files != []
+    for key in plain.files:
+        assert plain[key].tobytes() == ours[key].tobytes()
+
+
+def test_weights_are_those_of_plain_python_and_no_file_stays(trained: Path, tmp_path: Path) -> None:
+    done = train(trained, planned(trained, tmp_path), "files")
+    assert done.returncode == 0, done.stderr
+    assert "uncork: " not in done.stderr.replace("uncork: the plan was proved on another", "")
+    same_weights(trained, "files")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_room_it_trains_without_and_says_so(trained: Path, tmp_path: Path) -> None:
+    done = train(trained, planned(trained, tmp_path, 10**15), "full")
+    assert done.returncode == 0, done.stderr
+    assert "trains without its cache in files: a cache in files needs 1.1e+06 GB" in done.stderr
+    same_weights(trained, "full")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_gone_is_done_without(trained: Path, tmp_path: Path) -> None:
+    made = planned(trained, tmp_path)
+    tmp_path.rmdir()
+    done = train(trained, made, "gone")
+    assert done.returncode == 0, done.stderr
+    assert f"no files can be kept in {tmp_path}: No such file or directory" in done.stderr
+    same_weights(trained, "gone")
+
+
+def test_an_error_while_they_are_written_names_the_folder_and_what_to_do(
+    trained: Path, tmp_path: Path
+) -> None:
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+
+    done = train(trained, planned(trained, tmp_path), "little", preexec_fn=little_room)
+    assert done.returncode == 1
+    assert f"the cache that the plan keeps in files in {tmp_path}" in done.stderr
+    assert "make room, or tune again without --disk-cache" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_leaves_no_file(trained: Path, tmp_path: Path) -> None:
+    script = trained / "long.py"
+    script.write_text((trained / "train.py").read_text().replace("epochs=3", "epochs=100_000"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "uncork", "run", "--plan", planned(trained, tmp_path), script, "x"],
+        cwd=trained,
+        env=environment(trained),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("cache.index")):
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    told = child.communicate(timeout=120)[1]
+    assert child.returncode == 130, told
+    assert not list(tmp_path.iterdir())
+
+
+SLOW = """
+import sys
+import keras, numpy as np, tensorflow as tf
+
+def load(number):
+    noise = tf.random.stateless_normal([600, 600], [number, 3])
+    image = tf.linalg.matmul(noise, noise)[:64, :64]
+    return tf.reshape(tf.image.random_flip_left_right(image[..., None]), [-1]), number % 3
+
+data = tf.data.Dataset.range(64).map(lambda n: load(tf.cast(n, tf.int32))).batch(8)
+model = keras.Sequential([keras.Input((4096,)), keras.layers.Dense(3)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit(data, epochs=50, verbose=0)
+"""
+
+
+def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SLOW)
+    folder = tmp_path / "on disk"
+    folder.mkdir()
+    options = "--memory", 1e-6, "--disk-cache", folder, "--budget", 120, "--strict", "exact"
+    done = uncork("tune", "--quiet", *options, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.iterdir())
+    made = load((tmp_path / "plan.json").read_bytes())
+    outcomes = {step.name: step for step in made.steps}
+    assert outcomes["cache"].reason.startswith("needs 0.0 GB of memory")
+    found = outcomes["disk_cache"]
+    assert made.before.disk is not None
+    assert made.before.disk.folder == made.policy.disk_cache == str(folder)
+    assert f"files in {folder}" in done.stdout or f"files in {folder}" in report(tmp_path)
+    # Whether it pays is the machine's to say; that it was looked at is ours.
+    assert found.outcome in ("kept", "rejected") or "predicted" in found.reason, found
+    if found.outcome == "kept":
+        assert found.proof is not None
+        assert found.proof.passed
+    ran = uncork("run", "--plan", "plan.json", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert not list(folder.iterdir())
+
+
+def report(cwd: Path) -> str:
+    return (cwd / "report.html").read_text()
+
+
+def test_a_plan_with_files_is_read_as_it_was_written(tmp_path: Path) -> None:
+    edits = SplitMap(stage=1, expects="a"), DiskCache(
+        stage=1, expects="b", bytes=9, folder=str(tmp_path)
+    ), Prefetch(expects="c")  # fmt: skip
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    made: Plan = plan(before=workload_diagnosis(), steps=(replace(kept, edits=edits),))
+    assert load(dump(made)).edits == edits
