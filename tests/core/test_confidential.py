@@ -6,16 +6,19 @@ import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
+from uncork.core.disk import Disk
+from uncork.core.edit import DiskCache
 from uncork.core.errors import PlanRefused
 from uncork.core.facts import CallbackCost, Growth, SlowLayer, Transfer, Validation, Waiting
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
-from uncork.core.plan import dump, load, seal
+from uncork.core.plan import Policy, dump, load, seal
 from uncork.core.record import replace, to_json
 from uncork.core.stage import Copied
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
+FOLDER = "/mnt/our tumour scans"
 COPIED = Copied(at="/home/acme/scans.py:40", share=0.5, made_bytes=9, used_bytes=1)
 SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1)
 
@@ -53,6 +56,7 @@ def secretive():
         base,
         workload=workload,
         transfer=SENT,
+        disk=Disk(folder=FOLDER, refused=f"no files can be kept in {FOLDER}: Permission denied"),
         kernels=(OWN_KERNELS,),
         slow_layers=(OWN_LAYER,),
         callbacks=(CallbackCost(name="TumourBoard", seconds=0.1, at=f"{NAME}:30"),),
@@ -78,7 +82,11 @@ def secretive():
         replace(s, at=f"{NAME}:58", reason=f"decode_scans of {NAME}", source_edit="decode_scans(x)")
         for s in STEPS
     )
-    return plan(script=NAME, before=before, after=None, steps=steps, notes=(f"{NAME} was changed",))
+    kept = DiskCache(stage=1, expects="51ab", folder=FOLDER)
+    steps = (replace(steps[0], edits=(kept,), reason=f"no room in {FOLDER}"), *steps[1:])
+    notes = (f"{NAME} was changed",)
+    policy = Policy(disk_cache=FOLDER)
+    return plan(script=NAME, before=before, after=None, steps=steps, notes=notes, policy=policy)
 
 
 def test_nothing_of_the_user_s_is_left():

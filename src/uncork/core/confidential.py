@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from uncork.core.diagnosis import Diagnosis
+from uncork.core.disk import Disk
 from uncork.core.facts import CallbackCost, FullSize, Growth, SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.plan import Plan
@@ -19,7 +20,7 @@ from uncork.core.workload import ModelSignature, Workload
 R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences; others hold places, figures and words of our own.
-_SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "remedy", "script"})
+_SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "refused", "remedy", "script"})
 # And paths of the user's.
 _FOLDERS = frozenset({"folder", "disk_cache"})
 _HIDDEN = "hidden"
@@ -43,6 +44,7 @@ def conceal(record: R) -> R:
         'map(function1) at file1:12 reads hidden'
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
+    files += [disk.folder for disk in _all(record, Disk)]
     named = (*_all(record, Stage), *_all(record, CallbackCost), *_all(record, Growth))
     kinds = (KernelPart, SlowLayer, FullSize)
     layers = [layer for kind in kinds for layer in _all(record, kind)]

@@ -70,7 +70,8 @@ def _timed(place: str, size: int, count: int) -> tuple[tuple[float, float], tupl
 
 def _elements(size: int, count: int) -> Dataset:
     """No two alike, and nothing to be compressed."""
-    noise = tf.constant(np.random.default_rng(0).integers(0, 1 << 62, size // 8))
+    with tf.device("CPU:0"):  # where files are read, whatever else there is
+        noise = tf.constant(np.random.default_rng(0).integers(0, 1 << 62, size // 8))
     return tf.data.Dataset.range(count).map(lambda number: noise + number)
 
 

@@ -43,10 +43,10 @@ ROAD: tuple[Optimization, ...] = (
     FilterBeforeMaps(),  # what is dropped need be neither made nor kept
     MakeWhatIsTaken(),  # the same of parts of elements
     CacheDeterministic(),  # first: work that is not done needs no threads
-    CacheInFiles(),  # what memory has no room for
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     KeepElements(),
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
+    CacheInFiles(),  # what memory has no room for, against what is made in parallel by then
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
