@@ -154,8 +154,10 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     assert made.before.disk is not None
     assert made.before.disk.folder == made.policy.disk_cache == str(folder)
     assert f"files in {folder}" in done.stdout or f"files in {folder}" in report(tmp_path)
-    # Whether it pays is the machine's to say; that it was looked at is ours.
-    assert found.outcome in ("kept", "rejected") or "predicted" in found.reason, found
+    # Whether it pays, and whether there is time to see, is the machine's to say.
+    assert found.outcome != "failed", found.reason
+    assert "--disk-cache DIR" not in found.reason
+    assert "memory has room" not in found.reason
     if found.outcome == "kept":
         assert found.proof is not None
         assert found.proof.passed

@@ -1,0 +1,51 @@
+"""How fast a folder is: measured with TensorFlow's own files, and nothing stays there."""
+
+from __future__ import annotations
+
+import os
+
+from uncork.core.disk import Disk
+from uncork.core.record import from_json, to_json
+from uncork.pipeline import disk_at
+from uncork.pipeline.disk_folder import leave, new_files
+
+
+def test_reading_and_writing_take_time_for_each_byte(tmp_path):
+    found = disk_at(str(tmp_path))
+    assert found.folder == str(tmp_path)
+    assert not found.refused
+    assert found.free_bytes > 0
+    assert found.read.wall_s(10**6) > found.read.wall_s(1000) > 0
+    assert found.write.wall_s(10**6) > 0
+    assert found.read.cpu_s(10**6) > 0
+    assert from_json(to_json(found), Disk) == found
+    leave(str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_relative_folder_is_known_by_its_whole_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert disk_at("none").folder == str(tmp_path / "none")
+
+
+def test_no_room_to_measure_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    assert "needs 0.166 GB" in disk_at(str(tmp_path)).refused
+    leave(str(tmp_path))
+
+
+def test_files_are_written_before_the_system_forgets_them(tmp_path, monkeypatch):
+    calls = []
+    files = new_files(str(tmp_path), 0)
+    (files.directory / "cache.index").write_text("x")
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
+    monkeypatch.setattr(
+        os,
+        "posix_fadvise",
+        lambda _, start, length, advice: calls.append((start, length, advice)),
+        raising=False,
+    )
+    monkeypatch.setattr(os, "POSIX_FADV_DONTNEED", 4, raising=False)
+    files.leave_memory()
+    assert calls == ["fsync", (0, 0, 4)]
+    leave(str(tmp_path))
