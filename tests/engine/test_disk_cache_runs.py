@@ -143,7 +143,7 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     (tmp_path / "train.py").write_text(SLOW)
     folder = tmp_path / "on disk"
     folder.mkdir()
-    options = "--memory", 1e-6, "--disk-cache", folder, "--budget", 120, "--strict", "exact"
+    options = "--memory", 1e-6, "--disk-cache", folder, "--budget", 40, "--strict", "exact"
     done = uncork("tune", "--quiet", *options, "train.py")
     assert done.returncode == 0, done.stderr
     assert not list(folder.iterdir())
