@@ -11,7 +11,7 @@ import tensorflow as tf
 from uncork.core.edit import Cache, DiskCache, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.pipeline import apply, being_filled, from_disk, read, seeded, without_place_holders
+from uncork.pipeline import apply, files_complete, from_disk, read, seeded, without_place_holders
 from uncork.pipeline.disk_folder import leave
 
 from .conftest import load_and_flip
@@ -124,19 +124,18 @@ def test_each_edit_has_files_of_its_own(folder):
     one, other = (kept(numbers, folder, DiskCache(stage=1, expects="")) for _ in range(2))
     ours, theirs = iter(one.dataset), iter(other.dataset)
     assert int(next(ours)) == int(next(theirs)) == 1
-    assert being_filled(one)
-    assert being_filled(other)
-    del ours, theirs
+    assert len(list(ours)) == len(list(theirs)) == 5
+    assert files_complete(one)
+    assert files_complete(other)
 
 
 def test_a_pass_that_was_left_begins_anew(folder):
     found = kept(read(RANGE(6).map(lambda x: x + 1)), folder, DiskCache(stage=1, expects=""))
     some = iter(found.dataset)
     next(some)
-    assert being_filled(found)
     del some
     gc.collect()
-    assert not being_filled(found)
+    assert not files_complete(found)
     assert [int(x) for x in found.dataset] == [1, 2, 3, 4, 5, 6]
 
 

@@ -68,12 +68,12 @@ def test_a_child_that_was_forked_leaves_its_parent_s_alone(tmp_path):
 
 
 def test_what_is_not_ours_stays(tmp_path):
-    named_alike = tmp_path / "uncork-cache-of-mine"
+    named_alike = tmp_path / ".uncork-cache-of-mine"
     (named_alike / "0").mkdir(parents=True)
     (named_alike / "0" / "cache.index").write_text("a file of the user's")
     (named_alike / "made-by-uncork").write_text("by hand")
-    (tmp_path / "uncork-cache-link").symlink_to(named_alike)
-    (tmp_path / "uncork-cache-file").write_text("a file")
+    (tmp_path / ".uncork-cache-link").symlink_to(named_alike)
+    (tmp_path / ".uncork-cache-file").write_text("a file")
     before = sorted(tmp_path.rglob("*"))
     files = new_files(str(tmp_path), 0)
     put_there = files.directory.parent / "notes.txt"
@@ -133,7 +133,7 @@ def test_files_without_a_lock_are_nobody_s(tmp_path):
     left = new_files(str(tmp_path), 0).directory.parent
     mark = (left / "made-by-uncork").read_bytes()
     leave(str(tmp_path))
-    dead = tmp_path / "uncork-cache-dead"
+    dead = tmp_path / ".uncork-cache-dead"
     (dead / "7").mkdir(parents=True)
     (dead / "7" / "cache.data-00000-of-00001").write_text("x")
     (dead / "made-by-uncork").write_bytes(mark)

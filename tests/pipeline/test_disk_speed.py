@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 from uncork.core.disk import Disk
 from uncork.core.record import from_json, to_json
@@ -21,6 +22,18 @@ def test_reading_and_writing_take_time_for_each_byte(tmp_path):
     assert from_json(to_json(found), Disk) == found
     leave(str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_memory_is_no_disk(tmp_path, monkeypatch):
+    mounted = [partition("/", "ext4"), partition(str(tmp_path), "tmpfs")]
+    monkeypatch.setattr("psutil.disk_partitions", lambda all: mounted)
+    assert "would lie in memory" in disk_at(str(tmp_path / "photos")).refused
+    mounted.append(partition(str(tmp_path / "photos"), "ext4"))
+    assert "No such file" in disk_at(str(tmp_path / "photos")).refused
+
+
+def partition(mountpoint, fstype):
+    return SimpleNamespace(mountpoint=mountpoint, fstype=fstype)
 
 
 def test_a_relative_folder_is_known_by_its_whole_path(tmp_path, monkeypatch):

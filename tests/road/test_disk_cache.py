@@ -79,6 +79,27 @@ def test_what_fits_into_memory_is_no_matter_for_files():
     assert proposal(FILES, decoding(memory=4 * 10**9), policy=Policy(memory_share=0.1))
 
 
+def test_what_fits_but_gains_nothing_in_memory_is_no_reason_against_files():
+    small = replace(MANY, elements=MANY.elements, memory_bytes=10**6)
+    read = stage(1, "map", 0.001, name="read", parallelism=AUTOTUNE, cache_point=small)
+    decode = replace(DECODE, index=2)
+    stages = stage(0, "range"), read, decode, stage(3, "batch")
+    assert "below" in reason(CacheDeterministic(), decoding(*stages))
+    assert proposal(FILES, decoding(*stages)).edits == (replace(KEPT, stage=2),)
+
+
+def test_epochs_that_end_early_read_little_of_it_twice():
+    """A tenth of the data in each of ten epochs: all is written, and nothing read back."""
+    early = decoding(workload={"epochs": 10, "steps_per_epoch": 10})
+    assert "longer than reading them spares in 1 passes over the data" in reason(FILES, early)
+
+
+def test_very_many_small_elements_are_not_kept_in_files():
+    many = replace(MANY, elements=2 * 10**6)
+    stages = stage(0, "range"), replace(DECODE, cache_point=many), stage(2, "batch")
+    assert "the index of 2,000,000 elements takes 1.0 GB" in reason(FILES, decoding(*stages))
+
+
 def test_nothing_is_written_where_no_folder_is_named():
     assert "--disk-cache DIR" in reason(FILES, decoding(disk=None))
 
@@ -102,8 +123,9 @@ def test_there_must_be_room_for_two_of_them(free, fits):
 
 def test_epochs_must_win_back_the_writing():
     write = replace(FAST, wall_s_per_byte=5e-8)  # half a second each, where 0.09 are spared
-    slow = decoding(disk=replace(DISK, write=write), workload={"epochs": 5})
-    assert "longer than reading them spares in 5 epochs" in reason(FILES, slow)
+    workload = {"epochs": 5, "steps_per_epoch": 100}
+    slow = decoding(disk=replace(DISK, write=write), workload=workload)
+    assert "longer than reading them spares in 5 passes" in reason(FILES, slow)
     policy = Policy(budget_s=3600.0)
     longer = replace(slow, workload=replace(slow.workload, epochs=50))
     assert ask(FILES, longer, FOUR_CORES, policy).edits == (KEPT,)

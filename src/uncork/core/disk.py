@@ -8,6 +8,8 @@ from uncork.core.record import Record
 
 # Over what the elements take in memory: the index of the files, and lengths that vary.
 MARGIN: Final = 1.1
+# Hidden: Keras takes each folder that it sees among photographs for a class.
+FOLDER_PREFIX: Final = ".uncork-cache-"
 # TensorFlow takes them for patterns: it would not find, and not clear away, what it began.
 _PATTERNS: Final = frozenset("*?[]\\")
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from uncork.capture import FitCall
 from uncork.capture.frames import user_line
 from uncork.core.diagnosis import Diagnosis, Overhead
-from uncork.core.edit import GUARANTEES, Guarantee
+from uncork.core.edit import GUARANTEES, DiskCache, Guarantee
 from uncork.core.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.explanation import Explanation
 from uncork.core.job import Result
@@ -30,6 +30,7 @@ from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import BUDGET_S, observe, with_disk
+from uncork.engine.pipelines import fill_caches
 from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
@@ -194,7 +195,10 @@ def optimize(
     edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
     assert edited is not None
     try:
-        return continued(edited).dataset
+        made = continued(edited)
+        if any(isinstance(edit, DiskCache) for edit in walk.version.edits):
+            fill_caches(made)  # nobody else may read them until they are complete
+        return made.dataset
     except EditRefused as refusal:
         sys.stderr.write(f"uncork: the dataset stays as it is: {refusal}\n")
         return dataset

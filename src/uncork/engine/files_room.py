@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
+from weakref import ReferenceType, ref
 
+from uncork.core.disk import FOLDER_PREFIX
 from uncork.core.edit import DiskCache, PipelineEdit
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
@@ -13,9 +16,9 @@ from uncork.engine.pipelines import times_as_much
 from uncork.engine.version import Version
 from uncork.pipeline import (
     Pipeline,
-    being_filled,
     check_folder,
     continued,
+    files_complete,
     read,
     without_place_holders,
 )
@@ -59,26 +62,45 @@ def without_files(plan: Plan, pipeline: Pipeline) -> Any:
     return continued(without_place_holders(_edited(tuple(edits), pipeline))).dataset
 
 
-def for_another_reader(plan: Plan, dataset: Any, edited: Any) -> Any:
-    """The edited dataset, or, while somebody fills its files, one that keeps nothing.
+class FirstReaders:
+    """Who fills the files of a cache: one reader at a time, until they are complete.
 
-    TensorFlow lets nobody begin another pass over a cache in files before the first has ended: that
-    pass would end in an error.
+    TensorFlow ends the pass of anybody else who begins before, with an error. An iterator that was
+    made fills them from its first element on, whenever that is, so it counts from the start; one
+    that is gone left nothing behind.
 
     Args:
         plan: With pipeline edits.
-        dataset: As the script made it.
-        edited: What was made of it.
     """
-    if _in_files(plan.pipeline_edits) and edited is not dataset and being_filled(read(edited)):
-        return without_files(plan, read(dataset))
-    return edited
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        # Of each edited dataset, what was handed out last: its iterator keeps it alive.
+        self._filling: dict[int, ReferenceType[Any]] = {}
+
+    def of(self, dataset: Any, edited: Any) -> Any:
+        """What to read: the edited dataset, or, while somebody fills its files, one without them.
+
+        Args:
+            dataset: As the script made it.
+            edited: What was made of it; held by whoever asks.
+        """
+        if edited is dataset or not _in_files(self._plan.pipeline_edits):
+            return edited
+        if files_complete(read(edited)):
+            return edited
+        filling = self._filling.get(id(edited))
+        if filling is not None and filling() is not None:
+            return without_files(self._plan, read(dataset))
+        handed = copy.copy(edited)
+        self._filling[id(edited)] = ref(handed)
+        return handed
 
 
 def files_failed(plan: Plan, error: BaseException | None) -> str:
     """What to say of an error that the files of a cache have led to; empty where it was another."""
     for edit in _in_files(plan.pipeline_edits):
-        if edit.folder and f"{edit.folder.rstrip('/')}/uncork-cache-" in str(error):
+        if edit.folder and f"{edit.folder.rstrip('/')}/{FOLDER_PREFIX}" in str(error):
             return (
                 f"the error above is of the cache that the plan keeps in files in {edit.folder}: "
                 f"it needs about {edit.bytes / 1e9:.3g} GB there; make room, or tune again without "

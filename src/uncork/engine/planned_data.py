@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
-from uncork.engine.files_room import for_another_reader, planned_dataset
+from uncork.engine.files_room import FirstReaders, planned_dataset
 from uncork.engine.pipelines import enough_memory, keeps
 from uncork.pipeline import Pipeline, read
 
@@ -39,6 +39,7 @@ class PlannedData:
         self.met = False
         self._plan = plan
         self._refuse = refuse
+        self._readers = FirstReaders(plan)
         # By the id of the original, which is held as well: another one must not get its id.
         self._edited: dict[int, tuple[Any, Any]] = {}
         self._read_again = self._given_up = False
@@ -49,7 +50,7 @@ class PlannedData:
         if known is not None:
             self._read_again = True
             self._edited[id(dataset)] = known  # the last that was of use
-            return for_another_reader(self._plan, *known)
+            return self._readers.of(*known)
         pipeline = None if self._given_up else self._known(dataset)
         if pipeline is None:
             return dataset
@@ -65,7 +66,7 @@ class PlannedData:
         if len(self._edited) == _MOST:
             del self._edited[next(iter(self._edited))]
         self._edited[id(dataset)] = (dataset, edited)
-        return edited
+        return self._readers.of(dataset, edited)
 
     def _known(self, dataset: Any) -> Pipeline | None:
         """What the plan was made for; None for all else, whatever it is."""

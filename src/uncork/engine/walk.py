@@ -386,7 +386,7 @@ class Walk:
         elif self._validates_otherwise(candidate):
             prove = self.subject.prove_validation
         proof_s = seconds.PROOF_S
-        if any(isinstance(edit, DiskCache) for edit in proposal.edits):
+        if any(isinstance(edit, DiskCache) for edit in candidate.edits):
             proof_s = max(proof_s, self.left_s - seconds.TAIL_S)  # whole epochs, of much data
         proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
         weaker = optimization.at_worst

@@ -61,10 +61,10 @@ def without_place_holders(pipeline: Pipeline) -> Pipeline:
     return read(with_calls(remade(pipeline.root, made)))
 
 
-def being_filled(pipeline: Pipeline) -> bool:
-    """Somebody is on a first pass over a cache in files: nobody else may begin one."""
+def files_complete(pipeline: Pipeline) -> bool:
+    """All caches in files are full: from now on anybody may read them, several at once."""
     files = (place.node.own_files for place in pipeline.places)
-    return any(each.being_filled for each in files if each is not None)
+    return all(each.complete for each in files if each is not None)
 
 
 def from_disk(pipeline: Pipeline | None) -> None:

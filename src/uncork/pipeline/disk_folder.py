@@ -10,6 +10,7 @@ files that are not named like ours, are never touched.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -21,10 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from uncork.core.disk import files_bytes, refused_name
+from uncork.core.disk import FOLDER_PREFIX, files_bytes, refused_name
 from uncork.core.errors import EditRefused
 
-_PREFIX: Final = "uncork-cache-"
 _MARK: Final = "made-by-uncork"
 _MARKED: Final = b"A folder of one process, made by Uncork. It goes when that process ends.\n"
 _FILE: Final = "cache"
@@ -54,11 +54,6 @@ class CacheFiles:
     def complete(self) -> bool:
         """They are only read from now on: TensorFlow writes the index last."""
         return (self.directory / f"{_FILE}.index").exists()
-
-    @property
-    def being_filled(self) -> bool:
-        """Somebody reads the first pass: TensorFlow lets nobody else begin."""
-        return not self.complete and any(self.directory.glob("*.lockfile"))
 
     def leave_memory(self) -> None:
         """Let the system forget what it holds of them, so that the disk is read next time."""
@@ -93,10 +88,10 @@ def new_files(folder: str, size: int) -> CacheFiles:
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     files = new_files(folder, 0)
-        ...     shown = [path.name[:13] for path in Path(folder).iterdir()], files.complete
+        ...     shown = [path.name[:14] for path in Path(folder).iterdir()], files.complete
         ...     leave(folder)
         ...     shown, list(Path(folder).iterdir())
-        ((['uncork-cache-'], False), [])
+        ((['.uncork-cache-'], False), [])
     """
     own = _own(folder)
     missing = lacking(folder, size)
@@ -124,11 +119,12 @@ def check_folder(folder: str, size: int = 0) -> None:
 
 def lacking(folder: str, size: int) -> tuple[str, str, str] | None:
     """What was found, expected and could be done where there is no room; None where there is."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise _unusable(folder, error) from error
     needed = files_bytes(size)
+    free = _free(folder)
+    if free < needed:
+        # Datasets lie in cycles, and files of a training that is over with them.
+        gc.collect()
+        free = _free(folder)
     if free >= needed:
         return None
     return (
@@ -136,6 +132,13 @@ def lacking(folder: str, size: int) -> tuple[str, str, str] | None:
         "room for all of it",
         _ANOTHER,
     )
+
+
+def _free(folder: str) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _unusable(folder, error) from error
 
 
 def leave(folder: str) -> None:
@@ -190,7 +193,7 @@ def _made(folder: Path) -> _Own:
         OSError: There is no such folder, or no permission, or it knows no locks.
     """
     for _ in range(_TRIES):
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
+        path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=folder))
         try:
             mark = os.open(path / _MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -203,7 +206,7 @@ def _made(folder: Path) -> _Own:
             os.close(mark)
         except FileNotFoundError:
             continue
-    raise OSError(f"other processes remove what is made there ({_PREFIX}...)")
+    raise OSError(f"other processes remove what is made there ({FOLDER_PREFIX}...)")
 
 
 def _locked(mark: int) -> bool:
@@ -233,7 +236,7 @@ def _is_at(opened: int, path: Path) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what killed processes left."""
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in folder.glob(f"{FOLDER_PREFIX}*"):
         if path.is_symlink() or not path.is_dir():
             continue
         with suppress(OSError):

@@ -32,6 +32,8 @@ from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 _AT_ONCE: Final = 2
 # Of the budget: the cache is filled, and then two epochs of it are compared with two as written.
 _MOST_OF_BUDGET: Final = 1 / 18
+# Of each element, in memory until the files are complete.
+_INDEX_BYTES: Final = 500
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache(tempfile.mkdtemp() + "/")
        .shuffle(...)       # behind the cache, or the order freezes
@@ -54,8 +56,10 @@ class CacheInFiles(Optimization):
         if isinstance(lasting, Skipped):
             return lasting
         disk, room = diagnosis.disk, room_for(diagnosis, policy)
+        costs = costs_of(diagnosis, machine.cpus)
         forms = [form for s in lasting for form in forms_to_keep(s, 0.0)]
-        if any(kept_bytes(form) <= room for form in forms):
+        in_memory = (form for form in forms if kept_bytes(form) <= room)
+        if any(gain(costs, costs.cached(form)) >= WORTH_TRYING for form in in_memory):
             return Skipped(reason="memory has room for what would be kept: see cache")
         missing = _no_folder(diagnosis, disk)
         if missing or disk is None:
@@ -63,7 +67,6 @@ class CacheInFiles(Optimization):
         fitting = [form for form in forms if _needed(form) <= disk.free_bytes]
         if not fitting:
             return _no_space(disk, min(map(_needed, forms)))
-        costs = costs_of(diagnosis, machine.cpus)
         best = max(
             fitting,
             key=lambda s: (round(gain(costs, _kept(costs, s, disk)), 2), -kept_bytes(s), s.index),
@@ -110,12 +113,19 @@ def _in_vain(
     per_step = keeping.stage.elements_per_step
     if gain(now, keeping.kept) < WORTH_TRYING or not (point and per_step and disk.write):
         return None
-    as_it_is_s, epochs = min(now.step_s(), now.measured_s), diagnosis.workload.epochs
+    if _INDEX_BYTES * point.elements > diagnosis.memory_available_bytes / 2:
+        return Skipped(
+            reason=f"the index of {point.elements:,} elements takes "
+            f"{_INDEX_BYTES * point.elements / 1e9:.1f} GB of memory while the files are written"
+        )
+    as_it_is_s = min(now.step_s(), now.measured_s)
+    passes = _passes(diagnosis, point.elements / per_step)
     writing_s = per_step * disk.write.wall_s(point.memory_bytes / point.elements)
-    spared_s = (epochs - 1) * (as_it_is_s - keeping.kept.step_s())
+    spared_s = (passes - 1) * (as_it_is_s - keeping.kept.step_s())
     if spared_s <= writing_s:
         return Skipped(
-            reason=f"writing the files takes longer than reading them spares in {epochs} epochs"
+            reason="writing the files takes longer than reading them spares in "
+            f"{max(0.0, passes):.3g} passes over the data"
         )
     epoch_s = (as_it_is_s + writing_s) * point.elements / per_step
     if epoch_s > _MOST_OF_BUDGET * policy.budget_s:
@@ -124,6 +134,12 @@ def _in_vain(
             f"{math.ceil(epoch_s / _MOST_OF_BUDGET)}"
         )
     return None
+
+
+def _passes(diagnosis: WorkloadDiagnosis, steps: float) -> float:
+    """How often the whole training goes through the data, of so many steps."""
+    work = diagnosis.workload
+    return work.epochs * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
 
 
 def _kept(costs: StepCosts, stage: Stage, disk: Disk) -> StepCosts:
