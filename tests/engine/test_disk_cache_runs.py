@@ -148,12 +148,9 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert not list(folder.iterdir())
     made = load((tmp_path / "plan.json").read_bytes())
-    outcomes = {step.name: step for step in made.steps}
-    assert outcomes["cache"].reason.startswith("needs 0.0 GB of memory")
-    found = outcomes["disk_cache"]
+    found = next(step for step in made.steps if step.name == "disk_cache")
     assert made.before.disk is not None
     assert made.before.disk.folder == made.policy.disk_cache == str(folder)
-    assert f"files in {folder}" in done.stdout or f"files in {folder}" in report(tmp_path)
     # Whether it pays, and whether there is time to see, is the machine's to say.
     assert found.outcome != "failed", found.reason
     assert "--disk-cache DIR" not in found.reason
@@ -164,10 +161,6 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     ran = uncork("run", "--plan", "plan.json", "train.py")
     assert ran.returncode == 0, ran.stderr
     assert not list(folder.iterdir())
-
-
-def report(cwd: Path) -> str:
-    return (cwd / "report.html").read_text()
 
 
 def test_a_plan_with_files_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -224,6 +225,14 @@ class Examined:
         step = self.subject._step._step
         assert step is not None
         step.give_back()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def seen_by_the_collector() -> Iterator[None]:
+    """The function that has the step's code is looked for among what the collector knows."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

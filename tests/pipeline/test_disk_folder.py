@@ -25,7 +25,11 @@ MINE = """
 def started(folder: Path, rest: str = "") -> subprocess.Popen[str]:
     lines = "\n".join(line.strip() for line in MINE.strip().splitlines())
     return subprocess.Popen(
-        [sys.executable, "-c", f"{lines}\n{rest}", str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", f"{lines}\n{rest}", str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        # Ctrl-C works, even where the tests themselves run in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
 
 

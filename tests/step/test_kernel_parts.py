@@ -79,7 +79,7 @@ def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
     loops = [part for part in parts if part.rounds]
     assert {part.layer for part in loops} == {"OneByOne"}
     # Steps overlap, so that one of them may seem to have a part of its neighbour's.
-    assert all(abs(part.rounds - BATCH) <= BATCH / 2 for part in loops)
+    assert all(abs(part.rounds - BATCH) < BATCH for part in loops)
     forward = next(part for part in loops if part.phase == "forward")
     assert line_of("tf.map_fn(lambda example") in forward.at
     assert {part.of_map for part in parts if part.rounds} == {True}
