@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,12 +15,15 @@ import tensorflow as tf
 
 import uncork
 from records import STEPS
-from uncork.core.edit import Prefetch
+from uncork.core.edit import DiskCache, Prefetch
 from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
+from uncork.engine import api
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.shown import Shown
+from uncork.pipeline import files_complete, read
+from uncork.pipeline.disk_folder import leave
 from uncork.road import ROAD
 
 from .conftest import environment
@@ -175,6 +179,38 @@ def test_generators_that_a_dataset_draws_from_are_given_back() -> None:
     before = draws.state.numpy().tolist()
     uncork.optimize(numbers.batch(8), budget=5.0, quiet=True)
     assert draws.state.numpy().tolist() == before
+
+
+def found_best(monkeypatch, *edits):
+    """As if the walk had kept these."""
+    walk = SimpleNamespace(version=SimpleNamespace(edits=edits))
+    monkeypatch.setattr(api, "_walked", lambda *args, **more: walk)
+
+
+def test_what_is_kept_in_files_is_there_when_it_is_handed_over(monkeypatch, tmp_path) -> None:
+    data = dataset()
+    found_best(
+        monkeypatch, DiskCache(stage=0, expects=read(data).digest, bytes=1, folder=str(tmp_path))
+    )
+    kept = uncork.optimize(data, disk_cache=tmp_path, quiet=True)
+    assert files_complete(read(kept))
+    assert "cache" in [node.kind for node in read(kept).stages]
+    leave(str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dataset_whose_files_cannot_be_filled_stays_as_it_is(monkeypatch, tmp_path, capsys):
+    def failing(number):
+        with tf.control_dependencies([tf.debugging.assert_less(number, 90, "too large")]):
+            return tf.identity(number)
+
+    data = tf.data.Dataset.range(100).map(lambda number: tf.cast(number, tf.int32)).map(failing)
+    found_best(monkeypatch, DiskCache(stage=2, expects=read(data).digest, folder=str(tmp_path)))
+    assert uncork.optimize(data, disk_cache=tmp_path, quiet=True) is data
+    told = capsys.readouterr().err
+    assert "stays as it is" in told
+    assert "too large" in told
+    leave(str(tmp_path))
 
 
 def test_a_dataset_with_nothing_to_gain_is_given_back() -> None:

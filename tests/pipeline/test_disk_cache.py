@@ -11,7 +11,15 @@ import tensorflow as tf
 from uncork.core.edit import Cache, DiskCache, SplitMap
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.pipeline import apply, files_complete, from_disk, read, seeded, without_place_holders
+from uncork.pipeline import (
+    apply,
+    files_complete,
+    fill,
+    from_disk,
+    read,
+    seeded,
+    without_place_holders,
+)
 from uncork.pipeline.disk_folder import leave
 
 from .conftest import load_and_flip
@@ -164,3 +172,19 @@ def test_no_room_is_told_with_figures(folder):
             folder,
             DiskCache(stage=1, expects="", bytes=10**15),
         )
+
+
+def test_full_files_may_be_read_by_several_at_once(folder, jpegs):
+    data = decoded(jpegs).batch(4)
+    found = kept(read(data), folder, DiskCache(stage=1, expects=""))
+    fill(found)
+    assert files_complete(found)
+    together = tf.data.Dataset.zip(found.dataset, found.dataset)
+    assert epochs(together.map(lambda a, b: a)) == epochs(data) == epochs(found.dataset)
+
+
+def test_files_that_cannot_be_filled_are_refused_with_the_reason(folder, jpegs):
+    broken = [*jpegs, str(Path(folder) / "no-such.jpg")]
+    found = kept(read(decoded(broken)), folder, DiskCache(stage=1, expects=""))
+    with pytest.raises(EditRefused, match=r"could not be filled in .*on disk: .*no-such\.jpg"):
+        fill(found)

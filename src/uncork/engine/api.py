@@ -17,7 +17,7 @@ import tensorflow as tf
 from uncork.capture import FitCall
 from uncork.capture.frames import user_line
 from uncork.core.diagnosis import Diagnosis, Overhead
-from uncork.core.edit import GUARANTEES, DiskCache, Guarantee
+from uncork.core.edit import GUARANTEES, Guarantee
 from uncork.core.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.explanation import Explanation
 from uncork.core.job import Result
@@ -30,7 +30,6 @@ from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import BUDGET_S, observe, with_disk
-from uncork.engine.pipelines import fill_caches
 from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
@@ -42,7 +41,7 @@ from uncork.engine.walk import Walk
 from uncork.measure import interleave
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
-from uncork.pipeline import continued, read, record_source_lines, state_kept
+from uncork.pipeline import continued, fill, read, record_source_lines, state_kept
 from uncork.report.progress import Progress
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
@@ -192,12 +191,11 @@ def optimize(
     if not walk.version.edits:
         return dataset
     # Not the version under trial: its cache files lie in a folder that is gone.
-    edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
-    assert edited is not None
     try:
+        edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
+        assert edited is not None
         made = continued(edited)
-        if any(isinstance(edit, DiskCache) for edit in walk.version.edits):
-            fill_caches(made)  # nobody else may read them until they are complete
+        fill(made)  # files that are not complete may have one reader only
         return made.dataset
     except EditRefused as refusal:
         sys.stderr.write(f"uncork: the dataset stays as it is: {refusal}\n")

@@ -8,20 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import (
-    DiskCache,
-    Edit,
-    Guarantee,
-    LoaderEdit,
-    PipelineEdit,
-    StepEdit,
-    loosest,
-)
+from uncork.core.edit import Edit, StepEdit
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
-from uncork.core.plan import NO_TIME, Policy, Proof, Step
+from uncork.core.plan import NO_TIME, Policy, Step
 from uncork.core.record import replace
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine import seconds
@@ -35,7 +27,7 @@ from uncork.engine.outcomes import (
     record,
     sentence,
 )
-from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.promises import Promises
 from uncork.engine.subject import Subject
 from uncork.engine.together import Part, Together, left_open, parts_of
 from uncork.engine.version import Version
@@ -45,7 +37,6 @@ from uncork.rules import judge
 from uncork.step.xla import ops_without_kernel
 
 _NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
-Prove = Callable[[Version, Guarantee, float], Proof]
 
 
 @dataclass
@@ -81,7 +72,7 @@ class Walk:
         self.version: Version = self.subject.original
         self.now = self.before
         self._looking_again = False
-        self._prover = PipelineProver(self.subject.original.pipeline)
+        self._promises = Promises(self.subject, self.policy)
 
     def run(self) -> None:
         """Try every optimization in its order; each outcome is recorded, none is silent.
@@ -235,7 +226,7 @@ class Walk:
             yield further, self.proposed(further)
 
     def _not_allowed(self, optimization: Optimization) -> Skipped | None:
-        if not self._allows(optimization.guarantee):
+        if not self._promises.allows(optimization.guarantee):
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
@@ -258,19 +249,16 @@ class Walk:
         if not self._looking_again:
             return 0.0
         training_s = seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
-        spared_s = training_s if self._allows("training") else 0.0
+        spared_s = training_s if self._promises.allows("training") else 0.0
         return spared_s + seconds.ELSEWHERE_S * len(self.elsewhere())
 
     def elsewhere(self) -> list[str]:
         """Names of what is proposed that takes a process of its own; nothing where none can be."""
         if not self.has_children:
             return []
-        allowed = [o for o in self.road if o.in_children and self._allows(o.guarantee)]
+        allowed = [o for o in self.road if o.in_children and self._promises.allows(o.guarantee)]
         answers = {o.name: o.propose(self.now, self.machine, self.policy) for o in allowed}
         return [name for name, answer in answers.items() if isinstance(answer, Proposal)]
-
-    def _allows(self, guarantee: Guarantee) -> bool:
-        return loosest(guarantee, self.policy.loosest) == self.policy.loosest
 
     def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> Step:
         """Speed first: it is the cheaper question, and most candidates fail it."""
@@ -291,7 +279,13 @@ class Walk:
             return record(optimization, "rejected", not_faster(found), proposal, None, found)
         promise = f"proving {optimization.name}: {optimization.guarantee}"
         self.journal.write("phase", f"{figures(found)}; {promise}")
-        proof = self._prove(candidate, optimization, proposal)
+        proof = self._promises.prove(
+            candidate,
+            optimization,
+            proposal,
+            validates_otherwise=self._validates_otherwise(candidate),
+            left_s=self.left_s - seconds.TAIL_S,
+        )
         if not proof.passed:
             reason = f"not proven: {proof.detail}"
             return record(optimization, "rejected", reason, proposal, proof, found)
@@ -373,30 +367,6 @@ class Walk:
             - seconds.needed_s(p for _, p in self._further(optimization)),
             at_least=at_least,
         )
-
-    def _prove(self, candidate: Version, optimization: Optimization, proposal: Proposal) -> Proof:
-        """The promise as it is made, or the weaker one that it falls back on, if allowed."""
-        if optimization.guarantee == "training":
-            return self.subject.prove_training(candidate, seconds.TRAINING_S)
-        prove: Prove = self.subject.prove_step
-        if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
-            prove = self._prover.prove
-        elif any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
-            prove = self.subject.prove_loader
-        elif self._validates_otherwise(candidate):
-            prove = self.subject.prove_validation
-        proof_s = seconds.PROOF_S
-        if any(isinstance(edit, DiskCache) for edit in candidate.edits):
-            proof_s = max(proof_s, self.left_s - seconds.TAIL_S)  # whole epochs, of much data
-        proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
-        weaker = optimization.at_worst
-        if proof.passed or weaker is None or not self._allows(weaker):
-            return proof
-        return self._as_allowed(prove(candidate, weaker, seconds.PROOF_S))
-
-    def _as_allowed(self, proof: Proof) -> Proof:
-        """A proof of something weaker than the policy accepts is none."""
-        return proof if self._allows(proof.kind) else replace(proof, passed=False)
 
     def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""

@@ -8,7 +8,7 @@ from uncork.pipeline.apart import apart
 from uncork.pipeline.continuing import continued
 from uncork.pipeline.costs import measure
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure, element_digests
-from uncork.pipeline.disk_cache import files_complete, from_disk, without_place_holders
+from uncork.pipeline.disk_cache import files_complete, fill, from_disk, without_place_holders
 from uncork.pipeline.disk_folder import check_folder
 from uncork.pipeline.disk_speed import disk_at
 from uncork.pipeline.edits import apply
@@ -35,6 +35,7 @@ __all__ = [
     "disk_at",
     "element_digests",
     "files_complete",
+    "fill",
     "from_disk",
     "is_deterministic",
     "keeps_python",

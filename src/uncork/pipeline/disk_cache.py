@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import tensorflow as tf
+
 from uncork.core.edit import DiskCache
 from uncork.core.errors import EditRefused
 from uncork.pipeline.calls import with_calls
@@ -59,6 +61,28 @@ def without_place_holders(pipeline: Pipeline) -> Pipeline:
         return rebuild(node.dataset, inputs) if inputs else node.dataset
 
     return read(with_calls(remade(pipeline.root, made)))
+
+
+def fill(pipeline: Pipeline) -> None:
+    """Read through what is to be kept in files of Uncork's own: from then on anybody may read them.
+
+    Raises:
+        EditRefused: It cannot be read or written to its end.
+    """
+    for place in pipeline.places:
+        files = place.node.own_files
+        if files is None or files.complete:
+            continue
+        try:
+            for _ in place.node.dataset:
+                pass
+        except tf.errors.OpError as error:
+            raise EditRefused(
+                f"files could not be filled in {files.directory.parent.parent}: "
+                f"{str(error).splitlines()[0]}",
+                "a disk with room, and elements that can be made",
+                "see that there is room, or leave --disk-cache out",
+            ) from error
 
 
 def files_complete(pipeline: Pipeline) -> bool:

@@ -1,0 +1,74 @@
+"""What a policy accepts, and who proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from uncork.core.edit import DiskCache, Guarantee, LoaderEdit, PipelineEdit, loosest
+from uncork.core.plan import Policy, Proof
+from uncork.core.record import replace
+from uncork.engine import seconds
+from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.subject import Subject
+from uncork.engine.version import Version
+from uncork.road import Optimization, Proposal
+
+Prove = Callable[[Version, Guarantee, float], Proof]
+
+
+class Promises:
+    """Proves of each candidate what its optimization promises.
+
+    Args:
+        subject: What is trained.
+        policy: What may be done.
+    """
+
+    def __init__(self, subject: Subject, policy: Policy) -> None:
+        self._subject = subject
+        self._policy = policy
+        self._of_pipelines = PipelineProver(subject.original.pipeline)
+
+    def allows(self, guarantee: Guarantee) -> bool:
+        """The policy accepts this promise, or a weaker one."""
+        return loosest(guarantee, self._policy.loosest) == self._policy.loosest
+
+    def prove(
+        self,
+        candidate: Version,
+        optimization: Optimization,
+        proposal: Proposal,
+        *,
+        validates_otherwise: bool,
+        left_s: float,
+    ) -> Proof:
+        """The promise as it is made, or the weaker one that it falls back on, if allowed.
+
+        Args:
+            candidate: With the edits that were proposed.
+            optimization: That proposed them.
+            proposal: What it proposed.
+            validates_otherwise: It trains as before; what differs is how it validates.
+            left_s: Seconds of the budget, for what reads whole epochs of much data.
+        """
+        if optimization.guarantee == "training":
+            return self._subject.prove_training(candidate, seconds.TRAINING_S)
+        prove = self._prover(proposal, validates_otherwise=validates_otherwise)
+        in_files = any(isinstance(edit, DiskCache) for edit in candidate.edits)
+        proof_s = max(seconds.PROOF_S, left_s) if in_files else seconds.PROOF_S
+        proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
+        weaker = optimization.at_worst
+        if proof.passed or weaker is None or not self.allows(weaker):
+            return proof
+        return self._as_allowed(prove(candidate, weaker, seconds.PROOF_S))
+
+    def _prover(self, proposal: Proposal, *, validates_otherwise: bool) -> Prove:
+        if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
+            return self._of_pipelines.prove
+        if any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
+            return self._subject.prove_loader
+        return self._subject.prove_validation if validates_otherwise else self._subject.prove_step
+
+    def _as_allowed(self, proof: Proof) -> Proof:
+        """A proof of something weaker than the policy accepts is none."""
+        return proof if self.allows(proof.kind) else replace(proof, passed=False)
