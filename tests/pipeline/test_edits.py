@@ -14,6 +14,7 @@ from uncork.core.edit import (
     Prefetch,
     ShuffleFirst,
     SplitMap,
+    VectorizeMap,
 )
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, read, seeded
@@ -519,3 +520,34 @@ def checked(x):
 def test_a_filter_that_must_stay_is_refused(data, stage):
     with pytest.raises(EditRefused):
         edited(read(data), filter_first_at(stage))
+
+
+def lengthened(x):
+    """Of a shape that no element's spec tells."""
+    return tf.repeat(x, tf.where(x < 6, 1, 2))
+
+
+def vectorize_at(stage):
+    return lambda digest: VectorizeMap(stage=stage, expects=digest)
+
+
+@pytest.mark.parametrize(
+    ("data", "edit"),
+    [
+        (RANGE(7).map(lambda x: x + 1).batch(3).batch(4, True), vectorize_at(1)),
+        (RANGE(8).map(lengthened).shuffle(1, seed=1).batch(9, True), shuffle_first_at(2)),
+        (
+            RANGE(8).map(lambda x: (x, lengthened(x))).filter(lambda x, _: x > 1).batch(9, True),
+            filter_first_at(2),
+        ),
+    ],
+    ids=["vectorized", "shuffled first", "filtered first"],
+)
+def test_a_remainder_of_unequal_shapes_is_dropped_as_before(data, edit):
+    """TensorFlow fuses a map with the batch above it, and that one minds what it drops."""
+    assert kinds(proved(data, edit))[-3:] == ["map", "options", "batch"]
+
+
+def test_elements_of_one_shape_may_be_batched_where_they_are_made():
+    data = RANGE(7).map(lambda x: x + 1).shuffle(1, seed=1).batch(3, True)
+    assert kinds(proved(data, shuffle_first_at(2))) == ["range", "shuffle", "map", "batch"]

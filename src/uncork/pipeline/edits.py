@@ -126,6 +126,7 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
         )
     branch, position = pipeline.places[edit.stage]
     top, instead = _replaced(edit, branch, position)
+    instead = _not_fused(instead, branch.stages[top : top + 2])
     old = branch.stages[top].dataset
 
     # Branches that read the same dataset share its epochs and its cache: they still do.
@@ -137,6 +138,22 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
     changed = remade(pipeline.root, made)
     _check_still_shared(branch.stages[top], instead, changed)
     return changed
+
+
+def _not_fused(instead: Dataset, before: Sequence[Node]) -> Dataset:
+    """What gives the elements of a stage now, which ``before`` stood first and below another.
+
+    TensorFlow fuses a map with a batch directly above it, and the fused one minds elements of
+    unequal shapes even in a remainder that is dropped. Where no map stood there, it must not.
+    """
+    kinds = [node.kind for node in before]
+    new = kinds[1:] == ["batch"] and kinds[0] != "map" and kind_of(instead).name == "map"
+    return barrier(instead) if new and not _of_one_shape(instead) else instead
+
+
+def _of_one_shape(dataset: Dataset) -> bool:
+    specs = tf.nest.flatten(dataset.element_spec)
+    return all(isinstance(s, tf.TensorSpec) and s.shape.is_fully_defined() for s in specs)
 
 
 def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
