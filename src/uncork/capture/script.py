@@ -15,6 +15,7 @@ from uncork.capture.calls import Listener
 from uncork.capture.frames import strip
 from uncork.capture.hooks import listening
 from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
+from uncork.core.removed import instead
 
 
 def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
@@ -109,6 +110,9 @@ def show(error: BaseException) -> None:
     """Print a script's traceback, without our frames, through the hook it may have installed."""
     strip(error)
     sys.excepthook(type(error), error, error.__traceback__)
+    told = instead(str(error))
+    if told:
+        sys.stderr.write(f"uncork: {told}\n")
     sys.stderr.flush()
 
 
