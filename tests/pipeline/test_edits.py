@@ -551,3 +551,15 @@ def test_a_remainder_of_unequal_shapes_is_dropped_as_before(data, edit):
 def test_elements_of_one_shape_may_be_batched_where_they_are_made():
     data = RANGE(7).map(lambda x: x + 1).shuffle(1, seed=1).batch(3, True)
     assert kinds(proved(data, shuffle_first_at(2))) == ["range", "shuffle", "map", "batch"]
+
+
+def test_a_shuffle_takes_all_repeats_above_it_along():
+    """TensorFlow leaves a single time out, and fuses the shuffle with the repeat above that."""
+    data = RANGE(9).map(lambda x: x * 2 + 1).shuffle(4, seed=3).repeat(1).repeat(2)
+    assert kinds(proved(data, shuffle_first_at(2))) == [
+        "range",
+        "shuffle",
+        "repeat",
+        "repeat",
+        "map",
+    ]

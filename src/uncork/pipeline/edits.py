@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -320,8 +321,9 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dat
             "a map that neither draws random numbers, nor keeps state, nor runs Python",
             "leave the shuffle where it is",
         )
-    # A repeat directly above is fused with the shuffle, and draws otherwise alone: it comes along.
-    repeated = [above for above in chain[stage + 1 : stage + 2] if above.kind == "repeat"]
+    # A repeat directly above is fused with the shuffle, and draws otherwise alone: it comes along;
+    # one of a single time is left out by TensorFlow, which fuses the next one then.
+    repeated = list(itertools.takewhile(lambda n: n.kind == "repeat", chain[stage + 1 :]))
     order = [node, *repeated, *(chain[i] for i in maps)]
     return stage + len(repeated), onto(chain[maps[0] - 1].dataset, order)
 
