@@ -19,6 +19,12 @@ def scaling() -> keras.optimizers.LossScaleOptimizer:
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
 
 
+def scale_of_a_built_one() -> keras.Variable:
+    optimizer = scaling()
+    optimizer.build([keras.Variable(1.0)])
+    return optimizer.dynamic_scale
+
+
 def model() -> keras.Model:
     made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")
@@ -61,7 +67,7 @@ GONE: dict[str, tuple[Callable[[], object], Callable[[], object], str]] = {
     ),
     "loss scale": (
         lambda: scaling().loss_scale,
-        lambda: getattr(scaling(), "dynamic_scale", None) or scaling().initial_scale,
+        scale_of_a_built_one,
         "optimizer.dynamic_scale",
     ),
     "policy": (

@@ -81,7 +81,7 @@ def fill(pipeline: Pipeline) -> None:
                 f"files could not be filled in {files.directory.parent.parent}: "
                 f"{str(error).splitlines()[0]}",
                 "a disk with room, and elements that can be made",
-                "see that there is room, or leave --disk-cache out",
+                "see that there is room, or leave disk_cache out",
             ) from error
 
 
