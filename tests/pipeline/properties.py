@@ -150,6 +150,10 @@ STEPS = st.one_of(
         lambda d: d.prefetch(2),
         lambda d: d.cache(),
         lambda d: d.with_options(tf.data.Options()),
+        lambda d: d.take(-1),
+        lambda d: d.skip(0),
+        lambda d: d.prefetch(0),
+        lambda d: d.map(lambda x: x),
     ]),
     st.builds(
         lambda size, seed, again: lambda d: d.shuffle(size, seed, reshuffle_each_iteration=again),

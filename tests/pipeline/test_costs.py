@@ -350,6 +350,16 @@ def test_handing_on_is_timed_without_what_stands_below():
     assert batch.cpu_s_per_element < 32 * slow_map.cpu_s_per_element / 10
 
 
+def test_a_quick_map_below_makes_no_shuffle_seem_dear():
+    """Handing its calls to another thread takes several times as long as they do."""
+    lines = RANGE(5_000).map(tf.strings.as_string).map(lambda x: tf.io.decode_csv(x, [0]))
+    *_, quick_map, shuffle, batch = measure(
+        read(lines.shuffle(50).batch(32)), batch_size=32, budget_s=2.0
+    )
+    assert shuffle.cpu_s_per_element < quick_map.cpu_s_per_element
+    assert batch.cpu_s_per_step < 32 * quick_map.cpu_s_per_element
+
+
 def test_one_element_is_enough_where_time_is_short():
     """A buffer of 50 of which a tenth passes takes longer to fill than there is time for it."""
     wanted = RANGE(50_000).map(lambda x: (x, heavy(x))).filter(lambda n, x: n % 10 == 0)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from uncork.core.edit import (
     Cache,
+    DropUnused,
     FilterFirst,
     LessAhead,
     ParallelMap,
@@ -563,3 +564,62 @@ def test_a_shuffle_takes_all_repeats_above_it_along():
         "repeat",
         "map",
     ]
+
+
+def identity(x):
+    return x
+
+
+NOTHING = {
+    "take all": lambda d: d.take(-1),
+    "skip none": lambda d: d.skip(0),
+    "shard of one": lambda d: d.shard(1, 0),
+    "prefetch none": lambda d: d.prefetch(0),
+    "identity": lambda d: d.map(identity),
+    "once": lambda d: d.repeat(1),
+}
+
+
+@pytest.mark.parametrize("nothing", NOTHING)
+@pytest.mark.parametrize("edit", [shuffle_first_at(2), cache_at(4), cache_at(3)])
+def test_what_does_nothing_keeps_no_shuffle_from_its_repeat(nothing, edit):
+    """TensorFlow leaves it out and fuses the two, which then draw later epochs otherwise."""
+
+    def made():
+        mapped = RANGE(30).map(lambda x: x * 2 % 7 + x)
+        return NOTHING[nothing](mapped.shuffle(8, seed=3)).repeat(2)
+
+    assert epochs(edited(read(made()), edit).dataset, 3) == epochs(made(), 3)
+
+
+@pytest.mark.parametrize("nothing", NOTHING)
+def test_a_map_that_leaves_only_what_does_nothing_is_missed(nothing):
+    """It stood between a shuffle and its repeat; what it leaves there keeps nothing apart."""
+
+    def made():
+        shuffled = RANGE(30).shuffle(8, seed=3).map(lambda x: x + 1)
+        return seeded(read(NOTHING[nothing](shuffled).repeat(2)), 9)
+
+    for stage in (2, 3):
+        kept = apply(made(), Cache(stage=stage, expects=made().digest))
+        assert epochs(kept.dataset, 3) == epochs(made().dataset, 3)
+
+
+def test_a_map_that_does_nothing_any_more_is_missed():
+    """Of its work, nobody takes anything: TensorFlow would leave out what is left of it."""
+
+    def made():
+        both = RANGE(30).shuffle(8, seed=3).map(lambda x: (x, tf.exp(tf.cast(x, tf.float32))))
+        return both.repeat(2).map(lambda x, power: x)
+
+    pipeline = read(made())
+    after = apply(pipeline, DropUnused(stage=4, expects=pipeline.digest))
+    assert epochs(after.dataset, 3) == epochs(made(), 3)
+
+
+def test_an_edit_that_would_part_a_shuffle_from_its_repeat_is_refused(monkeypatch):
+    """Whatever an edit does: what the two draw together is looked at when it is done."""
+    pipeline = read(RANGE(9).map(words).shuffle(4, seed=3).repeat(2))
+    monkeypatch.setattr("uncork.pipeline.edits.fused_repeat", lambda *_: None)
+    with pytest.raises(EditRefused, match="another order"):
+        edited(pipeline, shuffle_first_at(2))

@@ -22,18 +22,27 @@ def time_alone(stages: Sequence[Measured], budget_s: float) -> None:
         stages: With the costs that are differences.
         budget_s: Seconds for it, roughly.
     """
-    costs = [stage.cpu_s_per_step for stage in stages]
-    doubtful = [
-        stage
-        for stage in stages
-        if _TRIFLE * sum(costs) < costs[stage.index] < 2 * sum(costs[stage.first : stage.index])
-    ]
+    doubtful = [stage for stage in stages if _is_doubtful(stage, stages)]
     for stage in doubtful:
         some_s = budget_s / len(doubtful) / 4
         stage.handed = handed(stage.node, elements_like(stage.below[0], some_s), budget_s=some_s)
     probes = [probe for stage in doubtful for probe in stage.quick_probes]
     if probes:
         take_turns(probes, budget_s / 2)
+
+
+def _is_doubtful(stage: Measured, stages: Sequence[Measured]) -> bool:
+    """It seems to cost, but no more than noise may come to, or than a map below may cause.
+
+    What such a map loses with handing its calls to another thread can be several times its work.
+    """
+    below = stages[stage.first : stage.index]
+    if stage.cpu_s_per_step <= _TRIFLE * sum(each.cpu_s_per_step for each in stages):
+        return False
+    hands_on = stage.node.kind in ("shuffle", "batch")
+    if hands_on and any(each.node.kind == "map" for each in below):
+        return True
+    return stage.cpu_s_per_step < 2 * sum(each.cpu_s_per_step for each in below)
 
 
 def alone(stage: Measured, under: float) -> tuple[float, float] | None:

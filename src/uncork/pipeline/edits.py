@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -39,6 +38,13 @@ from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.disk_cache import in_files
 from uncork.pipeline.filtering import filtered_first
+from uncork.pipeline.fusions import (
+    fused_repeat,
+    fused_shuffles,
+    fused_without,
+    next_above,
+    not_fused_anew,
+)
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
     batch_above,
@@ -109,6 +115,13 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
         case _:
             changed = _with_stage_edited(pipeline, edit)
     found = read(with_calls(changed))
+    if fused_shuffles(found) != fused_shuffles(pipeline):
+        raise EditRefused(
+            "TensorFlow would make one stage of a shuffle and a repeat that were two, or two of "
+            "one, and their later epochs would come in another order",
+            "an edit that leaves each shuffle as near to its repeat as it is",
+            "leave it as it is",
+        )
     resampled = isinstance(edit, ParallelMap)  # it promises no more than other draws
     if not resampled and draws_too_far(found) and not draws_too_far(pipeline):
         raise EditRefused(
@@ -127,7 +140,7 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
         )
     branch, position = pipeline.places[edit.stage]
     top, instead = _replaced(edit, branch, position)
-    instead = _not_fused(instead, branch.stages[top : top + 2])
+    instead = not_fused_anew(instead, branch.stages, top)
     old = branch.stages[top].dataset
 
     # Branches that read the same dataset share its epochs and its cache: they still do.
@@ -139,22 +152,6 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
     changed = remade(pipeline.root, made)
     _check_still_shared(branch.stages[top], instead, changed)
     return changed
-
-
-def _not_fused(instead: Dataset, before: Sequence[Node]) -> Dataset:
-    """What gives the elements of a stage now, which ``before`` stood first and below another.
-
-    TensorFlow fuses a map with a batch directly above it, and the fused one minds elements of
-    unequal shapes even in a remainder that is dropped. Where no map stood there, it must not.
-    """
-    kinds = [node.kind for node in before]
-    new = kinds[1:] == ["batch"] and kinds[0] != "map" and kind_of(instead).name == "map"
-    return barrier(instead) if new and not _of_one_shape(instead) else instead
-
-
-def _of_one_shape(dataset: Dataset) -> bool:
-    specs = tf.nest.flatten(dataset.element_spec)
-    return all(isinstance(s, tf.TensorSpec) and s.shape.is_fully_defined() for s in specs)
 
 
 def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
@@ -259,24 +256,16 @@ def _cache(
     place = cache_place(pipeline, stage)
     chain = pipeline.stages
     changed = keep(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    changed = _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
-    above = [node.kind for node in chain[stage + 1 : stage + 2]]
-    # What the map kept apart from the stage above it, too; a shuffle that was fused stays so.
-    fused = kind_of(changed).name == "shuffle" and above == ["repeat"]
-    return barrier(changed) if stage in place.sunk and fused else changed
+    return _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
 
 
 def _kept_apart(
     pipeline: Pipeline, below: Dataset, stages: Iterable[int], *, gone: Iterable[int]
 ) -> Dataset:
-    """Stages rebuilt without the maps that stood between them.
-
-    TensorFlow fuses a shuffle with a repeat directly above it, and the fused one draws its later
-    epochs otherwise. Where a map kept the two apart, they must stay apart.
-    """
+    """Stages rebuilt without the maps that stood between them; what these kept apart stays so."""
     chain, gone = pipeline.stages, set(gone)
     for i in stages:
-        if chain[i].kind == "repeat" and i - 1 in gone:
+        if chain[i].kind == "repeat" and fused_without(chain, i, gone):
             below = barrier(below)
         below = rebuild(chain[i].dataset, [below])
     return below
@@ -321,11 +310,10 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dat
             "a map that neither draws random numbers, nor keeps state, nor runs Python",
             "leave the shuffle where it is",
         )
-    # A repeat directly above is fused with the shuffle, and draws otherwise alone: it comes along;
-    # one of a single time is left out by TensorFlow, which fuses the next one then.
-    repeated = list(itertools.takewhile(lambda n: n.kind == "repeat", chain[stage + 1 :]))
-    order = [node, *repeated, *(chain[i] for i in maps)]
-    return stage + len(repeated), onto(chain[maps[0] - 1].dataset, order)
+    # Fused with a repeat, the shuffle draws otherwise than alone: that comes along.
+    top = fused_repeat(chain, stage) or stage
+    order = [*chain[stage : top + 1], *(chain[i] for i in maps)]
+    return top, onto(chain[maps[0] - 1].dataset, order)
 
 
 def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
@@ -358,9 +346,10 @@ def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
             "leave it as it is",
         )
     changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
-    above = pipeline.stages[stage + 1 : stage + 2]
-    # TensorFlow fuses a map with a batch directly above it, and hands each call to a thread again.
-    return barrier(changed) if any(n.kind == "batch" for n in above) else changed
+    above = next_above(pipeline.stages, stage)
+    # TensorFlow fuses a map with the batch above it, and hands each call to a thread again.
+    batched = above is not None and pipeline.stages[above].kind == "batch"
+    return barrier(changed) if batched else changed
 
 
 def _interleave_in_parallel(node: Node) -> Dataset:

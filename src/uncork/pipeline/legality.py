@@ -23,6 +23,7 @@ from uncork.pipeline.effects import (
     reads_variables,
     runs_python,
 )
+from uncork.pipeline.fusions import fused_repeat, is_left_out
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.tree import Node, Pipeline
 
@@ -176,8 +177,8 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
     rest = range(first, len(chain))
     place = CachePlace(
         above=first - 1,
-        sunk=tuple(i for i in rest if chain[i].kind == "map"),
-        raised=tuple(i for i in rest if chain[i].kind != "map"),
+        sunk=tuple(i for i in rest if _sinks(chain[i])),
+        raised=tuple(i for i in rest if not _sinks(chain[i])),
     )
     _check_moves(chain, place, ordered)
     if not repeats_itself(chain[place.above], ordered=ordered):
@@ -192,18 +193,22 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
     return place
 
 
+def _sinks(node: Node) -> bool:
+    return node.kind == "map" and not is_left_out(node)
+
+
 def _must_stay_above(stages: tuple[Node, ...], index: int) -> bool:
     if index == 0 or stages[index].kind not in ("shuffle", "repeat"):
         return False
     if stages[index].kind == "repeat" or not repeats_itself(stages[index]):
         return True
-    # TensorFlow fuses a shuffle with the repeat above it; a cache between would undo that.
-    return [node.kind for node in stages[index + 1 : index + 2]] == ["repeat"]
+    # A cache between it and the repeat that it is fused with would undo that.
+    return fused_repeat(stages, index) is not None
 
 
 def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> None:
     for i in place.raised:
-        if chain[i].kind not in MOVABLE:
+        if chain[i].kind not in MOVABLE and not is_left_out(chain[i]):
             raise EditRefused(
                 f"{chain[i]} lies above a shuffle or repeat, and a map above it cannot be moved"
                 " below both",

@@ -13,6 +13,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.pipeline.effects import stateful_ops
+from uncork.pipeline.fusions import not_fused_anew
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import MOVABLE, ordered_by_default, repeats_itself
@@ -87,6 +88,7 @@ def without_unused(pipeline: Pipeline, stage: int) -> Dataset | None:
     for stretch in reversed(stretches):
         maker = chain[stretch.maker]
         below = _mapped(maker, below, _trimmed(maker, taken, stretch.live))
+        below = not_fused_anew(below, chain, stretch.maker)
         for node in chain[stretch.maker + 1 : stretch.taker]:
             below = _passed_on(node, below, stretch.live)
         taken = stretch.live
