@@ -57,6 +57,16 @@ def paired(x):
     return {"value": x, "half": tf.cast(x, tf.float32) / 2.0}
 
 
+def split(x):
+    """Words of a line, a different number of each."""
+    line = tf.gather(tf.constant(["", "7", "8 -3", " 5  1 4"]), x % 4)
+    return tf.strings.to_number(tf.strings.split(line), tf.int64) * 3, x
+
+
+def summed(rows, x):
+    return tf.reduce_sum(rows, axis=1) * 7 + x
+
+
 def tripled(x):
     return {"value": x, "root": tf.sqrt(tf.cast(x, tf.float32)), "text": tf.strings.as_string(x)}
 
@@ -128,6 +138,7 @@ STEPS = st.one_of(
         lambda d: d.map(tripled).map(lambda x: x["value"]),
         lambda d: d.map(tripled, num_parallel_calls=2).shuffle(4, seed=5).map(last),
         lambda d: d.map(tripled).filter(is_kept).batch(2).map(last),
+        lambda d: d.map(split).padded_batch(3).map(summed).unbatch() if _scalar(d) else d,
         lambda d: d.map(noisy),
         lambda d: d.map(noisy, num_parallel_calls=2),
         lambda d: d.map(noisy_seeded),

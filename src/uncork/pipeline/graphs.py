@@ -79,8 +79,16 @@ class Graph:
         """The same with other attributes on its ops, whose names and wiring stay."""
         return replace(self, nodes={node.name: node for node in proto.node}, proto=proto)
 
-    def needed(self, references: Iterable[str], stop: Iterable[str] = ()) -> set[str]:
-        """Ops that the given tensors depend on, not looking behind the tensors in ``stop``."""
+    def needed(
+        self, references: Iterable[str], stop: Iterable[str] = (), *, ordered: bool = True
+    ) -> set[str]:
+        """Ops that the given tensors depend on.
+
+        Args:
+            references: The tensors.
+            stop: Tensors behind which it is not looked.
+            ordered: Ops that only have to run before others count, too.
+        """
         cut = frozenset(stop)
         found: set[str] = set()
         left = [r for r in references if r not in cut]
@@ -88,7 +96,8 @@ class Graph:
             name = op_of(left.pop())
             if name not in found:
                 found.add(name)
-                left.extend(r for r in map(full_name, self.nodes[name].input) if r not in cut)
+                taken = (r for r in self.nodes[name].input if ordered or not is_control(r))
+                left.extend(r for r in map(full_name, taken) if r not in cut)
         return found
 
 

@@ -40,6 +40,7 @@ _SOURCES: Final = frozenset({
 })  # fmt: skip
 
 MOVABLE: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
+BATCHING: Final = frozenset({"batch", "padded_batch"})
 _BEFORE_BATCH: Final = "leave the map before the batch"
 
 
@@ -253,7 +254,7 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
     _check_alone(chain[stage], ordered=ordered_by_default(pipeline))
     above = range(stage + 1, len(chain))
     place = next((i for i in above if chain[i].kind not in MOVABLE and i not in moved), None)
-    if place is None or chain[place].kind != "batch":
+    if place is None or chain[place].kind not in BATCHING:
         between = "nothing" if place is None else str(chain[place])
         raise EditRefused(
             f"above {chain[stage]} lies {between}",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import cache_op, interleave_op, map_op, prefetch_op
+from tensorflow.python.data.ops import batch_op, cache_op, interleave_op, map_op, prefetch_op
 
 from uncork.pipeline.disk_folder import CacheFiles
 from uncork.pipeline.graphs import ConcreteFunction
@@ -160,6 +160,20 @@ def file_cache(below: Dataset, files: CacheFiles | None) -> Dataset:
 def barrier(below: Dataset) -> Dataset:
     """Empty options: changes nothing, and no rewrite of the runtime looks through it."""
     return below.with_options(tf.data.Options())
+
+
+def plain_batch(below: Dataset, padded: Dataset, structure: Any) -> Dataset:
+    """So many elements of one shape as a padded batch takes; nothing of them need be filled up."""
+    dataset = blank(
+        batch_op._BatchDataset,
+        _input_dataset=below,
+        _batch_size=padded._batch_size,
+        _drop_remainder=padded._drop_remainder,
+        _structure=structure,
+        _name=padded._name,
+        **same_line(padded),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
 
 
 def prefetched(below: Dataset) -> Dataset:

@@ -20,12 +20,12 @@ Given = Any  # pfor's view of one op: its inputs, stacked or equal for all eleme
 Converted = Any
 
 # One string in, one value out, whatever lies beside it; other inputs are equal for all elements.
-_ONE_BY_ONE: Final = (
+ONE_BY_ONE: Final = frozenset({
     "AsString", "StringToNumber", "StringToHashBucket", "StringToHashBucketFast",
     "StringToHashBucketStrong", "StringLower", "StringUpper", "StringStrip", "StringLength",
     "StaticRegexReplace", "StaticRegexFullMatch", "RegexReplace", "RegexFullMatch", "Substr",
     "DecodeBase64", "EncodeBase64", "DecodeRaw", "DecodePaddedRaw", "UnicodeTranscode",
-)  # fmt: skip
+})  # fmt: skip
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _split(given: Given) -> Converted:
 
 
 _CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {
-    **dict.fromkeys(_ONE_BY_ONE, _same_op),
+    **dict.fromkeys(ONE_BY_ONE, _same_op),
     "LookupTableFindV2": functools.partial(_same_op, varying=1),
     "StringJoin": _join,
     "StringSplitV2": _split,

@@ -17,14 +17,17 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.pipeline.effects import READS
-from uncork.pipeline.graphs import ConcreteFunction, graph_of, replay, trace
+from uncork.pipeline.graphs import ConcreteFunction, Graph, graph_of, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction, derived
+from uncork.pipeline.nodes import MapFunction, derived, plain_batch
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.stacked_ops import known
+from uncork.pipeline.uneven import Rows, filled_up, fits, is_row, rows_of
 
-_done: weakref.WeakKeyDictionary[ConcreteFunction, dict[int | None, ConcreteFunction | None]] = (
+_Filling = tuple[tuple[tuple[int, ...], Any], ...]
+_Key = tuple[int | None, _Filling | None]
+_done: weakref.WeakKeyDictionary[ConcreteFunction, dict[_Key, ConcreteFunction | None]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -36,19 +39,25 @@ def vectorized(node: Node, batch: Node) -> MapFunction | None:
         node: A map that may be moved above it.
         batch: The batch.
     """
-    function, size = node.functions[0], _static_size(batch)
+    function, size, filling = node.functions[0], _static_size(batch), _filling(batch)
     made = _done.setdefault(function, {})
-    if size not in made:
-        made[size] = _traced(function, _stacked(_below(node), size))
-    found = made[size]
+    if (size, filling) not in made:
+        specs = tf.nest.flatten(node.dataset.element_spec)
+        made[size, filling] = _traced(function, _stacked(_below(node), size), specs, filling)
+    found = made[size, filling]
     if found is None:
         return None
-    return derived(node.dataset._map_func, found, _batched(node.dataset.element_spec, size))
+    structure = _batched(node.dataset.element_spec, size)
+    if batch.kind == "padded_batch":
+        structure = batch.dataset.element_spec
+    return derived(node.dataset._map_func, found, structure)
 
 
 def batched(below: Dataset, batch: Node) -> Dataset:
     """The same batch of other elements."""
     structure = _batched(below.element_spec, _static_size(batch))
+    if batch.kind == "padded_batch":
+        return plain_batch(below, batch.dataset, structure)
     return make(batch.dataset, [below], kind_of(batch.dataset), _structure=structure)
 
 
@@ -60,6 +69,19 @@ def batch_size(batch: Node) -> int:
 def _static_size(batch: Node) -> int | None:
     # As Dataset.batch does it: the size is known beforehand only where the last one is dropped.
     return batch_size(batch) if bool(np.asarray(batch.dataset._drop_remainder)) else None
+
+
+def _filling(batch: Node) -> _Filling | None:
+    """Of a padded batch, the shape that each part of an element gets, and what fills it up."""
+    if batch.kind != "padded_batch":
+        return None
+    shapes, values = (
+        [np.asarray(each) for each in tf.nest.flatten(parts)]
+        for parts in (batch.dataset._padded_shapes, batch.dataset._padding_values)
+    )
+    return tuple(
+        (tuple(shape.tolist()), value.item()) for shape, value in zip(shapes, values, strict=True)
+    )
 
 
 def _below(node: Node) -> Any:
@@ -74,24 +96,65 @@ def _stacked(spec: Any, size: int | None) -> list[tf.TensorSpec]:
     return [part._batch(size) for part in tf.nest.flatten(spec)]
 
 
-def _traced(function: ConcreteFunction, specs: list[tf.TensorSpec]) -> ConcreteFunction | None:
+def _traced(
+    function: ConcreteFunction,
+    taken: list[tf.TensorSpec],
+    given: list[tf.TensorSpec],
+    filling: _Filling | None,
+) -> ConcreteFunction | None:
+    """The function on stacked elements.
+
+    Args:
+        function: On one.
+        taken: Of stacked elements.
+        given: Of what it gives of one.
+        filling: Of a padded batch.
+    """
     graph = graph_of(function)
     if any(graph.nodes[name].op not in READS for name in graph.effects):
         return None  # an assertion or a print: it speaks of one element
-    names = graph.needed(graph.outputs)
+    rows = _rows(graph, given, filling)
+    if rows is None:
+        return None
+    fetched = [rows[i].text if i in rows else name for i, name in enumerate(graph.outputs)]
+    # What its effects read needs no order; what only rows of unequal length need is made by them.
+    names = graph.needed(fetched, ordered=not rows)
 
     def one(element: list[Any]) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in graph.arguments), element, strict=True))
-        return replay(graph, names, feeds, graph.outputs)
+        return replay(graph, names, feeds, fetched)
 
     def all_at_once(*stacked: Any) -> list[Any]:
-        return list(tf.vectorized_map(one, list(stacked), fallback_to_while_loop=False, warn=False))
+        made = list(tf.vectorized_map(one, list(stacked), fallback_to_while_loop=False, warn=False))
+        for i, each in rows.items():
+            assert filling is not None
+            made[i] = filled_up(graph, each, made[i], filling[i][1])
+        return made
 
     with known(), _hushed():
         try:
-            return trace("uncork_vectorized", specs, all_at_once)
+            return trace("uncork_vectorized", taken, all_at_once)
         except Exception:  # whatever pfor raises for an op that it cannot stack
             return None
+
+
+def _rows(
+    graph: Graph, given: list[tf.TensorSpec], filling: _Filling | None
+) -> dict[int, Rows] | None:
+    """Which outputs are rows of unequal length, and how they are made.
+
+    Returns:
+        None where that is not known, or something else must be filled up.
+    """
+    found: dict[int, Rows] = {}
+    for i, (shape, _) in enumerate(filling or ()):
+        if fits(given[i], shape):
+            continue
+        rows = rows_of(graph, graph.outputs[i]) if is_row(given[i], shape) else None
+        if rows is None:
+            return None
+        found[i] = rows
+    return found
 
 
 @contextmanager

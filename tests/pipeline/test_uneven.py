@@ -1,0 +1,167 @@
+"""Maps that split lines into words, moved above the padded batch of these."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import VectorizeMap
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, read, seeded
+
+from .helpers import epochs, kinds
+
+LINES = [
+    "a b c\t1", "\t0", "b\t1", "d d  e f g h\t2", " c a \t0", "a\t3", "x y z a b\t1", "g\t0",
+]  # fmt: skip
+
+
+def lines():
+    return tf.data.Dataset.from_tensor_slices(LINES)
+
+
+def numbers():
+    return tf.data.Dataset.from_tensor_slices(["1 2 3", "", "40", "5 6 7 8 9", "10 11", "-3 4"])
+
+
+def table():
+    words = tf.lookup.KeyValueTensorInitializer(list("abcdefg"), tf.range(1, 8, dtype=tf.int64))
+    return tf.lookup.StaticHashTable(words, default_value=-1)
+
+
+TABLE = table()
+
+
+def looked_up(line):
+    text, label = tf.unstack(tf.strings.split(line, "\t"), 2)
+    return TABLE.lookup(tf.strings.split(text)), tf.strings.to_number(label, tf.int32)
+
+
+def cut_off(line):
+    words = tf.strings.lower(tf.strings.split(line))[:3]
+    return {"words": words, "ids": tf.strings.to_hash_bucket_fast(words, 97) + 2, "line": line}
+
+
+def cut_then_read(line):
+    return tf.strings.to_number(tf.strings.split(line)[:2], tf.int64) * 2 % 7
+
+
+def at_most_twice(line):
+    return tf.strings.split(line, maxsplit=1), tf.constant([1.0, 2.0])
+
+
+def letters(line):
+    return tf.cast(tf.strings.length(tf.strings.split([line]).values), tf.float32)
+
+
+def both(data, stage=1):
+    """Two passes over the twin of a pipeline, and over the same rewritten."""
+    twins = [seeded(read(data), 5) for _ in range(2)]
+    changed = apply(twins[1], VectorizeMap(stage=stage, expects=twins[1].digest))
+    assert changed.element_spec == twins[0].element_spec
+    assert changed.cardinality == twins[0].cardinality
+    return epochs(twins[0].dataset, 100), epochs(changed.dataset, 100)
+
+
+@pytest.mark.parametrize("drop", [True, False])
+@pytest.mark.parametrize(
+    ("data", "function"),
+    [
+        (lines, looked_up),
+        (lines, cut_off),
+        (numbers, cut_then_read),
+        (lines, at_most_twice),
+        (lines, letters),
+    ],
+)
+def test_words_are_made_a_batch_at_a_time(data, function, drop):
+    original, changed = both(data().map(function).padded_batch(3, drop_remainder=drop))
+    assert changed == original
+    assert original[0].error is None
+
+
+def test_rows_are_filled_with_what_the_batch_fills_them_with():
+    data = lines().map(looked_up)
+    padded = data.padded_batch(5, ([None], []), (np.int64(-7), 0))
+    original, changed = both(padded)
+    assert changed == original
+    pipeline = read(padded)
+    after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    assert kinds(after) == ["from_tensor_slices", "batch", "map"]
+    ids, labels = next(iter(after.dataset))
+    assert ids.numpy()[1].tolist() == [-7] * 6
+    assert labels.shape == [5]
+
+
+def test_batches_that_are_filled_up_differently_have_functions_of_their_own():
+    data = lines().map(looked_up)
+    first = both(data.padded_batch(3, padding_values=(np.int64(-1), None)))
+    second = both(data.padded_batch(3, padding_values=(np.int64(-2), None)))
+    assert first[0] == first[1] != second[1] == second[0]
+
+
+def test_lines_without_any_word():
+    original, changed = both(
+        tf.data.Dataset.from_tensor_slices(["\t1", "\t2", " \t3"]).map(looked_up).padded_batch(2)
+    )
+    assert changed == original
+
+
+def test_a_word_that_is_no_number_fails_in_the_same_batch():
+    data = tf.data.Dataset.from_tensor_slices(["1 2", "3", "4 five", "6"])
+    original, changed = both(
+        data.map(lambda x: tf.strings.to_number(tf.strings.split(x))).padded_batch(2)
+    )
+    assert changed[0].digests == original[0].digests
+    assert changed[0].error.index == original[0].error.index == 1
+    assert changed[0].error.type == original[0].error.type
+
+
+def test_what_was_cut_off_is_not_read():
+    """Only what is left behind the cut is turned into a number: the rest need not be one."""
+    data = tf.data.Dataset.from_tensor_slices(["1 2 three", "4", "5 6"])
+    original, changed = both(data.map(cut_then_read).padded_batch(2))
+    assert original[0].error is None
+    assert changed == original
+
+
+def test_shuffle_and_repeat_stay_below():
+    data = lines().map(looked_up).shuffle(4, seed=3).repeat(2).padded_batch(3).prefetch(1)
+    original, changed = both(data)
+    assert changed == original
+
+
+REFUSED = {
+    "how many": lambda x: tf.range(tf.size(tf.strings.split(x))),
+    "turned round": lambda x: tf.reverse(tf.strings.split(x), [0]),
+    "without the first": lambda x: tf.strings.split(x)[1:],
+    "every other one": lambda x: tf.strings.split(x)[::2],
+    "without the last": lambda x: tf.strings.split(x)[:-1],
+    "of several strings": lambda x: tf.strings.split([x, x]).values,
+    "with what differs": lambda x: (
+        tf.strings.to_number(tf.strings.split(x)) + tf.strings.to_number(x)
+    ),
+    "at what differs": lambda x: tf.strings.split(x, tf.strings.substr(x, 0, 1)),
+    "joined": lambda x: tf.concat([tf.strings.split(x), tf.strings.split(x)], 0),
+}
+
+
+@pytest.mark.parametrize("function", REFUSED.values(), ids=REFUSED)
+def test_what_is_not_done_place_by_place_is_left_below(function):
+    pipeline = read(numbers().map(function).padded_batch(2))
+    with pytest.raises(EditRefused, match="cannot take a whole batch"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+
+
+def test_rows_of_a_length_that_was_given_are_left_below():
+    """A longer row is an error of the padded batch."""
+    pipeline = read(lines().map(looked_up).padded_batch(2, ([9], [])))
+    with pytest.raises(EditRefused, match="cannot take a whole batch"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+
+
+def test_a_padded_batch_with_nothing_to_fill_is_a_batch():
+    data = numbers().map(tf.strings.length).padded_batch(4)
+    original, changed = both(data)
+    assert changed == original
