@@ -17,7 +17,7 @@ from uncork.core.record import replace
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.running import Running
-from uncork.engine.this_machine import check_bfloat16, other_machine
+from uncork.engine.this_machine import check_precision, other_machine
 from uncork.measure import probe
 from uncork.measure.devices import accelerators
 from uncork.measure.machine import available_memory
@@ -161,16 +161,17 @@ def test_a_machine_is_itself_and_no_other() -> None:
     assert other_machine(replace(here, cpu_model="", tensorflow="")) == ()
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float32"])
-def test_bfloat16_is_refused_where_it_would_be_imitated(
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float32"])
+def test_a_precision_is_refused_where_it_would_be_imitated(
     monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     made = with_edits(DtypePolicy(policy=policy))
-    monkeypatch.setattr(this_machine, "native_bfloat16", lambda: True)
-    check_bfloat16(made)
-    monkeypatch.setattr(this_machine, "native_bfloat16", lambda: False)
+    asked = "native_float16" if policy == "mixed_float16" else "native_bfloat16"
+    monkeypatch.setattr(this_machine, asked, lambda: True)
+    check_precision(made)
+    monkeypatch.setattr(this_machine, asked, lambda: False)
     if policy == "float32":
-        check_bfloat16(made)
+        check_precision(made)
     else:
         with pytest.raises(EditRefused, match="only imitate"):
-            check_bfloat16(made)
+            check_precision(made)

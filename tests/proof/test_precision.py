@@ -15,6 +15,7 @@ from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
 from .training import BUDGET_S, Lying, disturbed, faster_learning, feed, mlp, prover
 
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
+FLOAT16 = DtypePolicy(policy="mixed_float16")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,27 @@ def test_bfloat16_is_precise_enough(model, prove):
     assert "data orders" in proof.detail
     for ours, held in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(ours, held)
+
+
+def test_float16_with_its_loss_scaled_is_precise_enough(model, prove):
+    proof = prove(StepSettings(model, (FLOAT16,)))
+    assert proof.passed, proof.detail
+    assert {"apply", "scale_loss"}.isdisjoint(vars(model.optimizer))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [keras.layers.Rescaling(3e4), keras.layers.BatchNormalization()],  # overflows
+        [keras.layers.Rescaling(1e-6), keras.layers.Rescaling(1e6)],  # loses what is small
+    ],
+    ids=["too large", "too small"],
+)
+def test_a_model_that_float16_breaks_is_refused(layers):
+    planted = mlp(*layers)
+    made = prover(planted)
+    assert made.prove(StepSettings(planted), "precision", BUDGET_S).passed
+    assert not made.prove(StepSettings(planted, (FLOAT16,)), "precision", BUDGET_S).passed
 
 
 def test_bfloat16_and_chained_steps_together(model, prove):

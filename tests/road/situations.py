@@ -94,6 +94,7 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "waiting for input": observed(*AUGMENTING, shares=WAITING),
     "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
     "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
+    "float16 alone": observed(*AUGMENTING, shares=COMPUTING, bfloat16=False, float16=True),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
     "called for each batch": observed(
         shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}

@@ -42,6 +42,14 @@ def test_what_bfloat16_does_not_help_is_not_blamed_on_float32(ours, theirs):
     assert found(in_bfloat16=compare(ours, theirs)) == []
 
 
+def test_a_step_that_ran_faster_in_float16_is_told_that_its_loss_must_be_scaled():
+    (finding,) = found(in_bfloat16=None, in_float16=TWICE_AS_FAST)
+    assert "in float16 they ran 2.00x" in finding.evidence
+    assert '"mixed_float16"' in finding.remedy
+    assert "scale_loss" in finding.remedy
+    assert "scale" not in found()[0].remedy
+
+
 def test_what_was_not_tried_is_not_claimed():
     assert found(in_bfloat16=None) == []
 

@@ -112,6 +112,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
+        float16: It is fast in float16; None when that is unknown.
+        in_float16: The same in float16, where the device has no bfloat16.
         in_float32: The same in float32, of a model whose layers compute in a lower precision.
         without_metrics: The step without the metrics of ``compile`` over the same as it is; None
             where there are none.
@@ -158,6 +160,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     disk: Disk | None = None
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
+    float16: bool | None = None
+    in_float16: Comparison | None = None
     in_float32: Comparison | None = None
     without_metrics: Comparison | None = None
     updated_at_once: Comparison | None = None

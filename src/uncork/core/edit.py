@@ -15,7 +15,7 @@ MOST_WORKERS = 8
 AHEAD = 2
 
 # Of layers, in Keras's words: what they compute in. Their weights are float32.
-Precision = Literal["mixed_bfloat16", "float32"]
+Precision = Literal["mixed_bfloat16", "mixed_float16", "float32"]
 Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
 
 # From the strictest to the loosest; a plan promises the loosest of its steps.

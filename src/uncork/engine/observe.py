@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import DtypePolicy, LoaderCache, LoaderWorkers, Precision, is_graph
+from uncork.core.edit import LoaderCache, LoaderWorkers, is_graph
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
-from uncork.core.measurement import Comparison, Measurement
+from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
-from uncork.engine.looks import against, carried, look_once
+from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites
+from uncork.engine.precisions import in_other_precision
 from uncork.engine.shares import take_apart
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version
 from uncork.measure import available_memory
-from uncork.measure.devices import native_bfloat16
+from uncork.measure.devices import native_bfloat16, native_float16
 from uncork.pipeline import disk_at
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
-from uncork.step import MIXED
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
@@ -117,10 +116,8 @@ def observe(
         stages = _stages(subject, version, seconds)
     ceilings |= input_ceilings(stages, _samples(measured), machine.cpus)
     computing = shares.breakdown["step"] >= _COMPUTING
-    in_bfloat16, in_float32 = (
-        _in_other_precision(subject, version, seconds, journal)
-        if computing and not (known and (known.in_bfloat16 or known.in_float32))
-        else _still_open(version, known)
+    precisions = in_other_precision(
+        subject, version, journal, known=known, computing=computing, block_s=seconds.block
     )
     # Of an accelerator's kernels this host's processor knows only how they were started.
     told = computing and not (machine.devices or _is_eager(subject, version))
@@ -150,10 +147,10 @@ def observe(
         notes=tuple(dict.fromkeys([*subject.notes, *_between_epochs(measured)])),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
-        in_bfloat16=in_bfloat16,
-        in_float32=in_float32,
+        float16=native_float16(),
         start=subject.start,
         unrolled=known.unrolled if known else subject.unrolled(shares.traced_s),
+        **precisions,
         **once,
     )
     return judge(found, machine)
@@ -210,58 +207,6 @@ def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stag
         return subject.loader_stages(version)
     batch_size = (subject.workload.batch_size or 0) * version.times or None
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
-
-
-def _in_other_precision(
-    subject: Subject, version: Version, seconds: _Seconds, journal: Journal
-) -> tuple[Comparison | None, Comparison | None]:
-    """The kernels in bfloat16, or in float32 where they are in a lower precision, against as is."""
-    work = subject.seen()
-    if _is_eager(subject, version) or work.distributed or work.replicas > 1 or _switched(version):
-        return None, None
-    if any(policy in MIXED for policy in work.dtype_policies):
-        journal.write("phase", "measuring the step in float32")
-        return None, _in_policy(subject, version, seconds, "float32")
-    if not (work.dtype_policies and native_bfloat16()):
-        return None, None
-    journal.write("phase", "measuring the step in bfloat16")
-    return _in_policy(subject, version, seconds, "mixed_bfloat16"), None
-
-
-def _still_open(
-    version: Version, known: WorkloadDiagnosis | None
-) -> tuple[Comparison | None, Comparison | None]:
-    """What is known of another precision, unless it is the one in use by now."""
-    if known is None or _switched(version):
-        return None, None
-    return known.in_bfloat16, known.in_float32
-
-
-def _switched(version: Version) -> bool:
-    return any(isinstance(edit, DtypePolicy) for edit in version.step)
-
-
-def _in_policy(
-    subject: Subject, version: Version, seconds: _Seconds, policy: Precision
-) -> Comparison | None:
-    with suppress(Exception):  # layers in another dtype, or a step that needs its own
-        edited = subject.in_policy(version, policy)
-        if edited is not None:
-            return compare_resident(subject, version, edited, seconds.block / 2)
-    with suppress(Exception):  # a model that wants more than what its step gave it
-        return subject.in_float32(seconds.block / 2) if policy == "float32" else None
-    return None
-
-
-def compare_resident(
-    subject: Subject, version: Version, edited: Version, block_s: float
-) -> Comparison:
-    """The step of two versions in turn, each on a batch from memory: a few pairs are enough.
-
-    Raises:
-        EditRefused: A step edit does not apply to this model.
-    """
-    return against(subject.resident(version), subject.resident(edited), block_s)
 
 
 def _host_ceiling(measured: Measurement, machine: Machine) -> float:

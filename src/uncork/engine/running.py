@@ -42,7 +42,7 @@ from uncork.engine.planned_data import PlannedData
 from uncork.engine.reached import does_real_work
 from uncork.engine.this_machine import (
     check_backend,
-    check_bfloat16,
+    check_precision,
     check_threads,
     other_machine,
 )
@@ -244,7 +244,7 @@ class Running(PassThrough):
                 "run 'uncork tune' again to make a plan for this one",
             )
         check(call.model, self.plan.step_edits)
-        check_bfloat16(self.plan)
+        check_precision(self.plan)
         for loader_edit in self.plan.loader_edits:
             check_loader(feed.x, loader_edit)
             _check_whole_epochs(feed)
@@ -316,7 +316,7 @@ class Running(PassThrough):
         if not self._edits_the_step():
             return False
         try:
-            check_bfloat16(self.plan)
+            check_precision(self.plan)
         except EditRefused as refusal:
             self._step_met = True
             self._goes_on(call.at, "as it was", refusal.received)

@@ -12,7 +12,7 @@ from uncork.core.edit import DtypePolicy
 from uncork.core.errors import EditRefused
 from uncork.core.machine import Machine
 from uncork.core.plan import INTRA_OP_THREADS, Plan
-from uncork.measure.devices import accelerators, native_bfloat16
+from uncork.measure.devices import accelerators, native_bfloat16, native_float16
 from uncork.measure.machine import jax_version, probe
 
 _WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
@@ -86,16 +86,20 @@ def check_threads(plan: Plan) -> None:
         )
 
 
-def check_bfloat16(plan: Plan) -> None:
+def check_precision(plan: Plan) -> None:
     """Refuse a precision that this machine can only imitate, many times slower.
 
     Raises:
-        EditRefused: The plan wants bfloat16, and there is none.
+        EditRefused: The plan wants bfloat16 or float16, and there is none.
     """
-    wanted = any(isinstance(e, DtypePolicy) and "bfloat16" in e.policy for e in plan.step_edits)
-    if wanted and native_bfloat16() is False:
-        raise EditRefused(
-            "the plan computes in bfloat16, which this machine can only imitate",
-            f"native bfloat16, as of {plan.machine.cpu_model or 'the machine it was made on'}",
-            "run 'uncork tune' again on this machine",
-        )
+    wanted = {edit.policy for edit in plan.step_edits if isinstance(edit, DtypePolicy)}
+    natively = {"mixed_bfloat16": native_bfloat16, "mixed_float16": native_float16}
+    for policy, is_native in natively.items():
+        if policy in wanted and is_native() is False:
+            kind = policy.removeprefix("mixed_")
+            made_on = next(iter(plan.machine.devices), "") or plan.machine.cpu_model
+            raise EditRefused(
+                f"the plan computes in {kind}, which this machine can only imitate",
+                f"native {kind}, as of {made_on or 'the machine it was made on'}",
+                "run 'uncork tune' again on this machine",
+            )

@@ -17,7 +17,7 @@ from uncork.core.plan import NO_TIME, Policy, Step
 from uncork.core.record import replace
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine import seconds
-from uncork.engine.observe import compare_resident, observe
+from uncork.engine.observe import observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
     figures,
@@ -27,6 +27,7 @@ from uncork.engine.outcomes import (
     record,
     sentence,
 )
+from uncork.engine.precisions import compare_resident
 from uncork.engine.promises import Promises
 from uncork.engine.subject import Subject
 from uncork.engine.together import Part, Together, left_open, parts_of

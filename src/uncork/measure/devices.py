@@ -22,6 +22,8 @@ _WITH_BFLOAT16: Final = ("AVX512_CORE_BF16", "AVX512_CORE_AMX", "AVX512_CORE_FP1
                          "ALL", "DEFAULT")  # fmt: skip
 # NVIDIA compute capability of Ampere, the first with bfloat16 tensor cores.
 _AMPERE: Final = (8, 0)
+# Of Volta, the first with tensor cores, which know float16 alone.
+_VOLTA: Final = (7, 0)
 
 
 def machine() -> Machine:
@@ -97,6 +99,19 @@ def native_bfloat16() -> bool | None:
     if widest and not widest.startswith(_WITH_BFLOAT16):
         return False  # asked for it all the same, oneDNN ends the process
     return cpu_has_bfloat16(_cpu_flags())
+
+
+def native_float16() -> bool | None:
+    """Whether training here is fast in float16; None where that is not known.
+
+    That takes tensor cores, which NVIDIA's GPUs have from Volta on. A CPU that computes float16 at
+    all is slower with it than with float32, and a TPU does not.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return False
+    capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
+    return None if capability is None else tuple(capability) >= _VOLTA
 
 
 def cpu_has_bfloat16(flags: str) -> bool | None:

@@ -22,6 +22,7 @@ from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
 from uncork.road.mixed_bfloat16 import MixedBfloat16
+from uncork.road.mixed_float16 import MixedFloat16
 from uncork.road.parallel_interleave import ParallelizeInterleave
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
@@ -74,6 +75,7 @@ ROAD: tuple[Optimization, ...] = (
     AnotherBackend(),  # compiles, too; the others of these are for TensorFlow's step
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
+    MixedFloat16(),  # where a GPU has nothing better: its loss must be scaled
     # batch: another training, with consent; last, as every step before it changes what it gains
     TrainInLargerBatches(),
 )

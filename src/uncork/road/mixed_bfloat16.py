@@ -22,6 +22,7 @@ from uncork.road.proposal import (
     Skipped,
     no_policy_edit,
     not_worth,
+    policies_of_its_own,
 )
 
 # Ratio at best, where nothing was measured: half the bytes moved, twice the multiply-adds a cycle.
@@ -64,12 +65,8 @@ def _source_edit(keep: tuple[str, ...]) -> str:
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    policies = diagnosis.workload.dtype_policies
-    if not policies:
-        return Skipped(reason="no layer of Keras's was seen in the step: there is no policy to set")
-    if policies != ("float32",):
-        return Skipped(reason=f"the model uses {', '.join(policies)} already")
-    if not diagnosis.bfloat16:
+    own = policies_of_its_own(diagnosis)
+    if own is None and not diagnosis.bfloat16:
         known = "does not compute" if diagnosis.bfloat16 is False else "is not known to compute"
         return Skipped(reason=f"this device {known} bfloat16 natively")
-    return None
+    return own

@@ -127,6 +127,16 @@ def no_policy_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     return no_step_edit(diagnosis)
 
 
+def policies_of_its_own(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    """Set when layers compute in something else than float32 already, or none is known."""
+    policies = diagnosis.workload.dtype_policies
+    if not policies:
+        return Skipped(reason="no layer of Keras's was seen in the step: there is no policy to set")
+    if policies != ("float32",):
+        return Skipped(reason=f"the model uses {', '.join(policies)} already")
+    return None
+
+
 def no_function_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     """Set when the step of a loop cannot be traced anew, as another function."""
     work = diagnosis.workload

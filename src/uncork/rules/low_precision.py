@@ -10,12 +10,14 @@ from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
+_SCALED = "; Keras scales the loss of fit then, a loop of your own calls optimizer.scale_loss(loss)"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where lower precision was seen to make the step itself cheaper."""
     share = diagnosis.breakdown.get("step", 0.0)
-    lower = diagnosis.in_bfloat16
+    kind = "bfloat16" if diagnosis.in_bfloat16 else "float16"
+    lower = diagnosis.in_bfloat16 or diagnosis.in_float16
     if share < _MOSTLY or lower is None or not surely_faster(lower):
         return
     upper = diagnosis.with_step_faster(lower.ratio)
@@ -30,7 +32,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         evidence=(
             f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in "
             f"float32 on {machine.devices[0] if machine.devices else machine.cpu_model}; "
-            f"in bfloat16 they ran {lower.ratio:.2f}x as fast"
+            f"in {kind} they ran {lower.ratio:.2f}x as fast"
         ),
-        remedy='keras.config.set_dtype_policy("mixed_bfloat16"), the output layer in float32',
+        remedy=(
+            f'keras.config.set_dtype_policy("mixed_{kind}"), the output layer in float32'
+            f"{_SCALED if kind == 'float16' else ''}"
+        ),
     )

@@ -10,7 +10,14 @@ from typing import Any, Final
 import keras
 
 from uncork.core.edit import StepEdit
-from uncork.step.settings import apply, flat_group_of, maps_of, set_policy, updating
+from uncork.step.settings import (
+    apply,
+    flat_group_of,
+    maps_of,
+    scaled_loss_of,
+    set_policy,
+    updating,
+)
 
 _FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
 # In this order: what was traced belongs to the settings before it.
@@ -39,6 +46,7 @@ class PlannedStep:
         on_refusal: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self.group = flat_group_of(model, edits)
+        self._scaled = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, on_refusal)
         self._model = model
         self._edits = edits
@@ -62,7 +70,8 @@ class PlannedStep:
         try:
             apply(model, self._edits)
             _set(model, self._functions)
-            with written.while_saving(), updating(model, self._edits, self.group), maps:
+            updates = updating(model, self._edits, self.group, self._scaled)
+            with written.while_saving(), updates, maps:
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

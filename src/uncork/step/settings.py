@@ -27,6 +27,7 @@ from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
+from uncork.step.scaled_loss import ScaledLoss, scales_loss, why_not_scaled
 from uncork.step.traced_maps import Maps
 from uncork.step.xla import why_not_compiled
 from uncork.watch import UnguardedError
@@ -73,6 +74,7 @@ class StepSettings:
         self._test_function: Any = None
         check(model, edits)
         self._flat_group = flat_group_of(model, edits)
+        self._scaled_loss = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, _refuse_maps)
         self.iterators = iterators_of(edits)
 
@@ -96,7 +98,9 @@ class StepSettings:
             with self._maps.of_model(model) if self._maps else nullcontext():
                 model.make_train_function()
             self._train_function = model.train_function
-            with updating(model, self.edits, self._flat_group), self._reusing():
+            if self._scaled_loss is not None:
+                self._scaled_loss.start()
+            with self._updating(), self._reusing():
                 yield
         finally:
             self._test_function = model.test_function
@@ -107,6 +111,9 @@ class StepSettings:
             model.run_eagerly = eagerly
             for name, value in flags.items():
                 setattr(model, name, value)
+
+    def _updating(self) -> AbstractContextManager[None]:
+        return updating(self.model, self.edits, self._flat_group, self._scaled_loss)
 
     def _reusing(self) -> AbstractContextManager[None]:
         return self.iterators.in_force() if self.iterators else nullcontext()
@@ -120,8 +127,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """Set a model up as the edits say, for good. The next step compiles anew.
 
     What is no setting of Keras's others see to: that its step is to be a graph
-    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that maps
-    are answered at once :func:`maps_of`.
+    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
+    loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -135,19 +142,24 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
 
 
 @contextmanager
-def updating(model: Any, edits: tuple[StepEdit, ...], group: FlatGroup | None) -> Iterator[None]:
+def updating(
+    model: Any, edits: tuple[StepEdit, ...], group: FlatGroup | None, scaled: ScaledLoss | None
+) -> Iterator[None]:
     """The optimizer updates as the edits say in what is traced inside the block.
 
     Args:
         model: Set up as the edits say.
         edits: All that are in force.
         group: From :func:`flat_group_of`.
+        scaled: From :func:`scaled_loss_of`.
     """
     with ExitStack() as stack:
         stack.enter_context(rescaled(model.optimizer, edits))
         stack.enter_context(fused(model.optimizer, edits))
         if group is not None:
             stack.enter_context(group.in_force())
+        if scaled is not None:
+            stack.enter_context(scaled.in_force())
         yield
 
 
@@ -155,6 +167,11 @@ def flat_group_of(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
     """What updates the model's small weights as one; None where no edit asks for it."""
     wanted = any(isinstance(edit, FlatUpdates) for edit in edits)
     return FlatGroup(model) if wanted else None
+
+
+def scaled_loss_of(model: Any, edits: tuple[StepEdit, ...]) -> ScaledLoss | None:
+    """What scales the model's loss; None where no edit asks for it."""
+    return ScaledLoss(model) if scales_loss(edits) else None
 
 
 def maps_of(edits: tuple[StepEdit, ...], on_none: Callable[[str], None]) -> Maps | None:
@@ -217,6 +234,11 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         )
     for edit in edits:
         _check_one(model, edit)
+    if scales_loss(edits):
+        _check_built(model)
+        reason = why_not_scaled(model, edits)
+        if reason is not None:
+            raise EditRefused(reason, "a loss that Keras can scale for float16", "leave it so")
 
 
 def _check_eager(model: Any, code: str) -> None:
@@ -264,6 +286,10 @@ def _check_update(model: Any) -> None:
     reason = why_not(model.optimizer)
     if reason is not None:
         raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
+    _check_built(model)
+
+
+def _check_built(model: Any) -> None:
     if not model.built:
         raise EditRefused(
             "the model has no weights yet when fit is called",

@@ -1,0 +1,58 @@
+"""A step measured in another precision; which one is the device's to say."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+import uncork
+from uncork.engine import observe, precisions
+from uncork.measure import devices
+
+
+def trained(**fake: bool):
+    """What a diagnosis measures on a device that computes natively what is said."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observe, "_COMPUTING", 0.0)  # however busy this machine is
+        for name, answer in fake.items():
+            patch.setattr(precisions, name, lambda answer=answer: answer)
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([
+            keras.Input((64,)), keras.layers.Dense(256), keras.layers.Dense(1),
+        ])  # fmt: skip
+        model.compile("adam", "mse")
+        x, y = np.zeros((2048, 64), "float32"), np.zeros((2048, 1), "float32")
+        optimizer = model.optimizer
+        found = uncork.diagnose(model, (x, y), batch_size=512, budget=2.0, quiet=True).record
+        assert model.optimizer is optimizer
+        assert {layer.dtype_policy.name for layer in model.layers} == {"float32"}
+        return found.workloads[0]
+
+
+def test_a_fake_device_with_float16_alone_is_measured_in_float16():
+    found = trained(native_bfloat16=False, native_float16=True)
+    assert found.in_float16 is not None
+    assert found.in_bfloat16 is None
+
+
+def test_a_fake_device_with_both_is_measured_in_bfloat16():
+    found = trained(native_bfloat16=True, native_float16=True)
+    assert found.in_float16 is None
+    assert found.in_bfloat16 is not None
+
+
+@pytest.mark.parametrize(
+    ("capability", "fast"), [((6, 0), False), ((7, 0), True), ((7, 5), True), (None, None)]
+)
+def test_tensor_cores_make_float16_fast(monkeypatch, capability, fast):
+    details = {} if capability is None else {"compute_capability": capability}
+    monkeypatch.setattr(devices.tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(
+        devices.tf.config.experimental, "get_device_details", lambda device: details
+    )
+    assert devices.native_float16() is fast
+
+
+def test_a_cpu_is_not_fast_in_float16():
+    assert devices.native_float16() is False
