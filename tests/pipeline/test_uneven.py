@@ -142,6 +142,9 @@ REFUSED = {
     "with what differs": lambda x: (
         tf.strings.to_number(tf.strings.split(x)) + tf.strings.to_number(x)
     ),
+    "with itself": lambda x: (
+        tf.strings.length(tf.strings.split(x)) + tf.range(tf.size(tf.strings.split(x)))
+    ),
     "at what differs": lambda x: tf.strings.split(x, tf.strings.substr(x, 0, 1)),
     "joined": lambda x: tf.concat([tf.strings.split(x), tf.strings.split(x)], 0),
 }

@@ -201,18 +201,14 @@ def _reshapes(node: Any) -> bool:
 def _row_taken(graph: Graph, node: Any) -> str | None:
     """The row that an op takes, if it works on each place of it by itself."""
     data = [full_name(reference) for reference in node.input if not is_control(reference)]
+    row: str | None = None
     if node.op in _PLACE_BY_PLACE:
         row = data[_PLACE_BY_PLACE[node.op]]
     elif node.op in _WITH_A_NUMBER:
-        varying = [reference for reference in data if _varies(graph, reference)]
-        numbers = [r for r in data if r not in varying and _rank(graph, r) == 0]
-        if len(varying) != 1 or len(numbers) != 1:
-            return None
-        (row,) = varying
-    else:
-        return None
+        row = next((reference for reference in data if _varies(graph, reference)), None)
     others = [reference for reference in data if reference != row]
-    return None if any(_varies(graph, each) for each in others) else row
+    alike = all(_rank(graph, each) == 0 and not _varies(graph, each) for each in others)
+    return row if alike else None
 
 
 def _varies(graph: Graph, reference: str) -> bool:
