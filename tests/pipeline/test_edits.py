@@ -623,3 +623,43 @@ def test_an_edit_that_would_part_a_shuffle_from_its_repeat_is_refused(monkeypatc
     monkeypatch.setattr("uncork.pipeline.edits.fused_repeat", lambda *_: None)
     with pytest.raises(EditRefused, match="another order"):
         edited(pipeline, shuffle_first_at(2))
+
+
+def dead_draw(x):
+    tf.random.uniform([])
+    return x
+
+
+@pytest.mark.parametrize("function", [tf.function(lambda x: x), dead_draw])
+def test_what_only_seems_to_do_nothing_keeps_a_shuffle_from_its_repeat(function):
+    """TensorFlow looks into no function that is called, and counts draws that nobody takes."""
+
+    def made():
+        return RANGE(9).shuffle(9, seed=3).map(function).repeat(3).batch(2)
+
+    digest = read(made()).digest
+    try:
+        after = apply(read(made()), VectorizeMap(stage=2, expects=digest))
+    except EditRefused:
+        return
+    assert epochs(after.dataset, 3) == epochs(made(), 3)
+
+
+def test_where_nothing_is_left_out_such_stages_are_left_alone():
+    options = tf.data.Options()
+    options.experimental_optimization.noop_elimination = False
+    data = RANGE(9).shuffle(9, seed=3).map(identity).repeat(3).batch(2).with_options(options)
+    with pytest.raises(EditRefused, match="does nothing"):
+        edited(read(data), cache_at(1))
+
+
+def test_a_map_is_kept_from_the_batch_of_every_branch_that_reads_it():
+    def rows(x):
+        return tf.zeros([tf.where(x >= 4, x, 2)]), x
+
+    def made():
+        kept = RANGE(6).map(rows).filter(lambda row, x: x != 1)
+        return tf.data.Dataset.zip(kept.padded_batch(4), kept.batch(3, drop_remainder=True))
+
+    after = edited(read(made()), filter_first_at(2))
+    assert epochs(after.dataset) == epochs(made())

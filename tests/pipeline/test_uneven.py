@@ -145,6 +145,18 @@ REFUSED = {
     "with itself": lambda x: (
         tf.strings.length(tf.strings.split(x)) + tf.range(tf.size(tf.strings.split(x)))
     ),
+    "each from elsewhere": lambda x: tf.strings.substr(
+        tf.strings.split(x)[:1],
+        tf.range(tf.cast(TABLE.size(), tf.int32)),
+        tf.ones([tf.cast(TABLE.size(), tf.int32)], tf.int32),
+    ),
+    "with their sum": lambda x: (
+        tf.strings.to_number(tf.strings.split(x)),
+        tf.reduce_sum(tf.strings.to_number(tf.strings.split(x))),
+    ),
+    "no more than so many": lambda x: tf.strings.split([x]).values[
+        : tf.minimum(tf.strings.split([x]).row_lengths()[0], 20_000)
+    ],
     "at what differs": lambda x: tf.strings.split(x, tf.strings.substr(x, 0, 1)),
     "joined": lambda x: tf.concat([tf.strings.split(x), tf.strings.split(x)], 0),
 }
@@ -168,3 +180,84 @@ def test_a_padded_batch_with_nothing_to_fill_is_a_batch():
     data = numbers().map(tf.strings.length).padded_batch(4)
     original, changed = both(data)
     assert changed == original
+
+
+def test_words_with_their_number_are_left_below():
+    def counted(x):
+        words = tf.strings.split(x)
+        return words, tf.size(words)
+
+    pipeline = read(numbers().map(counted).padded_batch(2))
+    with pytest.raises(EditRefused, match="cannot take a whole batch"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+
+
+def test_rows_that_are_said_to_be_of_one_length_are_left_below():
+    """The padded batch fills up those that are not."""
+
+    def said(x):
+        words = tf.strings.split(x)[:3]
+        words.set_shape([3])
+        return words
+
+    pipeline = read(numbers().map(said).padded_batch(2))
+    with pytest.raises(EditRefused, match="cannot take a whole batch"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+
+
+def test_a_text_out_of_a_record():
+    def record(number):
+        texts = [b"a b c", b"", b"d e"]
+        value = tf.train.BytesList(value=[texts[number % 3]])
+        features = tf.train.Features(feature={"t": tf.train.Feature(bytes_list=value)})
+        return tf.train.Example(features=features).SerializeToString()
+
+    def words(x):
+        parsed = tf.io.parse_single_example(x, {"t": tf.io.FixedLenFeature([1], tf.string)})
+        return tf.strings.split(parsed["t"]).values
+
+    data = tf.data.Dataset.from_tensor_slices([record(n) for n in range(7)])
+    original, changed = both(data.map(words).padded_batch(3))
+    assert changed == original
+
+
+def test_words_that_no_line_has_are_no_error():
+    """It is tried out on lines of none, which these are not."""
+
+    def words(x):
+        split = tf.raw_ops.StringSplitV2(input=[x], sep="")
+        return split.values[0 : tf.cast(split.indices[-1, 1] + 1, tf.int32)]
+
+    data = numbers().filter(lambda x: tf.strings.length(x) > 0).map(words).padded_batch(2)
+    pipeline = read(data)
+    with pytest.raises(EditRefused, match="cannot take a whole batch"):
+        apply(pipeline, VectorizeMap(stage=2, expects=pipeline.digest))
+
+
+def test_a_zero_below_zero_fills_up_as_such():
+    data = numbers().map(lambda x: tf.strings.to_number(tf.strings.split(x)))
+    for zero in np.array([0.0, -0.0], np.float32):
+        pipeline = read(data.padded_batch(2, padding_values=zero))
+        after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        ours, theirs = (next(iter(d)).numpy()[1] for d in (after.dataset, pipeline.dataset))
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
+
+
+def test_half_precision_is_filled_up_too():
+    def halves(x):
+        return tf.cast(tf.strings.to_number(tf.strings.split(x)), tf.bfloat16)
+
+    pipeline = read(numbers().map(halves).padded_batch(2))
+    after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    for ours, theirs in zip(after.dataset, pipeline.dataset, strict=True):
+        assert ours.dtype == tf.bfloat16
+        np.testing.assert_array_equal(
+            tf.cast(ours, tf.float32).numpy(), tf.cast(theirs, tf.float32).numpy()
+        )
+
+
+def test_errors_that_are_ignored_must_not_cost_a_batch():
+    data = tf.data.Dataset.from_tensor_slices(["1", "3", "x", "4"]).map(tf.strings.to_number)
+    pipeline = read(data.prefetch(1).batch(2).ignore_errors())
+    with pytest.raises(EditRefused, match="ignored"):
+        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))

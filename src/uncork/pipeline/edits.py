@@ -42,6 +42,8 @@ from uncork.pipeline.fusions import (
     fused_repeat,
     fused_shuffles,
     fused_without,
+    is_left_out,
+    leaves_out,
     next_above,
     not_fused_anew,
 )
@@ -138,10 +140,18 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
         raise EditRefused(
             f"no stage {edit.stage}", f"0 to {len(pipeline.places) - 1}", "run 'uncork tune' again"
         )
+    if not leaves_out(pipeline) and any(is_left_out(place.node) for place in pipeline.places):
+        raise EditRefused(
+            "a stage does nothing, and the options keep TensorFlow from leaving it out",
+            "noop_elimination as TensorFlow has it, or no such stage",
+            "take the stage out",
+        )
     branch, position = pipeline.places[edit.stage]
     top, instead = _replaced(edit, branch, position)
-    instead = not_fused_anew(instead, branch.stages, top)
     old = branch.stages[top].dataset
+    for place in pipeline.places:  # several branches may read it
+        if place.node.dataset is old:
+            instead = not_fused_anew(instead, place.pipeline.stages, place.position)
 
     # Branches that read the same dataset share its epochs and its cache: they still do.
     def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.graphs import Graph, graph_of, op_of
+from uncork.pipeline.graphs import ConcreteFunction, Tensor
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import barrier
@@ -25,7 +25,6 @@ _NOTHING: Final = {
     "repeat": ("_count", 1),
     "skip": ("_count", 0),
     "shard": ("_num_shards", 1),
-    "prefetch": ("_buffer_size", 0),
 }
 
 
@@ -44,7 +43,13 @@ def is_left_out(node: Node) -> bool:
     if node.kind in _NOTHING:
         field, nothing = _NOTHING[node.kind]
         return _number(node, field) == nothing
-    return node.kind == "map" and bool(node.inputs) and _is_identity(graph_of(node.functions[0]))
+    return node.kind == "map" and bool(node.inputs) and _is_identity(node.functions[0])
+
+
+def leaves_out(pipeline: Pipeline) -> bool:
+    """TensorFlow takes out what does nothing, unless the options of the whole say otherwise."""
+    wanted = pipeline.outermost.dataset.options().experimental_optimization
+    return wanted.noop_elimination is not False
 
 
 def next_above(stages: Sequence[Node], stage: int) -> int | None:
@@ -125,18 +130,19 @@ def _number(node: Node, field: str) -> int:
     return int(np.asarray(getattr(node.dataset, field)))
 
 
-def _is_identity(graph: Graph) -> bool:
-    if graph.captures or graph.effects or len(graph.outputs) != len(graph.arguments):
+def _is_identity(function: ConcreteFunction) -> bool:
+    """As TensorFlow sees it, which looks into no function that is called, and at dead ops, too."""
+    graph = function.graph
+    if function.captured_inputs or len(graph.inputs) != len(graph.outputs):
         return False
-    return all(
-        _passed_on(graph, output) == argument
-        for output, argument in zip(graph.outputs, graph.arguments, strict=True)
-    )
+    if any(op.op_def is None or op.op_def.is_stateful for op in graph.get_operations()):
+        return False
+    pairs = zip(graph.outputs, graph.inputs, strict=True)
+    return all(_passed_on(output) is given for output, given in pairs)
 
 
-def _passed_on(graph: Graph, reference: str) -> str:
-    """Name of the op that first gave what an output gives."""
-    name = op_of(reference)
-    while graph.nodes[name].op == "Identity":
-        name = op_of(graph.nodes[name].input[0])
-    return name
+def _passed_on(tensor: Tensor) -> Tensor:
+    """The tensor that is handed on."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor

@@ -261,7 +261,19 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
             "a batch, with nothing but shuffle, repeat, prefetch and options between",
             _BEFORE_BATCH,
         )
+    if "ignore_errors" in _above(pipeline, place):
+        raise EditRefused(
+            f"errors above {chain[place]} are ignored, and one would cost a whole batch",
+            "errors that end the training, or are ignored below",
+            _BEFORE_BATCH,
+        )
     return place
+
+
+def _above(pipeline: Pipeline, stage: int) -> set[str]:
+    """Kinds of all stages above, in what joins its branch with others, too."""
+    found = {node.kind for node in pipeline.stages[stage + 1 :]}
+    return found | (_above(pipeline.within, -1) if pipeline.within else set())
 
 
 def _check_alone(node: Node, *, ordered: bool) -> None:

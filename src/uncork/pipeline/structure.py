@@ -59,7 +59,7 @@ def _describe(node: Node) -> Iterable[str]:
 
 def _text(value: Any) -> str:
     if tf.is_tensor(value):
-        return repr((value.dtype.name, np.asarray(value).tolist()))
+        return repr((value.dtype.name, np.asarray(value.numpy()).tolist()))
     if isinstance(value, (list, tuple)):
         return f"({','.join(map(_text, value))})"
     if isinstance(value, dict):

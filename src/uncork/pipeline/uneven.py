@@ -9,7 +9,7 @@ own, and rows are filled up from there as ``padded_batch`` fills them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +33,12 @@ _WITH_A_NUMBER: Final = frozenset({
 _EVERY: Final = math.inf  # place
 # Numbers of words with which it is tried out whether a slice takes all words of a line.
 _TRIED: Final = (0, 1, 2, 3, 7, 100, 10_000)
+# What the offsets of a ragged row are computed by.
+_OFFSETS: Final = frozenset({
+    "AddV2", "Bincount", "Cast", "ConcatV2", "Const", "Cumsum", "DenseBincount", "Greater",
+    "Identity", "Max", "Maximum", "Minimum", "Mul", "NoOp", "Pack", "Reshape", "Size",
+    "StridedSlice",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,26 @@ def rows_of(graph: Graph, output: str) -> Rows | None:
     return Rows(split, text, reference, tuple(cuts), output)
 
 
+def splits_again(graph: Graph, rows: Rows, names: Collection[str]) -> bool:
+    """Whether some of a function's ops split the string of some rows, too.
+
+    Args:
+        graph: Of the function.
+        rows: Of one of its outputs.
+        names: Of the ops.
+    """
+    text = _handed_on(graph, rows.text)
+    splits = (graph.nodes[name] for name in names if graph.nodes[name].op == "StringSplitV2")
+    return any(_handed_on(graph, full_name(each.input[0])) == text for each in splits)
+
+
+def _handed_on(graph: Graph, reference: str) -> str:
+    """The string that is made a vector of one."""
+    while graph.nodes[op_of(reference)].op in ("Pack", "Reshape", "ExpandDims", "Identity"):
+        reference = full_name(graph.nodes[op_of(reference)].input[0])
+    return reference
+
+
 def filled_up(graph: Graph, rows: Rows, texts: Tensor, filling: Any) -> Tensor:
     """The rows of a whole batch, each filled up to the longest.
 
@@ -140,8 +166,7 @@ def _is_words(graph: Graph, reference: str) -> bool:
     if node.op != "StringSplitV2" or reference != f"{node.name}:1":
         return False
     text = full_name(node.input[0])
-    (shape,) = graph.shapes[op_of(text)]
-    return shape == [1] and _constant(graph, node.input[1]) is not None
+    return _shape(graph, text) == [1] and _constant(graph, node.input[1]) is not None
 
 
 def _takes_all(graph: Graph, node: Any, split: str) -> bool:
@@ -155,7 +180,7 @@ def _takes_all(graph: Graph, node: Any, split: str) -> bool:
     asked = [full_name(reference) for reference in node.input[1:4]]
     ends = {f"{split}:0", f"{split}:2"}
     names = graph.needed(asked, stop=ends, ordered=False)
-    if split in names or any(graph.nodes[name].op == "Placeholder" for name in names):
+    if any(not _is_of_offsets(graph, name) for name in names):
         return False
 
     def offsets(places: Tensor, shape: Tensor) -> list[Tensor]:
@@ -165,6 +190,14 @@ def _takes_all(graph: Graph, node: Any, split: str) -> bool:
     specs = [tf.TensorSpec([None, 2], tf.int64), tf.TensorSpec([2], tf.int64)]
     computed = trace("uncork_offsets", specs, offsets)
     return all(_are_all(computed, number) for number in _TRIED)
+
+
+def _is_of_offsets(graph: Graph, name: str) -> bool:
+    node = graph.nodes[name]
+    bounded = node.op == "Minimum" and any(
+        _constant(graph, each) is not None for each in node.input
+    )
+    return node.op in _OFFSETS and not bounded
 
 
 def _are_all(computed: Any, number: int) -> bool:
@@ -216,14 +249,24 @@ def _varies(graph: Graph, reference: str) -> bool:
 
 
 def _rank(graph: Graph, reference: str) -> int | None:
-    rank: int | None = graph.shapes[op_of(reference)][int(reference.rpartition(":")[2])].rank
+    rank: int | None = _shape(graph, reference).rank
     return rank
+
+
+def _shape(graph: Graph, reference: str) -> tf.TensorShape:
+    return graph.shapes[op_of(reference)][int(reference.rpartition(":")[2])]
 
 
 def _constant(graph: Graph, reference: str) -> Any:
     """Its value; None where it is none."""
     node = graph.nodes[op_of(reference)]
     return tf.make_ndarray(node.attr["value"].tensor) if node.op == "Const" else None
+
+
+def is_of_words(graph: Graph, output: str) -> bool:
+    """It is made of the words of some string."""
+    names = graph.needed([output], ordered=False)
+    return any(graph.nodes[name].op == "StringSplitV2" for name in names)
 
 
 def fits(spec: tf.TensorSpec, padded: Sequence[int]) -> bool:

@@ -23,10 +23,18 @@ from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived, plain_batch
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.stacked_ops import known
-from uncork.pipeline.uneven import Rows, filled_up, fits, is_row, rows_of
+from uncork.pipeline.uneven import (
+    Rows,
+    filled_up,
+    fits,
+    is_of_words,
+    is_row,
+    rows_of,
+    splits_again,
+)
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
-_Key = tuple[int | None, _Filling | None]
+_Key = tuple[int | None, str]
 _done: weakref.WeakKeyDictionary[ConcreteFunction, dict[_Key, ConcreteFunction | None]] = (
     weakref.WeakKeyDictionary()
 )
@@ -40,11 +48,11 @@ def vectorized(node: Node, batch: Node) -> MapFunction | None:
         batch: The batch.
     """
     function, size, filling = node.functions[0], _static_size(batch), _filling(batch)
-    made = _done.setdefault(function, {})
-    if (size, filling) not in made:
+    made, key = _done.setdefault(function, {}), (size, repr(filling))  # -0.0 equals 0.0
+    if key not in made:
         specs = tf.nest.flatten(node.dataset.element_spec)
-        made[size, filling] = _traced(function, _stacked(_below(node), size), specs, filling)
-    found = made[size, filling]
+        made[key] = _traced(function, _stacked(_below(node), size), specs, filling)
+    found = made[key]
     if found is None:
         return None
     structure = _batched(node.dataset.element_spec, size)
@@ -76,11 +84,12 @@ def _filling(batch: Node) -> _Filling | None:
     if batch.kind != "padded_batch":
         return None
     shapes, values = (
-        [np.asarray(each) for each in tf.nest.flatten(parts)]
+        [each.numpy() for each in map(tf.convert_to_tensor, tf.nest.flatten(parts))]
         for parts in (batch.dataset._padded_shapes, batch.dataset._padding_values)
     )
     return tuple(
-        (tuple(shape.tolist()), value.item()) for shape, value in zip(shapes, values, strict=True)
+        (tuple(shape.tolist()), np.asarray(value).item())
+        for shape, value in zip(shapes, values, strict=True)
     )
 
 
@@ -113,12 +122,17 @@ def _traced(
     graph = graph_of(function)
     if any(graph.nodes[name].op not in READS for name in graph.effects):
         return None  # an assertion or a print: it speaks of one element
-    rows = _rows(graph, given, filling)
+    try:
+        rows = _rows(graph, given, filling)
+    except tf.errors.OpError:  # ops that were tried out on words that no line has
+        return None
     if rows is None:
         return None
     fetched = [rows[i].text if i in rows else name for i, name in enumerate(graph.outputs)]
     # What its effects read needs no order; what only rows of unequal length need is made by them.
     names = graph.needed(fetched, ordered=not rows)
+    if any(splits_again(graph, each, names) for each in rows.values()):
+        return None  # how many words there are, say: as many of each line would be stacked
 
     def one(element: list[Any]) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in graph.arguments), element, strict=True))
@@ -149,6 +163,8 @@ def _rows(
     found: dict[int, Rows] = {}
     for i, (shape, _) in enumerate(filling or ()):
         if fits(given[i], shape):
+            if shape and is_of_words(graph, graph.outputs[i]):
+                return None  # as many as was said, perhaps: a padded batch fills up in silence
             continue
         rows = rows_of(graph, graph.outputs[i]) if is_row(given[i], shape) else None
         if rows is None:
