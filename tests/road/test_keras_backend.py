@@ -40,6 +40,7 @@ def test_an_accelerator_is_left_to_tensorflow():
         ({"eager_step": True}, "eagerly"),
         ({"distributed": True}, "strategy"),
         ({"called_in_loop": True}, "a few steps at a time"),
+        ({"batch_hooks": ("LambdaCallback", "WarmUp")}, "LambdaCallback, WarmUp may change"),
         ({"jit_compile": True}, "XLA already"),
         ({"batch_size": None}, "not known"),
         ({"model": replace(BUSY.workload.model, train_step="c0de")}, "train_step of its own"),

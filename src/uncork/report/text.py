@@ -18,7 +18,7 @@ _MIN_WIDTH: Final = 60
 # Below this the least telling column of a table gives way.
 FULL_WIDTH: Final = 92
 
-_ASCII: Final = str.maketrans("█▓▒░…→←✓✗", "#=-.~><+x")
+_ASCII: Final = str.maketrans("█▓▒░…→←✓✗µ", "#=-.~><+xu")
 _GLYPHS: Final = "█▓▒░…→←✓✗"
 
 

@@ -59,10 +59,11 @@ class AnotherBackend(Optimization):
 
 
 def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
-    model = work.model
+    model, hooks = work.model, ", ".join(work.batch_hooks)
     reasons = {
         "no JAX is installed beside TensorFlow: pip install jax, to try it": not machine.jax,
         "not tried beside an accelerator yet, which only one of them can hold": machine.devices,
+        f"within an epoch JAX holds the model's values, which {hooks} may change": hooks,
         "fit is called for a few steps at a time": work.called_in_loop,
         "the model has a train_step of its own": model is None or model.train_step,
         "tried on models in float32 only": model and model.dtype_policy != ("float32",),
