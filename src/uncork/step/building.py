@@ -48,6 +48,8 @@ def build(model: Any, batch: Any) -> None:
         try:
             model(x, training=False)
         except Exception as error:
+            if _trains_without_call(model, batch):
+                return
             raise WrongUse(
                 f"the model {model.name!r} cannot take a batch of its data: {error}",
                 "a batch that model(x) accepts",
@@ -56,6 +58,14 @@ def build(model: Any, batch: Any) -> None:
     _build_metrics(model, batch)
     if any(not o.built for o in optimizers(model) if o is not model.optimizer):
         _trace(model, batch)
+
+
+def _trains_without_call(model: Any, batch: Any) -> bool:
+    """Its own step calls the layers one by one, as those of autoencoders do, and builds them."""
+    if type(model).train_step is keras.Model.train_step:
+        return False
+    _trace(model, batch)
+    return all(layer.built for layer in model._flatten_layers(include_self=False))
 
 
 def _build_metrics(model: Any, batch: Any) -> None:
