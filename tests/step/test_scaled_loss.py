@@ -210,6 +210,15 @@ def test_an_optimizer_that_keeps_its_own_count_is_left_alone(optimizer, edits, w
         check(model, (*edits, FLOAT16))
 
 
+def test_a_step_with_two_optimizers_is_left_alone():
+    model = OwnStep(scaled=True)
+    model.compile("sgd", "mse")
+    model(X[:1])
+    model.other = keras.optimizers.SGD()
+    with pytest.raises(EditRefused, match="other optimizers"):
+        check(model, (FLOAT16,))
+
+
 def test_a_model_without_weights_is_left_alone():
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")

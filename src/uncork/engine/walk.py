@@ -350,11 +350,8 @@ class Walk:
         base, runner = run(self.version), run(candidate)
         runner.prime()
         base.prime()
-        block_s, left_s, at_least = (
-            seconds.block_s(self.now),
-            self.left_s,
-            self._at_least(candidate),
-        )
+        block_s, left_s = seconds.block_s(self.now), self.left_s
+        at_least = self._at_least(candidate)
         if again:
             budget_s = left_s - seconds.TAIL_S
             return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=at_least)

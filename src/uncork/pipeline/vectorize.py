@@ -124,7 +124,7 @@ def _traced(
         return None  # an assertion or a print: it speaks of one element
     try:
         rows = _rows(graph, given, filling)
-    except tf.errors.OpError:  # ops that were tried out on words that no line has
+    except (tf.errors.OpError, TypeError, ValueError):  # ops tried out on words that no line has
         return None
     if rows is None:
         return None

@@ -16,6 +16,7 @@ import keras
 
 from uncork.core.edit import DtypePolicy, LargerBatch, StepEdit
 from uncork.core.errors import EditRefused
+from uncork.step.snapshot import optimizers
 
 
 def scales_loss(edits: Sequence[StepEdit]) -> bool:
@@ -33,6 +34,8 @@ def scales_loss(edits: Sequence[StepEdit]) -> bool:
 def why_not_scaled(model: Any, edits: Sequence[StepEdit]) -> str | None:
     """What keeps a model's loss from being scaled; None where nothing does."""
     optimizer = model.optimizer
+    if optimizers(model) != [optimizer]:
+        return "the model's own step has other optimizers, whose loss nobody scales"
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return "the optimizer scales the loss already"
     if optimizer.loss_scale_factor is not None:
