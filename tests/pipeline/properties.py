@@ -247,10 +247,13 @@ def passes(dataset, most=2):
     goes on behind an error, and may complete a cache. Batches of unequal parts fail in other words
     where TensorFlow fuses the batch with the map below it; the place and the kind are the same.
     """
-    first, *others = epochs(dataset, passes=most)
-    if first.error:
-        first = dataclasses.replace(first, error=dataclasses.replace(first.error, message=""))
+    first, *others = (_without_words(each) for each in epochs(dataset, passes=most))
     return (first, *others) if first.complete else (first,)
+
+
+def _without_words(found):
+    error = found.error and dataclasses.replace(found.error, message="")
+    return dataclasses.replace(found, error=error)
 
 
 def nodes(node):
@@ -295,11 +298,11 @@ def fails_by_fusion(dataset, found):
 
     Apart they do not, and any edit between the two parts them.
     """
-    if found[0].error is None:
+    if all(each.error is None for each in found):
         return False
     apart = tf.data.Options()
     apart.experimental_optimization.map_and_batch_fusion = False
-    return passes(dataset.with_options(apart), 1) != found[:1]
+    return passes(dataset.with_options(apart), len(found)) != found
 
 
 def may_differ_again(node):
