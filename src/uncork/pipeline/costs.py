@@ -270,6 +270,8 @@ def _draws(stage: Measured) -> Draws | None:
 
 def _inlined(stage: Measured) -> Inlined | None:
     probe, under = stage.inline_probe, _under(stage)
+    if stage.handed and stage.inline_alone and under and alone(stage, under[0]):
+        probe, under = stage.inline_alone, stage.handed.given.medians()
     found = probe.medians() if probe else None
     if found is None or under is None or stage.cpu_s is None or stage.wall_s is None:
         return None

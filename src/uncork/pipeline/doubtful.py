@@ -8,11 +8,15 @@ from typing import Final
 from uncork.pipeline.handing_on import CHOOSING, handed
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.measured import Measured
-from uncork.pipeline.probes import take_turns
+from uncork.pipeline.nodes import inline_map
+from uncork.pipeline.probes import Probe, take_turns
 
 # Of all that a step's batch costs; of what a map is made from.
 _TRIFLE: Final = 0.02
 _LOST_IN_NOISE: Final = 0.2
+# CPU seconds that handing one call of a map to another thread may take. For one and the same map it
+# was 7 us and 40 us, by what was read above it: a second map above the first seemed to cost -20 us.
+_HANDING_ON_S: Final = 50e-6
 
 
 def time_alone(stages: Sequence[Measured], budget_s: float) -> None:
@@ -26,30 +30,35 @@ def time_alone(stages: Sequence[Measured], budget_s: float) -> None:
     for stage in doubtful:
         some_s = budget_s / len(doubtful) / 4
         stage.handed = handed(stage.node, elements_like(stage.below[0], some_s), budget_s=some_s)
+        if stage.handed and stage.inline_probe:
+            given, node = stage.handed.given.dataset, stage.node.dataset
+            stage.inline_alone = Probe(inline_map(given, node._map_func, node))
     probes = [probe for stage in doubtful for probe in stage.quick_probes]
     if probes:
         take_turns(probes, budget_s / 2)
 
 
 def _is_doubtful(stage: Measured, stages: Sequence[Measured]) -> bool:
-    """It seems to cost, but no more than noise may come to, or than a map below may cause.
+    """It may cost, but what it seems to cost may be noise, or what maps lose between threads.
 
-    What such a map loses with handing its calls to another thread can be several times its work.
+    That can be several times their work, and is charged to stages above them as often as it hides
+    what those cost.
     """
     below = stages[stage.first : stage.index]
-    if stage.cpu_s_per_step <= _TRIFLE * sum(each.cpu_s_per_step for each in stages):
+    calls = sum(each.per_step or 0.0 for each in (*below, stage) if each.node.kind == "map")
+    handing_on_s = _HANDING_ON_S * calls
+    all_s = sum(each.cpu_s_per_step for each in stages)
+    if stage.cpu_s_per_step + handing_on_s <= _TRIFLE * all_s:
         return False
-    hands_on = stage.node.kind in ("shuffle", "batch")
-    if hands_on and any(each.node.kind == "map" for each in below):
-        return True
-    return stage.cpu_s_per_step < 2 * sum(each.cpu_s_per_step for each in below)
+    below_s = sum(each.cpu_s_per_step for each in below)
+    return stage.cpu_s_per_step < 2 * max(below_s, handing_on_s)
 
 
 def alone(stage: Measured, under: float) -> tuple[float, float] | None:
     """CPU and elapsed seconds on a few elements in memory, where that tells more.
 
-    Elements differ, so it does of a map or a filter only where what they are made from takes so
-    long that the difference would be noise.
+    Elements differ, so it does of a map or a filter only where the difference would be noise: where
+    what they are made from takes long beside them, or their calls are brief.
 
     Args:
         stage: After :func:`time_alone`.
@@ -59,8 +68,9 @@ def alone(stage: Measured, under: float) -> tuple[float, float] | None:
     if found is not None and stage.node.kind == "filter":
         (inputs,) = stage.inputs
         found = None if inputs is None else (inputs * found[0], inputs * found[1])
-    differs = stage.node.kind in ("map", "filter")
-    return None if found is None or (differs and found[0] > _LOST_IN_NOISE * under) else found
+    if found is None or stage.node.kind not in ("map", "filter"):
+        return found
+    return found if found[0] <= max(_LOST_IN_NOISE * under, _HANDING_ON_S) else None
 
 
 def elements_like(stage: Measured, budget_s: float) -> Dataset:

@@ -18,12 +18,13 @@ import tensorflow as tf
 
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.nodes import memory_cache, serial_map
-from uncork.pipeline.probes import Probe, count, serial_twin, serially
+from uncork.pipeline.probes import Probe, count, element_bytes, serial_twin, serially
 from uncork.pipeline.tree import Node
 from uncork.pipeline.vectorize import batch_size
 
-# More would have to be made first, by stages that may be slow.
-_SOME: Final = 4
+# More would have to be made first, by stages that may be slow, and kept in memory.
+_SOME: Final = 16
+_KEPT_BYTES: Final = 32 * 2**20
 # Stages that give some of the elements that they are given, each as it is.
 CHOOSING: Final = frozenset({
     "shuffle", "filter", "repeat", "take", "skip", "shard", "prefetch", "options",
@@ -96,11 +97,11 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
 
 
 def _made_within(seconds: float, dataset: Dataset) -> int:
-    """How many elements there are by then, the first one waited for."""
-    number, deadline = 0, time.monotonic() + seconds
+    """How many elements there are by then that need little room, the first one waited for."""
+    number, kept, deadline = 0, 0, time.monotonic() + seconds
     with suppress(tf.errors.OpError):
-        for _ in dataset:
-            number += 1
-            if time.monotonic() > deadline:
+        for element in dataset:
+            number, kept = number + 1, kept + element_bytes(element)
+            if kept > _KEPT_BYTES or time.monotonic() > deadline:
                 break
     return number

@@ -54,6 +54,7 @@ class Measured:
         calls: Of a serial map: one call at a time, and one for each core.
         inline_probe: Of a map in the thread that asks.
         handed: Of a shuffle, a batch or a map, on a few elements in memory.
+        inline_alone: Of a map in the thread that asks, on those.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
         bytes: Of an element.
@@ -85,6 +86,7 @@ class Measured:
     calls: tuple[Probe, Probe] | None = None
     inline_probe: Probe | None = None
     handed: Handed | None = None
+    inline_alone: Probe | None = None
     # A cache in memory was read to its end.
     filled: bool = False
     inputs: tuple[float | None, ...] = ()
@@ -128,7 +130,10 @@ class Measured:
     @property
     def quick_probes(self) -> tuple[Probe, ...]:
         """What is to be timed of elements in memory."""
-        return (self.handed.given, self.handed.handed_on) if self.handed else ()
+        if self.handed is None:
+            return ()
+        inline = (self.inline_alone,) if self.inline_alone else ()
+        return self.handed.given, self.handed.handed_on, *inline
 
     @property
     def probes(self) -> tuple[Probe, ...]:

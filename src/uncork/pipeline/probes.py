@@ -292,7 +292,7 @@ def count(dataset: Dataset, *, budget_s: float) -> int | None:
             return total
         # Quick ones many at once, but not so many that the clock is looked at too late.
         left_s = begin + budget_s - time.monotonic()
-        size = min(GROUP_LIMIT, int(left_s / _LOOKS_AT_CLOCK / each_s))
+        size = int(min(GROUP_LIMIT, left_s / _LOOKS_AT_CLOCK / each_s))
         groups = singly
         if size > 1:
             groups, total = iter(grouped(dataset, size, whole=False)), 0
