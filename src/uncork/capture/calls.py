@@ -79,6 +79,7 @@ class LoopCall:
         dataset: What the loop iterates over.
         original: A fresh iterator over it, not watched.
         evidence: Why it is taken for training.
+        guarded: Runs what stands in for the loop elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
         start: Lines that took long before its first step.
@@ -89,6 +90,7 @@ class LoopCall:
     dataset: Any
     original: Callable[[], Iterator[Any]]
     evidence: LoopEvidence
+    guarded: Callable[[Callable[[], Any]], Any] = _at_once
     layers: Layers = field(default_factory=Layers)
     policy_at: str | None = None
     start: tuple[StartLine, ...] = ()

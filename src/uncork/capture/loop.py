@@ -72,6 +72,7 @@ class Loops:
         self.evidence.start.end()
         call = LoopCall(
             *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
+            guarded=self.stops.guarded,
             layers=self.evidence.layers,
             policy_at=self.evidence.policy_at,
             start=watch.start,

@@ -2,8 +2,8 @@
 
 While a script is diagnosed or tuned it must not overwrite a checkpoint with the weights of a trial.
 Held are Keras's and TensorFlow's own savers: models, weights, exports, checkpoints, SavedModels and
-summaries. Everything else that the script writes (``open``, ``numpy.save``, ``CSVLogger``, W&B) is
-written.
+summaries. What else the script writes (``open``, ``numpy.save``, ``CSVLogger``, W&B) is written; of
+that, :mod:`uncork.capture.own_files` puts back what was there before.
 """
 
 from __future__ import annotations

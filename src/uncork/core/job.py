@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,9 @@ from uncork.core.measurement import Measurement
 from uncork.core.plan import Policy, Proof, Step
 from uncork.core.record import Record
 from uncork.core.workload import Workload
+
+# Of the folder beside the result with what a child's script has overwritten.
+KEPT: Final = "kept"
 
 Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "threads"]
 
@@ -86,6 +89,9 @@ class Result(Record, frozen=True, kw_only=True):
         handed_over: Everything is there for ``backend`` and ``threads``.
         elsewhere: What came of one of these.
         held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
+        made: New files of the script's, made of weights that trials have moved.
+        put_back: Files that it overwrote, and that are as they were.
+        lost: Files that it overwrote, and that are not.
     """
 
     machine: Machine
@@ -98,5 +104,8 @@ class Result(Record, frozen=True, kw_only=True):
     elsewhere: ProcessTrial | None = None
     overhead_share: float = 0.0
     held_back: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    put_back: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     interrupted: bool = False
     notes: tuple[str, ...] = ()

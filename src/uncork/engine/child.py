@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from uncork.capture import hold_saves, run_script
+from uncork.capture import OwnFiles, hold_saves, keep_files, run_script
 from uncork.core import exits
 from uncork.core.errors import ScriptFailed, UncorkError
-from uncork.core.job import Job
+from uncork.core.job import KEPT, Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import from_json, replace, to_json, write_atomically
@@ -53,10 +53,11 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     result_path = Path(job.result or "result.json")
     # In the parent's folder: it cleans up even after a child that was killed.
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
-    with folder as scratch, hold_saves() as saves:
+    kept = result_path.parent / KEPT
+    with folder as scratch, hold_saves() as saves, keep_files(kept) as files:
         lines = job.mode in ("diagnose", "tune")
         trial = Deferred(
-            lambda: _make(job, scratch),
+            lambda: _make(job, scratch, files),
             source_lines=lines,
             loops=True,
             takes_jax="KERAS_BACKEND" in job.environment,
@@ -80,7 +81,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         if made is None or made.result is None:
             raise nothing_reached(made.reached if made else (), job.training)
         held = tuple(f"{name} x{count}" for name, count in sorted(saves.held.items()))
-        result = replace(made.result, held_back=held)
+        result = replace(made.result, held_back=held, made=files.new())
         write_atomically(result_path, to_json(result))
         return exits.INTERRUPTED if result.interrupted else exits.DONE
 
@@ -100,8 +101,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
-def _make(job: Job, scratch: str) -> Trial:
+def _make(job: Job, scratch: str, files: OwnFiles) -> Trial:
     """The listener of a mode. TensorFlow is loaded by now."""
+    made = _of_mode(job, scratch)
+    made.files = files
+    return made
+
+
+def _of_mode(job: Job, scratch: str) -> Trial:
     from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
 
     journal = Journal(Path(job.journal) if job.journal else None)

@@ -18,9 +18,10 @@ from typing import IO, Final
 
 import msgspec
 
+from uncork.capture import put_back
 from uncork.core import exits
 from uncork.core.errors import MissingTensorFlow, NothingToMeasure, UncorkError, WrongUse
-from uncork.core.job import Job, Result
+from uncork.core.job import KEPT, Job, Result
 from uncork.core.journal import Event, read
 from uncork.core.record import from_json, replace, to_json
 
@@ -124,7 +125,10 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         with Path(folder, "stderr").open("wb") as hidden:
             environment = {**os.environ, **job.environment}
             child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
-        code = _wait(child, Path(files["journal"]), follow)
+        try:
+            code = _wait(child, Path(files["journal"]), follow)
+        finally:
+            files_back = put_back(Path(folder, KEPT))
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():
@@ -132,6 +136,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
                 _tell_signal(-code)
             found = from_json(result.read_bytes(), Result)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
+            found = replace(found, put_back=files_back.done, lost=files_back.lost)
             return replace(found, interrupted=interrupted or found.interrupted)
         said = _last_line(Path(folder, "stderr"))
     if interrupted:

@@ -48,7 +48,7 @@ def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
     for each in outwards(frame):
         if owner(each) != "user":
             continue
-        loops = _loops(each)
+        loops = loops_of(each)
         if below is not None:
             # A generator that hands batches on shares its loop with the one that asks for them.
             innermost = innermost and _hands_on(below, loops)
@@ -112,14 +112,14 @@ def _assigned(loop: Loop) -> set[str]:
 
 def _around(frame: FrameType) -> list[Loop]:
     """Loops of a function, those included that a comprehension of it stands in."""
-    loops = _loops(frame)
+    loops = loops_of(frame)
     if frame.f_code.co_name not in _COMPREHENSIONS or frame.f_back is None:
         return loops
     outer = loops_around(frame.f_code.co_filename, frame.f_code.co_firstlineno)
     return [*outer, *loops]
 
 
-def _loops(frame: FrameType) -> list[Loop]:
+def loops_of(frame: FrameType) -> list[Loop]:
     """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
     code, line = frame.f_code, frame.f_lineno
     if code.co_name in _COMPREHENSIONS:

@@ -11,12 +11,21 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import psutil
 import tensorflow as tf
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StepCall, StopScript, datasets_in
+from uncork.capture import (
+    FitCall,
+    LoopCall,
+    OwnFiles,
+    PassThrough,
+    StepCall,
+    StopScript,
+    datasets_in,
+)
 from uncork.core.errors import NothingToMeasure
 from uncork.core.job import Confirmation, Job, Result
 from uncork.core.journal import Journal
@@ -28,6 +37,7 @@ from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.confirm import confirming_s
 from uncork.engine.epoch_subject import EpochSubject, dataset_of
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.loop_left import LoopLines
 from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.observe import observe, with_disk
@@ -73,6 +83,7 @@ class Trial(PassThrough):
 
     Attributes:
         result: None until the work is done.
+        files: Those of the script's own that it overwrites meanwhile.
     """
 
     wants_source_lines = True
@@ -85,6 +96,7 @@ class Trial(PassThrough):
         self.scratch = scratch
         self.reached: list[Workload] = []
         self.result: Result | None = None
+        self.files: OwnFiles | None = None
         self._loop: LoopSubject | StepLoopSubject | None = None
         # Where a loop is whose step will be taken over at its next call.
         self._claimed = ""
@@ -151,6 +163,7 @@ class Trial(PassThrough):
             return first
         anew = made_anew(sys._getframe())
         subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch, anew=anew)
+        self._ends_with_its_loop(call, sys._getframe())
         return run_beside(lambda: self._work(subject), subject.board, StopScript())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
@@ -172,6 +185,7 @@ class Trial(PassThrough):
             raise StopScript
         step = eager_step(step_around(sys._getframe())) if call.eager else None
         if step is None:
+            self._ends_with_its_loop(call, sys._getframe())
             return self._stepping(StepLoopSubject(call, epochs=epochs)).step
         self._claimed = call.at
         step.instead = functools.partial(self._begin, call, step, epochs)
@@ -184,6 +198,7 @@ class Trial(PassThrough):
         first = dataclasses.replace(call, args=args, kwargs=kwargs, original=step.run)
 
         def stepping() -> Any:
+            self._ends_with_its_loop(call, sys._getframe())
             subject = self._stepping(StepLoopSubject(first, epochs=epochs, step=step))
             step.instead = functools.partial(_stepped, first, subject)
             return subject.step(first)
@@ -194,6 +209,23 @@ class Trial(PassThrough):
         self._loop = subject
         run_beside(lambda: self._work(subject), subject.board, StopScript())
         return subject
+
+    def _ends_with_its_loop(self, call: LoopCall | StepCall, frame: FrameType) -> None:
+        """Behind it, what the script writes would be made of weights that trials have moved."""
+        lines = LoopLines(frame)
+
+        def at_write() -> None:
+            if self.result is None and lines.left(sys._getframe()):
+                self._stop_writing()
+                call.guarded(_stop)
+
+        if self.files is not None:
+            self.files.at_write = at_write
+
+    def _stop_writing(self) -> None:
+        """From here on: once a stop is on its way, ``finally`` blocks may write."""
+        if self.files is not None:
+            self.files.at_write = lambda: None
 
     def finish(self, *, interrupted: bool = False) -> None:
         """The script has ended; what was found until then counts.
@@ -228,12 +260,15 @@ class Trial(PassThrough):
 
     def _work(self, subject: Subject) -> None:
         self._notes = subject.notes
+        if self.files is not None:
+            self.files.trials = True
         self._done(self.work(subject, this_machine()))
 
     def _done(self, found: Result) -> None:
         """On disk before the script is stopped: one that will not be is ended from outside."""
         self.result = self._complete(found)
         self._write(self.result)
+        self._stop_writing()
 
     def _write(self, found: Result) -> None:
         if self.job.result is not None:
@@ -380,6 +415,10 @@ class Confirming(Trial):
 def _stepped(first: StepCall, subject: StepLoopSubject, args: Any, kwargs: Any) -> Any:
     call = dataclasses.replace(first, args=args, kwargs=kwargs)
     return first.guarded(lambda: subject.step(call))
+
+
+def _stop() -> None:
+    raise StopScript
 
 
 def _of_ceiling(subject: Subject, version: Version, runner: VersionRunner) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from uncork.core.diagnosis import Diagnosis, Overhead
 from uncork.core.job import Job, Result
@@ -17,6 +19,9 @@ from uncork.engine.backends import BACKEND
 from uncork.engine.confirm import confirm
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
+
+# Files of a note; the others are counted.
+_NAMED: Final = 5
 
 
 def diagnose(
@@ -145,5 +150,16 @@ def script_digest(script: str) -> str:
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    held = ", ".join(result.held_back)
-    return (*result.notes, *([f"saves by the script were held back: {held}"] if held else ()))
+    told_of = {
+        "saves by the script were held back": result.held_back,
+        "new files that the script made while its weights were those of trials": result.made,
+        "the script overwrote these files, which are as they were before": result.put_back,
+        "the script overwrote these files, which were too large to be kept": result.lost,
+    }
+    notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
+    return (*result.notes, *notes)
+
+
+def _several(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.capture import PutBack, keep_files, own_files, put_back
+
+OLD = b"three days of training"
+
+
+@pytest.fixture
+def kept():
+    """Where copies are, away from the script's own files."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "kept")
+
+
+@pytest.fixture
+def old(tmp_path):
+    path = tmp_path / "result.bin"
+    path.write_bytes(OLD)
+    os.utime(path, ns=(10**18, 10**18))
+    return path
+
+
+def _with_os(path):
+    handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(handle, b"new")
+    os.close(handle)
+
+
+def _by_renaming(path):
+    other = path.with_suffix(".new")
+    other.write_bytes(b"new")
+    other.replace(path)
+
+
+def _through_tensorflow(path):
+    with tf.io.gfile.GFile(str(path), "w") as file:
+        file.write("new")
+
+
+WAYS = {
+    "open": lambda path: open(path, "wb").write(b"new"),  # noqa: PTH123, SIM115 - as scripts do
+    "by a relative name": lambda path: open(os.path.relpath(path), "w").close(),  # noqa: PTH123
+    "pathlib": lambda path: path.write_bytes(b"new"),
+    "in place": lambda path: path.open("r+b").write(b"new"),
+    "numpy": lambda path: np.save(path.open("wb"), np.zeros(3)),
+    "added to": lambda path: path.open("ab").write(b" and more"),
+    "added to, then emptied": lambda path: [path.open(mode).write("x") for mode in "aw"],
+    "os.open": _with_os,
+    "os.truncate": lambda path: os.truncate(path, 3),
+    "removed": lambda path: path.unlink(),
+    "renamed": lambda path: path.rename(path.with_suffix(".old")),
+    "another in its place": _by_renaming,
+    "tf.io.gfile": _through_tensorflow,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_is_put_back_with_its_times(old, kept, way):
+    with keep_files(kept):
+        WAYS[way](old)
+    assert not old.exists() or old.read_bytes() != OLD
+    assert put_back(kept) == PutBack(done=(str(old),))
+    assert old.read_bytes() == OLD
+    assert old.stat().st_mtime_ns == 10**18
+    assert put_back(kept) == PutBack()
+
+
+def test_through_a_link_the_file_behind_it_is_put_back(old, kept, tmp_path):
+    link = tmp_path / "latest"
+    link.symlink_to(old)
+    with keep_files(kept):
+        link.write_bytes(b"new")
+    put_back(kept)
+    assert old.read_bytes() == OLD
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_what_is_only_read_is_not_copied(old, kept, mode):
+    with keep_files(kept), old.open(mode) as file:
+        file.read()
+    assert not list(kept.iterdir())
+
+
+def test_new_files_stay_and_are_told_from_the_trials_on(kept, tmp_path):
+    with keep_files(kept) as files:
+        (tmp_path / "prepared").write_text("data")
+        files.trials = True
+        for name in ("losses", "losses", "scratch"):
+            (tmp_path / name).write_text("new")
+        (tmp_path / "scratch").unlink()
+        (tmp_path / "prepared").write_text("data again")
+        (tmp_path / "prepared").replace(tmp_path / "moved")
+        assert files.new() == (str(tmp_path / "losses"), str(tmp_path / "moved"))
+    assert put_back(kept) == PutBack()
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_what_is_too_large_is_named(old, kept, monkeypatch):
+    monkeypatch.setattr(own_files, "_LIMIT", len(OLD) - 1)
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    assert put_back(kept) == PutBack(lost=(str(old),))
+    assert old.read_bytes() == b"new"
+
+
+def test_what_grows_needs_no_copy(old, kept, monkeypatch):
+    monkeypatch.setattr(own_files, "_LIMIT", 0)
+    with keep_files(kept), old.open("a") as log:
+        log.write("more")
+    assert put_back(kept) == PutBack(done=(str(old),))
+    assert old.read_bytes() == OLD
+
+
+def test_a_process_that_is_killed_leaves_what_is_needed(old, kept):
+    program = f"""
+import os, pathlib
+from uncork.capture import keep_files
+with keep_files(pathlib.Path({str(kept)!r})):
+    pathlib.Path({str(old)!r}).write_text("new")
+    os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -9
+    assert old.read_bytes() == b"new"
+    assert put_back(kept) == PutBack(done=(str(old),))
+    assert old.read_bytes() == OLD
+
+
+def test_half_a_line_of_the_list_is_no_error(old, kept):
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    with (kept / "list").open("ab") as listed:
+        listed.write(b'{"path": "L2')
+    assert put_back(kept) == PutBack(done=(str(old),))
+
+
+def test_the_script_is_told_before_and_fails_as_ever(old, kept, tmp_path):
+    told = []
+    with keep_files(kept) as files:
+        files.at_write = lambda: told.append(old.read_bytes())
+        old.write_bytes(b"new")
+        with pytest.raises(FileNotFoundError):
+            (tmp_path / "no such folder" / "file").write_text("new")
+        with pytest.raises(TypeError):
+            open(3.5, "w")  # noqa: PTH123, SIM115 - not a path
+    assert told == [OLD, b"new", b"new"]
+
+
+def test_names_of_all_bytes_and_many_threads(kept, tmp_path):
+    paths = [tmp_path / os.fsdecode(b"caf\xe9 %d" % number) for number in range(16)]
+    for path in paths:
+        path.write_bytes(OLD)
+    with keep_files(kept):
+        threads = [threading.Thread(target=path.write_bytes, args=(b"new",)) for path in paths]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(put_back(kept).done) == 16
+    assert {path.read_bytes() for path in paths} == {OLD}
+
+
+def test_afterwards_nothing_is_replaced(kept):
+    before = open, os.open, os.rename, os.unlink
+    with keep_files(kept):
+        assert open is not before[0]
+    assert (open, os.open, os.rename, os.unlink) == before
