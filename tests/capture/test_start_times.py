@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+import tensorflow as tf
 
 from uncork.capture.start_times import StartTimes, _users_line
 
@@ -57,8 +58,17 @@ def test_imports_are_left_out(tmp_path, monkeypatch):
     import slow_to_import  # noqa: F401, PLC0415
 
     module, importing = seen
-    assert module[0].endswith("slow_to_import.py")  # its own slow lines count
+    (file, _), in_framework = module
+    assert file.endswith("slow_to_import.py")  # its own slow lines count
+    assert not in_framework
     assert importing is None  # finding and loading it does not
+
+
+def test_what_a_line_calls_in_tensorflow_is_told_apart():
+    (found,) = tf.nest.map_structure(lambda _: _users_line(sys._getframe().f_back), [1])
+    (file, _), in_framework = found
+    assert file == __file__
+    assert in_framework
 
 
 def _importing(frame):

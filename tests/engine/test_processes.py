@@ -11,7 +11,7 @@ from importlib import metadata
 import pytest
 
 from uncork.core.errors import WrongUse
-from uncork.engine.processes import _CHILD, require_tensorflow
+from uncork.engine.processes import _CHILD, _last_line, require_tensorflow
 
 
 def test_a_child_imports_from_where_python_path_says_first(tmp_path):
@@ -21,6 +21,32 @@ def test_a_child_imports_from_where_python_path_says_first(tmp_path):
     for flags in ([], ["-P"]):
         told = subprocess.check_output([sys.executable, *flags, "-c", begun], env=env, text=True)
         assert json.loads(told)[0] == str(tmp_path)
+
+
+SAID = """Epoch 1/2
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    step()
+ValueError: rows differ: 3 columns, not 4
+    [[{{node IteratorGetNext}}]]
+details of the graph [Op:step]
+uncork: the script failed
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "last"),
+    [
+        (SAID, "ValueError: rows differ: 3 columns, not 4"),
+        (SAID * 2, "ValueError: rows differ: 3 columns, not 4"),
+        ("out of memory\n\nuncork: ended\n", "out of memory"),
+        ("Traceback (most recent call last):\n", "Traceback (most recent call last):"),
+        ("", ""),
+    ],
+)
+def test_of_what_a_quiet_child_said_the_exception_is_told(tmp_path, said, last):
+    (tmp_path / "stderr").write_text(said)
+    assert _last_line(tmp_path / "stderr") == last
 
 
 def installed(monkeypatch, **releases):

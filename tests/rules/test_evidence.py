@@ -28,6 +28,12 @@ def test_a_share_that_may_be_all_has_an_end_nevertheless():
     assert interval(waiting(0.5, 1.4), "input", 2.5)[1] == pytest.approx(100)
 
 
+def test_the_interval_of_a_very_large_gain_lies_around_it():
+    low, high = interval(waiting(0.598, 0.7), "input", 206.0)
+    assert low < 206 <= high
+    assert low > 100
+
+
 def test_without_an_interval_of_the_share_there_is_none():
     assert interval(waiting(0.5, None), "input", 2.5) is None
     assert interval(waiting(0.5, 0.7), "host", 2.5) is None

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from records import MACHINE, WORKLOAD, observed
-from uncork.core.facts import StartLine, Unrolled
+from records import MACHINE, WORKLOAD, measurement, observed
+from uncork.core.facts import StartLine, Unrolled, Validation
+from uncork.core.record import replace
 from uncork.rules import slow_start
 
 STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs
 
 
-def found(*seconds, step_s=0.01, unrolled=None, **workload):
+def found(*seconds, workload=None, **changes):
     lines = tuple(StartLine(at=f"train.py:{n}", seconds=s) for n, s in enumerate(seconds, 5))
-    diagnosis = observed(step_s=step_s, start=lines, unrolled=unrolled, workload=workload)
+    diagnosis = observed(step_s=0.01, start=lines, workload=workload, **changes)
     return list(slow_start.find(diagnosis, MACHINE))
 
 
@@ -23,24 +24,48 @@ def test_preparing_as_long_as_training_doubles_the_run():
     assert "before its training begins" in finding.evidence
 
 
+def test_tracing_validations_and_what_passes_between_epochs_belong_to_the_training():
+    training_s = STEPS * 0.01
+    before_s = 0.5 * training_s
+    (finding,) = found(before_s)
+    assert finding.upper_bound == pytest.approx(1.5)
+    (finding,) = found(before_s, first_step_s=training_s)
+    assert finding.upper_bound == pytest.approx(1.25)
+    assert f"takes {2 * training_s:.1f} s" in finding.evidence
+    times = WORKLOAD.epochs
+    validation = Validation(seconds=training_s / times, samples=100, times=times)
+    assert found(before_s, validation=validation)[0].upper_bound == pytest.approx(1.25)
+    pauses = replace(measurement(3_200), between_epochs=0.5)
+    assert found(before_s, measurement=pauses)[0].upper_bound == pytest.approx(1.25)
+
+
+def test_what_passes_in_a_framework_is_not_to_be_written_otherwise():
+    assert "each row" in found(STEPS * 0.01)[0].remedy
+    line = StartLine(at="train.py:5", seconds=STEPS * 0.01, in_framework=True)
+    diagnosis = observed(step_s=0.01, start=(line,))
+    (finding,) = slow_start.find(diagnosis, MACHINE)
+    assert "keep what the call makes" in finding.remedy
+
+
 def test_a_short_start_of_a_long_training_is_not_named():
     assert found(0.05 * STEPS * 0.01) == []
     assert found() == []
 
 
 def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
-    assert found(1000.0, steps_per_epoch=None) == []
+    assert found(1000.0, workload={"steps_per_epoch": None}) == []
 
 
 def unrolled(seconds, share=0.8):
     ops = {"ops": 5000, "rounds": 125}
-    return Unrolled(at="train.py:30", share=share, first_s=seconds / share, **ops)
+    loop = Unrolled(at="train.py:30", share=share, first_s=seconds / share, **ops)
+    return {"unrolled": loop, "first_step_s": loop.first_s}
 
 
 def test_a_loop_that_is_written_out_belongs_to_the_start():
     """Nothing is left of it, but the steps that follow take twice as long."""
     training_s = STEPS * 0.01
-    (finding,) = found(unrolled=unrolled(8 * training_s))
+    (finding,) = found(**unrolled(8 * training_s))
     assert finding.at == "train.py:30"
     assert finding.upper_bound == pytest.approx((10 + 1) / (2 + 2))
     assert "5,000 ops" in finding.evidence
@@ -48,8 +73,8 @@ def test_a_loop_that_is_written_out_belongs_to_the_start():
 
 
 def test_what_takes_longest_of_both_is_blamed():
-    (finding,) = found(STEPS * 0.01, unrolled=unrolled(0.4 * STEPS * 0.01))
+    (finding,) = found(STEPS * 0.01, **unrolled(0.4 * STEPS * 0.01))
     assert finding.at == "train.py:5"
-    assert finding.upper_bound == pytest.approx(2.0)
-    assert found(unrolled=unrolled(STEPS * 0.01)) == [], "no longer worth it"
-    assert found(0.01 * STEPS * 0.01, unrolled=unrolled(0.01 * STEPS * 0.01)) == []
+    assert finding.upper_bound == pytest.approx(2.5 / 1.5)
+    assert found(**unrolled(STEPS * 0.01)) == [], "no longer worth it"
+    assert found(0.01 * STEPS * 0.01, **unrolled(0.01 * STEPS * 0.01)) == []

@@ -36,6 +36,7 @@ class StartTimes:
     def __init__(self) -> None:
         self.lines: tuple[StartLine, ...] = ()
         self._seconds: Counter[tuple[str, int]] = Counter()
+        self._framework_s: Counter[tuple[str, int]] = Counter()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -59,8 +60,12 @@ class StartTimes:
     def so_far(self) -> tuple[StartLine, ...]:
         """Those lines of which something may still be to come."""
         return tuple(
-            StartLine(at=place(file, line), seconds=seconds)
-            for (file, line), seconds in Counter(self._seconds).most_common()
+            StartLine(
+                at=place(*line),
+                seconds=seconds,
+                in_framework=self._framework_s[line] > seconds / 2,
+            )
+            for line, seconds in Counter(self._seconds).most_common()
             if seconds >= _LEAST_S
         )
 
@@ -70,15 +75,23 @@ class StartTimes:
             now = time.perf_counter()
             found = _users_line(sys._current_frames().get(watched))
             if found is not None:
-                self._seconds[found] += now - before  # type: ignore[assignment]
+                line, in_framework = found
+                self._seconds[line] += now - before  # type: ignore[assignment]
+                self._framework_s[line] += in_framework * (now - before)  # type: ignore[assignment]
             before = now
 
 
-def _users_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost of the user's lines, unless it imports something."""
+def _users_line(frame: FrameType | None) -> tuple[tuple[str, int], bool] | None:
+    """The innermost of the user's lines, and whether it calls TensorFlow or Keras.
+
+    None where it imports something.
+    """
+    in_framework = False
     for each in outwards(frame):
         if each.f_code.co_filename.startswith(_IMPORTS):
             return None
-        if owner(each) == "user":
-            return each.f_code.co_filename, each.f_lineno
+        who = owner(each)
+        if who == "user":
+            return (each.f_code.co_filename, each.f_lineno), in_framework
+        in_framework = in_framework or who in ("tensorflow", "keras")
     return None

@@ -132,6 +132,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         full_size: Layers of the script that compute at the full size of its input.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
         start: Lines that take long before the training begins, the longest first.
+        first_step_s: Seconds that the first step takes for being traced, or for being the first.
         unrolled: Where the first step takes seconds.
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
         larger: Of a ``fit`` on several replicas.
@@ -175,6 +176,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     full_size: tuple[FullSize, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
     start: tuple[StartLine, ...] = ()
+    first_step_s: float = 0.0
     unrolled: Unrolled | None = None
     new_shapes: NewShapes | None = None
     larger: Larger | None = None

@@ -261,10 +261,12 @@ class StartLine(Record, frozen=True, kw_only=True):
     Attributes:
         at: Which one.
         seconds: Until the training began.
+        in_framework: Most of them pass in TensorFlow or Keras, which the line calls.
     """
 
     at: str
     seconds: float
+    in_framework: bool = False
 
 
 LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]

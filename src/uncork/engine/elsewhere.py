@@ -13,7 +13,7 @@ from uncork.core.job import Job, Mode, ProcessTrial
 from uncork.core.journal import Event
 from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step, dump
 from uncork.core.record import replace
-from uncork.engine.outcomes import sentence
+from uncork.engine.outcomes import figures, sentence
 from uncork.engine.processes import Follow, Script, run_child
 from uncork.road import Optimization, Proposal, Skipped
 
@@ -118,7 +118,7 @@ class Elsewhere:
             high=max(theirs) / min(ours),
         )
         if ratio.low < _WORTH:
-            reason = f"not faster by {_WORTH}x or more: {ratio.ratio:.2f}x"
+            reason = f"not surely {_WORTH}x as fast: {figures(ratio)}"
             return replace(self._step("rejected", reason, proposal), measured=ratio)
         proof = trial.proof
         if not proof.passed or not _allows(plan, proof.kind):

@@ -149,6 +149,7 @@ def observe(
         bfloat16=native_bfloat16(),
         float16=native_float16(),
         start=subject.start,
+        first_step_s=known.first_step_s if known else max(shares.traced_s, subject.first_step_s),
         unrolled=known.unrolled if known else subject.unrolled(shares.traced_s),
         **precisions,
         **once,

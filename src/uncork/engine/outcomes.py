@@ -9,6 +9,8 @@ from uncork.road import Optimization, Proposal
 
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
 KEEP_FROM = 1.03
+# Times a ratio, or 1; an end of its interval that is further away tells nothing.
+_TELLING = 100
 
 
 def record(
@@ -38,15 +40,18 @@ def record(
     )
 
 
-def figures(comparison: Comparison) -> str:
-    """Ratio and interval in brackets.
+def figures(comparison: Comparison | Ratio) -> str:
+    """Ratio and interval in brackets; one whose end tells nothing is open there.
 
     Example:
         >>> from uncork.core.measurement import compare
         >>> figures(compare([1.0, 1.0], [2.0, 2.0]))
         '2.00x [2.00, 2.00]'
+        >>> figures(Ratio(ratio=0.2, low=0.0, high=2e9))
+        '0.20x [0.00, open]'
     """
-    high = "" if comparison.high is None else f"{comparison.high:.2f}"
+    end = comparison.high
+    high = "open" if end is None or end > _TELLING * max(1, comparison.ratio) else f"{end:.2f}"
     return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {high}]"
 
 

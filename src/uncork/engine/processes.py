@@ -45,7 +45,8 @@ _OLDEST: Final = {
 }
 _EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
-_TAIL: Final = 4_096
+_TAIL: Final = 16_384
+_TRACEBACK: Final = "Traceback (most recent call last):"
 # How long an interrupted child may take to write down what it has.
 _GRACE_S: Final = 20.0
 
@@ -174,8 +175,11 @@ def _last_line(file: Path) -> str:
     with file.open("rb") as written:
         written.seek(max(0, file.stat().st_size - _TAIL))
         lines = written.read().decode(errors="replace").splitlines()
-    said = (line.strip() for line in reversed(lines) if not line.startswith("uncork: "))
-    return next(filter(None, said), "")
+    own = [line for line in lines if not line.startswith("uncork: ")]
+    begins = [i for i, line in enumerate(own) if line.startswith(_TRACEBACK)]
+    # What an exception says may be many lines long: the first one names it.
+    raised = (line for line in own[begins[-1] + 1 :] if line[:1].strip()) if begins else ()
+    return next((line.strip() for line in (*raised, *reversed(own)) if line.strip()), "")
 
 
 def _stdin() -> IO[bytes] | int | None:

@@ -44,7 +44,8 @@ def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[flo
         return None
     saved = 1 - 1 / upper
     low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
-    return 1 / (1 - min(low, _MOST_SAVED)), 1 / (1 - min(high, _MOST_SAVED))
+    most = max(saved, _MOST_SAVED)
+    return 1 / (1 - min(low, most)), 1 / (1 - min(high, most))
 
 
 def step_alone_s(diagnosis: WorkloadDiagnosis) -> float:

@@ -12,6 +12,12 @@ from uncork.rules.evidence import WORTH, bound
 
 # Steps of a loop that the graph itself runs are longer than of one that is written out.
 _LOOPING: Final = 2.0
+_IN_PYTHON: Final = (
+    "one call for a whole array instead of Python for each row; or keep what it makes"
+)
+_IN_FRAMEWORK: Final = (
+    "it passes in TensorFlow or Keras: keep what the call makes in a file (a vocabulary, arrays)"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,10 +27,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if not work.steps_per_epoch:
         return
     before_s = sum(line.seconds for line in lines)
-    training_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
+    steps_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
+    rest_s = diagnosis.first_step_s + _beside_the_steps(diagnosis, steps_s)
+    training_s = steps_s + rest_s
     if loop and (not lines or loop.seconds > lines[0].seconds):
-        left_s = loop.first_s - loop.seconds + _LOOPING * training_s
-        upper = bound(loop.first_s + training_s, left_s)
+        upper = bound(training_s, rest_s - loop.seconds + _LOOPING * steps_s)
         at, evidence, remedy = _of_loop(loop)
     elif lines:
         upper = bound(before_s + training_s, training_s)
@@ -43,12 +50,20 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     )
 
 
+def _beside_the_steps(diagnosis: WorkloadDiagnosis, steps_s: float) -> float:
+    """Seconds of all validations, and between epochs."""
+    between = diagnosis.measurement.between_epochs or 0.0
+    validation = diagnosis.validation
+    validating_s = validation.times * validation.seconds if validation else 0.0
+    return steps_s * between / (1 - between) + validating_s if between < 1 else validating_s
+
+
 def _of_lines(lines: Sequence[StartLine], before_s: float) -> tuple[str, str, str]:
     return (
         lines[0].at,
         f"{before_s:.1f} s pass in the script before its training begins, imports left out, "
         f"{lines[0].seconds:.1f} s of them in one line",
-        "one call for a whole array instead of Python for each row; or keep what it makes",
+        _IN_FRAMEWORK if lines[0].in_framework else _IN_PYTHON,
     )
 
 

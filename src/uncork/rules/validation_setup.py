@@ -35,9 +35,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=found.at or work.at,
         evidence=(
-            f"validating {found.samples:,} samples takes {found.seconds:.2g} s, {share:.0%} of the "
-            f"time with an epoch of {epoch_s:.2g} s; at the speed that the training step has they "
-            f"would take {found.samples / consumer:.2g} s"
+            f"one validation takes {found.seconds:.2g} s, {share:.0%} of the time with an epoch of "
+            f"{epoch_s:.2g} s; at the speed that the training step has it would take "
+            f"{found.samples / consumer:.2g} s"
         ),
         remedy=_FEED if waits else _BATCHES,
     )
