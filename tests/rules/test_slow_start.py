@@ -24,6 +24,13 @@ def test_preparing_as_long_as_training_doubles_the_run():
     assert "before its training begins" in finding.evidence
 
 
+def test_what_takes_less_than_a_second_is_not_named():
+    few = {"steps_per_epoch": 10, "epochs": 2}
+    assert found(0.9, workload=few) == []
+    (finding,) = found(1.1, workload=few)
+    assert finding.upper_bound == pytest.approx(1.3 / 0.2)
+
+
 def test_tracing_validations_and_what_passes_between_epochs_belong_to_the_training():
     training_s = STEPS * 0.01
     before_s = 0.5 * training_s

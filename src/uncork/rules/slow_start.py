@@ -12,6 +12,8 @@ from uncork.rules.evidence import WORTH, bound
 
 # Steps of a loop that the graph itself runs are longer than of one that is written out.
 _LOOPING: Final = 2.0
+# Seconds. Nobody mends a second of a training, however short that is.
+_NOTICED: Final = 1.0
 _IN_PYTHON: Final = (
     "one call for a whole array instead of Python for each row; or keep what it makes"
 )
@@ -38,7 +40,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at, evidence, remedy = _of_lines(lines, before_s)
     else:
         return
-    if upper < WORTH:
+    if upper < WORTH or (1 - 1 / upper) * (before_s + training_s) < _NOTICED:
         return
     yield Finding(
         cause="slow_start",
