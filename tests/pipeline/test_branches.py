@@ -174,9 +174,12 @@ def test_a_stage_that_is_not_there_is_refused(stage):
 def test_the_options_of_the_whole_hold_in_its_branches():
     options = tf.data.Options()
     options.deterministic = False
-    pipeline = read(joined(calls=2).with_options(options))
+    data = Dataset.zip(RANGE(8).map(words, num_parallel_calls=2).batch(2), RANGE(4))
+    pipeline = read(data.with_options(options))
     with pytest.raises(EditRefused):
-        apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+        apply(pipeline, Cache(stage=2, expects=pipeline.digest))
+    pipeline = read(data)
+    apply(pipeline, Cache(stage=2, expects=pipeline.digest))
 
 
 def test_a_parallel_map_in_a_branch_is_refused_as_anywhere():

@@ -104,7 +104,7 @@ def test_costly_work_above_a_cache_is_worth_another():
         lambda: tf.data.Dataset.counter().map(heavy),
         lambda: RANGE(40).map(lambda x: tf.py_function(lambda v: v, [x], tf.int64)),
         lambda: RANGE(40).map(heavy).take(7),
-        lambda: RANGE(40).map(heavy, num_parallel_calls=2, deterministic=False),
+        lambda: RANGE(40).map(heavy, 2, deterministic=False).batch(4).map(heavy).take(3),
         lambda: RANGE(40).map(lambda x: x + tf.random.uniform([], 0, 5, tf.int64)),
     ],
 )

@@ -92,12 +92,11 @@ def test_a_parallel_map_that_keeps_the_order_is_made_serial() -> None:
     "data",
     [
         RANGE(4).map(noisy, num_parallel_calls=2),
-        RANGE(4).map(lambda x: x + 1, num_parallel_calls=2, deterministic=False),
         RANGE(4).map(lambda x: tf.numpy_function(abs, [x], tf.int64)),
         RANGE(4).map(lambda x: x + 1, synchronous=True),
         RANGE(4).batch(2),
     ],
-    ids=["drawing", "unordered", "python", "synchronous", "no map"],
+    ids=["drawing", "python", "synchronous", "no map"],
 )
 def test_what_would_show_it_is_refused(data) -> None:
     with pytest.raises(EditRefused):

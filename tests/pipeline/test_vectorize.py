@@ -179,9 +179,6 @@ REFUSED = {
     "a cache between": lambda: lines().map(csv).cache().batch(4),
     "padding": lambda: lines().map(lambda s: tf.strings.unicode_decode(s, "UTF-8")).padded_batch(4),
     "ragged elements": lambda: lines().map(tf.strings.bytes_split).ragged_batch(4),
-    "faster elements first": lambda: (
-        lines().map(csv, num_parallel_calls=2, deterministic=False).batch(4)
-    ),
     "elements of several shapes": lambda: (
         tf.data.Dataset.range(9).map(tf.ones).map(tf.reduce_sum).batch(4)
     ),

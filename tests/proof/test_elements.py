@@ -518,3 +518,38 @@ def test_a_version_that_is_not_what_its_edits_make():
     for lie in (made.dataset.skip(1), made.dataset.map(lambda *x: x)):
         version = Version(read(lie), edits=())
         assert not PipelineProver(made).prove(version, "exact", BUDGET_S).passed
+
+
+def overtaking(data):
+    options = tf.data.Options()
+    options.deterministic = False
+    return data.with_options(options)
+
+
+def uneven(image, label):
+    """Every third element takes longer, so that others overtake it."""
+    rounds = tf.where(label % 3 == 0, 3_000, 1)
+    busy = tf.while_loop(lambda i: i < rounds, lambda i: (i + 1,), (0,))[0]
+    return tf.cast(tf.image.rot90(image), tf.float32) / tf.cast(busy, tf.float32), label
+
+
+@pytest.mark.parametrize("randomly", [False, True])
+@pytest.mark.parametrize("seed", [None, 9])
+def test_what_comes_in_any_order_is_compared_in_order(randomly, seed):
+    """Also where draws that repeat themselves only seemed alive, for they met other elements."""
+    data = source().map(uneven, num_parallel_calls=4)
+    if randomly:
+        data = data.map(lambda x, y: (tf.image.random_flip_left_right(x, seed=seed), y))
+    original = read(overtaking(data.shuffle(N).batch(BATCH)))
+    candidate = Version(original).with_pipeline_edits((Cache(stage=1, expects=original.digest),))
+    proof = PipelineProver(original).prove(candidate, "exact", BUDGET_S)
+    assert proof.passed, proof.detail
+    assert proof.kind == "resampled"
+    assert "which the script leaves open" in proof.detail
+
+
+@pytest.mark.parametrize("lie", ["one pixel, one step of 255", "two batches swapped"])
+def test_of_what_comes_in_any_order_a_lie_is_seen(lie, lying):
+    lying(LIES[lie])
+    data = overtaking(source().map(uneven, num_parallel_calls=4).batch(BATCH))
+    assert not proved(data, Prefetch(expects="")).passed

@@ -71,4 +71,7 @@ class Promises:
 
     def _as_allowed(self, proof: Proof) -> Proof:
         """A proof of something weaker than the policy accepts is none."""
-        return proof if self.allows(proof.kind) else replace(proof, passed=False)
+        if self.allows(proof.kind) or not proof.passed:
+            return proof
+        detail = f"only {proof.kind}, and the policy allows {self._policy.loosest}: {proof.detail}"
+        return replace(proof, passed=False, detail=detail)

@@ -14,6 +14,7 @@ from uncork.pipeline.disk_speed import disk_at
 from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
+from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
 from uncork.pipeline.source_lines import record_source_lines, source_line
@@ -37,8 +38,10 @@ __all__ = [
     "files_complete",
     "fill",
     "from_disk",
+    "in_order",
     "is_deterministic",
     "keeps_python",
+    "leaves_order_open",
     "measure",
     "read",
     "record_source_lines",

@@ -36,7 +36,6 @@ from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
     is_random,
-    ordered_by_default,
     parallel_by_default,
 )
 from uncork.pipeline.measured import Measured
@@ -239,7 +238,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         ahead=told_ahead(node),
         readers=readers(node),
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
-        random=is_random(node, ordered=ordered_by_default(whole)),
+        random=is_random(node),
         python=in_python(node),
         python_at=next(filter(None, map(python_at, node.functions)), None),
         in_files=node.in_complete_files,

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
-from uncork.pipeline.legality import keeps_order, ordered_by_default
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
 from uncork.pipeline.splitting import CHEAP, NO_WORK
@@ -90,11 +89,10 @@ def goes_by_number(node: Node) -> bool:
 
 
 def _maps_below(pipeline: Pipeline, stage: int) -> Iterator[tuple[int, Node]]:
-    """The run of maps directly below, highest first, that let no element overtake another."""
-    ordered = ordered_by_default(pipeline)
+    """The run of maps directly below, highest first."""
     for index in reversed(range(1, stage)):
         below = pipeline.stages[index]
-        if below.kind != "map" or not keeps_order(below, ordered=ordered):
+        if below.kind != "map":
             return
         yield index, below
 

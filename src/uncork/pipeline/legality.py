@@ -1,8 +1,9 @@
 """Which rewrites keep every element and the order, and why.
 
-*Repeatable* stages give the same elements in the same order on every pass. *Movable* stages choose
-elements by position alone, so a deterministic one-to-one map commutes with them: mapping before a
-shuffle gives what mapping after it gives, as long as the shuffle's draws stay the same.
+*Repeatable* stages give the same elements in the same order on every pass, or in one that the
+script leaves open. *Movable* stages choose elements by position alone, so a deterministic
+one-to-one map commutes with them: mapping before a shuffle gives what mapping after it gives, as
+long as the shuffle's draws stay the same.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from uncork.pipeline.effects import (
     runs_python,
 )
 from uncork.pipeline.fusions import fused_repeat, is_left_out
-from uncork.pipeline.raw_ops import interleave_determinism
+from uncork.pipeline.order import keeps_order, ordered_by_default
 from uncork.pipeline.tree import Node, Pipeline
 
 # Repeat themselves whenever what lies below and the function, if any, does.
@@ -40,42 +41,38 @@ _SOURCES: Final = frozenset({
 })  # fmt: skip
 
 MOVABLE: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
+# Give other elements, not only others first, where those below come in another order.
+_BY_POSITION: Final = frozenset({
+    "take", "skip", "shard", "take_while", "unique", "batch", "padded_batch", "ragged_batch", "zip",
+    "window", "group_by_window", "rebatch", "scan", "choose", "enumerate", "shuffle", "repeat",
+})  # fmt: skip
+
 BATCHING: Final = frozenset({"batch", "padded_batch"})
 _BEFORE_BATCH: Final = "leave the map before the batch"
 
 
-def ordered_by_default(pipeline: Pipeline) -> bool:
-    """False when the options of the whole pipeline let faster elements overtake."""
-    return pipeline.outermost.dataset.options().deterministic is not False
-
-
-def repeats_itself(node: Node, *, ordered: bool = True) -> bool:
+def repeats_itself(node: Node, *, ordered: bool = True, chosen: bool = False) -> bool:
     """Every pass over this node gives the same elements in the same order.
+
+    Or in another one, where the script lets faster elements overtake: then their order says
+    nothing.
 
     Args:
         node: With all that lies below it.
         ordered: :func:`ordered_by_default` of the pipeline it is part of.
+        chosen: What it gives depends on the order that its elements come in.
     """
-    if not all(repeats_itself(i, ordered=ordered) for i in node.inputs):
+    if chosen and not keeps_order(node, ordered=ordered):
+        return False
+    chosen = chosen or node.kind in _BY_POSITION
+    if not all(repeats_itself(i, ordered=ordered, chosen=chosen) for i in node.inputs):
         return False
     if not node.inputs:
         return node.kind in _SOURCES
     if node.kind == "shuffle":
         # Without reshuffling the order is drawn once, when the dataset is made.
         return node.dataset._reshuffle_each_iteration is False
-    if node.kind not in _PASS_ON or not keeps_order(node, ordered=ordered):
-        return False
-    return all(map(is_deterministic, node.functions))
-
-
-def keeps_order(node: Node, *, ordered: bool = True) -> bool:
-    """No faster element may overtake: neither by this node's flag nor by the options."""
-    own = getattr(node.dataset, "_deterministic", "default")
-    if own == "default" and type(node.dataset).__name__ == "_ParallelInterleaveDataset":
-        own = interleave_determinism(node.dataset)
-    if own == "default" and node.parallelism not in (None, 1):
-        return ordered
-    return bool(own != "false")
+    return node.kind in _PASS_ON and all(map(is_deterministic, node.functions))
 
 
 def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
@@ -97,7 +94,7 @@ def may_run_inline(node: Node) -> bool:
     """A map whose calls could be made one after the other by the thread that asks for elements.
 
     One that runs in parallel must be free of anything that would show in which order its calls are
-    made, and keep the order of elements. Python is left to its own threads; branches and loops need
+    made. Python is left to its own threads; branches and loops need
     more than the executor of one thread, which TensorFlow then uses; and a function that reaches
     another device would wait in that thread for itself.
 
@@ -115,7 +112,7 @@ def may_run_inline(node: Node) -> bool:
     if runs_python(function) or branches(function) or not _on_one_device(node):
         return False
     in_turn = node.parallelism == 1 and not hasattr(node.dataset, "_num_parallel_calls")
-    return in_turn or (is_order_free(function) and keeps_order(node))
+    return in_turn or is_order_free(function)
 
 
 def _on_one_device(node: Node) -> bool:
@@ -135,13 +132,16 @@ def is_inlined(node: Node) -> bool:
     return node.kind == "map" and not node.dataset._use_inter_op_parallelism
 
 
-def is_random(node: Node, *, ordered: bool = True) -> bool:
-    """This node by itself may give other elements, or another order, on the next pass."""
+def is_random(node: Node) -> bool:
+    """This node by itself may give other elements, or draw another order, on the next pass.
+
+    One that lets faster elements overtake draws nothing.
+    """
     if node.kind == "shuffle":
         return node.dataset._reshuffle_each_iteration is not False
     if not node.inputs:
         return node.kind not in _SOURCES
-    if node.kind == "opaque" or not keeps_order(node, ordered=ordered):
+    if node.kind == "opaque":
         return True
     return not all(map(is_deterministic, node.functions))
 
@@ -181,7 +181,7 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
         sunk=tuple(i for i in rest if _sinks(chain[i])),
         raised=tuple(i for i in rest if not _sinks(chain[i])),
     )
-    _check_moves(chain, place, ordered)
+    _check_moves(chain, place)
     if not repeats_itself(chain[place.above], ordered=ordered):
         culprit = next(n for n in chain if not repeats_itself(n, ordered=ordered))
         raise EditRefused(
@@ -207,7 +207,7 @@ def _must_stay_above(stages: tuple[Node, ...], index: int) -> bool:
     return fused_repeat(stages, index) is not None
 
 
-def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> None:
+def _check_moves(chain: tuple[Node, ...], place: CachePlace) -> None:
     for i in place.raised:
         if chain[i].kind not in MOVABLE and not is_left_out(chain[i]):
             raise EditRefused(
@@ -217,12 +217,10 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlace, ordered: bool) -> N
                 "cache a stage below the shuffle",
             )
     for i in place.sunk:
-        if not all(map(is_deterministic, chain[i].functions)) or not keeps_order(
-            chain[i], ordered=ordered
-        ):
+        if not all(map(is_deterministic, chain[i].functions)):
             raise EditRefused(
                 f"{chain[i]} draws random numbers, keeps state or runs Python",
-                "a deterministic map that keeps the order",
+                "a deterministic map",
                 "split it, and cache after its deterministic part",
             )
 
@@ -251,7 +249,7 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
     chain = pipeline.stages
     if chain[stage].kind != "map" or stage == 0:
         raise EditRefused(f"{chain[stage]} is no map", "a map", _BEFORE_BATCH)
-    _check_alone(chain[stage], ordered=ordered_by_default(pipeline))
+    _check_alone(chain[stage])
     above = range(stage + 1, len(chain))
     place = next((i for i in above if chain[i].kind not in MOVABLE and i not in moved), None)
     if place is None or chain[place].kind not in BATCHING:
@@ -276,7 +274,7 @@ def _above(pipeline: Pipeline, stage: int) -> set[str]:
     return found | (_above(pipeline.within, -1) if pipeline.within else set())
 
 
-def _check_alone(node: Node, *, ordered: bool) -> None:
+def _check_alone(node: Node) -> None:
     below = node.inputs[0].dataset.element_spec
     if not (_plain(node.dataset.element_spec) and _plain(below) and _one_shape(below)):
         raise EditRefused(
@@ -284,7 +282,7 @@ def _check_alone(node: Node, *, ordered: bool) -> None:
             "tensors that can be stacked",
             _BEFORE_BATCH,
         )
-    if not _is_of_its_element(node) or not keeps_order(node, ordered=ordered):
+    if not _is_of_its_element(node):
         raise EditRefused(
             f"{node} draws random numbers, keeps state, reads a variable or runs Python",
             "a function of its element alone",
@@ -321,13 +319,10 @@ def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
         >>> maps_below(read(tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9)), 2)
         (1,)
     """
-    ordered = ordered_by_default(pipeline)
     found: list[int] = []
     for index in reversed(range(1, stage)):
         node = pipeline.stages[index]
         if node.kind != "map" or not _is_of_its_element(node):
-            break
-        if not keeps_order(node, ordered=ordered):
             break
         found.append(index)
     return tuple(reversed(found))

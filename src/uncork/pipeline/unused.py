@@ -16,9 +16,10 @@ from uncork.pipeline.effects import stateful_ops
 from uncork.pipeline.fusions import not_fused_anew
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import MOVABLE, ordered_by_default, repeats_itself
+from uncork.pipeline.legality import MOVABLE, repeats_itself
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
+from uncork.pipeline.order import ordered_by_default
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.splitting import NO_WORK
 from uncork.pipeline.tree import Pipeline
