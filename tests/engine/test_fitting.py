@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.core.edit import DtypePolicy, Prefetch, StepsPerExecution
+from uncork.core.edit import DtypePolicy, KerasBackend, Prefetch, StepsPerExecution
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
 from uncork.core.workload import Workload
@@ -122,3 +122,11 @@ def test_what_would_make_a_group_of_steps_another_training(
 
 def test_a_validation_of_whole_executions_fits() -> None:
     assert differences(with_edits(GROUPED), found(validation_steps=16)) == ()
+
+
+def test_a_callback_of_every_batch_stays_with_its_backend() -> None:
+    made = with_edits(KerasBackend(backend="jax", release="0.9.0"), batch_hooks=("Warmup",))
+    (line,) = differences(made, found(batch_hooks=("Warmup",)))
+    assert line.startswith("callbacks on every batch")
+    assert "Warmup" in line
+    assert differences(made, found()) == ()
