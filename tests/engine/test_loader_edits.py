@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 
 import keras
 import numpy as np
 import pytest
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 import uncork
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.edit import LoaderCache, LoaderWorkers
-from uncork.core.errors import PlanRefused
+from uncork.capture import FitCall
+from uncork.core.edit import ArrayFeed, Cache, LoaderCache, LoaderWorkers
+from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.journal import Journal
 from uncork.core.plan import dump, load
 from uncork.core.record import replace
+from uncork.engine import loader_proofs
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
+from uncork.engine.running import Running
 from uncork.measure.devices import machine
 
+MADE = ArrayDataAdapter.get_tf_dataset
 ROWS = np.random.default_rng(1).normal(size=(96, 5)).astype("float32")
 
 
@@ -186,6 +192,83 @@ def test_a_draw_that_is_rare_is_found_by_the_proof(tmp_path, make):
     assert not proof.passed
     assert "batch 4 draws" in proof.detail
     assert not one.prove_loader(version, "resampled", 60.0).passed
+
+
+LABELS = (ROWS[:, 0] > 0).astype("float32")[:, None]
+ARRAYS = {"x": ROWS, "y": LABELS, "batch_size": 8}
+
+
+def of_arrays(tmp_path, **more):
+    given = {**ARRAYS, "epochs": 2, **more}
+    return FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_arrays_in_one_thread_are_proved(tmp_path, shuffle):
+    one = of_arrays(tmp_path, shuffle=shuffle)
+    version = one.original.with_loader_edits((ArrayFeed(),))
+    proof = one.prove_loader(version, "exact", 60.0)
+    assert (proof.passed, proof.kind) == (True, "exact")
+    assert "all 12 batches are equal" in proof.detail
+    before = [w.tobytes() for w in one.model.get_weights()]
+    runner = one.runner(version)
+    runner.prime()
+    assert runner.block(0.05).samples > 0
+    one.restore()
+    assert [w.tobytes() for w in one.model.get_weights()] == before
+    assert ArrayDataAdapter.get_tf_dataset is MADE
+
+
+def test_an_order_that_freezes_is_no_proof(tmp_path, monkeypatch):
+    def frozen(pipeline):
+        return (Cache(stage=len(pipeline.places) - 2, expects=pipeline.digest),)
+
+    monkeypatch.setattr(loader_proofs, "edits_of_arrays", frozen)
+    one = of_arrays(tmp_path)
+    version = one.original.with_loader_edits((ArrayFeed(),))
+    proof = one.prove_loader(version, "exact", 60.0)
+    assert not proof.passed
+    assert "would freeze" in proof.detail
+
+
+@pytest.mark.parametrize("more", [{}, {"validation_split": 0.25}, {"shuffle": False}], ids=str)
+def test_a_plan_for_arrays_trains_to_the_same_weights(tmp_path, more):
+    made = planned(of_arrays(tmp_path), ArrayFeed())
+    plain, ours = trained(), trained()
+    keras.utils.set_random_seed(5)
+    usual = plain.fit(**ARRAYS, epochs=3, verbose=0, **more)
+    keras.utils.set_random_seed(5)
+    found = uncork.fit(ours, ROWS, y=LABELS, batch_size=8, plan=made, epochs=3, verbose=0, **more)
+    assert found.history == usual.history
+    for one, other in zip(plain.get_weights(), ours.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert ArrayDataAdapter.get_tf_dataset is MADE
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_arrays_that_keras_reads_otherwise(tmp_path, monkeypatch, capsys, strict):
+    def unknown(pipeline):
+        raise EditRefused("Keras makes another pipeline", "the known one", "leave it")
+
+    made = planned(of_arrays(tmp_path), ArrayFeed())
+    monkeypatch.setattr("uncork.step.array_feed.edits_of_arrays", unknown)
+    plain, ours = trained(), trained()
+    if strict:
+        with pytest.raises(PlanRefused, match="another pipeline"):
+            uncork.fit(ours, ROWS, y=LABELS, batch_size=8, plan=made, verbose=0)
+        return
+    running = Running(made, strict=False)
+    arguments = {"epochs": 1, "verbose": 0, **ARRAYS}
+    bound = inspect.signature(ours.fit).bind(**arguments)
+    bound.apply_defaults()
+    call = FitCall(0, "train.py:9", ours, dict(bound.arguments), ours.fit)
+    keras.utils.set_random_seed(5)
+    running.fit(call)
+    assert "reads its arrays as written" in capsys.readouterr().err
+    keras.utils.set_random_seed(5)
+    plain.fit(**arguments)
+    for one, other in zip(plain.get_weights(), ours.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_another_loader_is_refused(tmp_path):

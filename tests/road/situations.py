@@ -231,6 +231,9 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         *AUGMENTING, shares=COMPUTING, workload={"small_weights": 42, "fusable_weights": 44}
     ),
     "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
+    "arrays that are waited for": observed(
+        shares=WAITING, workload={"data": "numpy", "pipeline": ""}
+    ),
     "pydataset": observed(
         stage(0, "pydataset", 0.09, parallelism=1, python=True, random=True),
         shares=WAITING,

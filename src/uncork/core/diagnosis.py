@@ -197,6 +197,10 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         share = self.breakdown.get("step", 0.0)
         return 1 / (1 - share + share / ratio)
 
+    def without_input(self, part: float) -> float:
+        """Speed-up of the whole if this part of what its steps wait for were spared."""
+        return 1 / max(1e-9, 1 - self.breakdown.get("input", 0.0) * part)
+
     def without_host(self, part: float) -> float:
         """Speed-up of the whole if this part of what is lost between its steps were spared."""
         return 1 / max(1e-9, 1 - self.breakdown.get("host", 0.0) * part)

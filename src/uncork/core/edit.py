@@ -277,6 +277,10 @@ class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
     expects: str
 
 
+class ArrayFeed(Record, tag="array_feed", frozen=True, kw_only=True):
+    """Read the arrays of a ``fit`` through Keras's own pipeline, in one thread and not tuned."""
+
+
 StageEdit = (
     SplitMap
     | Cache
@@ -327,7 +331,8 @@ StepEdit = (
     | FusedUpdates
     | LargerBatch
 )
-LoaderEdit = LoaderWorkers | LoaderCache
+PyDatasetEdit = LoaderWorkers | LoaderCache
+LoaderEdit = PyDatasetEdit | ArrayFeed
 # What a process is started with.
 ProcessEdit = IntraOpThreads | KerasBackend
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | ProcessEdit

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import IntraOpThreads, StepEdit
+from uncork.core.edit import ArrayFeed, IntraOpThreads, StepEdit
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
 from uncork.engine.elsewhere import Elsewhere
@@ -29,7 +29,7 @@ def _in_force(plan: Plan, step: Step) -> Plan:
 
 
 def _given_up(step: Step) -> Step:
-    if not any(isinstance(edit, StepEdit | IntraOpThreads) for edit in step.edits):
+    if not any(isinstance(edit, StepEdit | IntraOpThreads | ArrayFeed) for edit in step.edits):
         return step
     reason = f"kept, until {AnotherBackend.name} was faster: it is for TensorFlow's step"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)

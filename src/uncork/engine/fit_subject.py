@@ -27,7 +27,7 @@ from uncork.core.workload import Workload
 from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.larger_batches import LargerBatches
-from uncork.engine.loader_proofs import prove_batches
+from uncork.engine.loader_proofs import prove_arrays, prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
@@ -50,7 +50,9 @@ from uncork.step import (
     fusable_weights,
     has_hooks,
     held,
+    is_array_feed,
     loader_stages,
+    of_py_dataset,
     parts_made_later,
     random_layers,
     several_times,
@@ -257,6 +259,8 @@ class FitSubject(FitLooks):
 
     def prove_loader(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Read both through Keras's own adapter."""
+        if is_array_feed(version.loader):
+            return prove_arrays(self.feed, self.model, kind, budget_s)
         passes = 1 if has_hooks(self.feed.x) else 2
         edited = self._feed(version)
         return prove_batches(self.feed, edited, self.model, kind, passes=passes, budget_s=budget_s)
@@ -278,10 +282,13 @@ class FitSubject(FitLooks):
             feed = feed.with_dataset(version.pipeline.dataset)
         if feed.kind == "numpy" and version.times > 1:
             feed = feed.with_batch_size((self.workload.batch_size or 1) * version.times)
-        if version.loader:
-            if version.loader not in self._loaders:  # what it keeps is made once
-                self._loaders[version.loader] = edited_loader(feed.x, version.loader)
-            feed = feed.with_dataset(self._loaders[version.loader])
+        if is_array_feed(version.loader):
+            return feed.read_in_one_thread()
+        edits = of_py_dataset(version.loader)
+        if edits:
+            if edits not in self._loaders:  # what it keeps is made once
+                self._loaders[edits] = edited_loader(feed.x, edits)
+            feed = feed.with_dataset(self._loaders[edits])
         return feed
 
     def _watched(self, version: Version, resident_s: float) -> tuple[Block, float]:
@@ -321,6 +328,7 @@ class FitSubject(FitLooks):
     def _is_tuned(self, version: Version) -> bool:
         """By tf.data's autotuner, whose thread is waited for where an epoch ends."""
         off = any(isinstance(edit, AutotuneOff) for edit in version.edits)
+        off = off or is_array_feed(version.loader)
         tuned = self.workload.data in ("tf.data", "numpy") and self.workload.default_rewrites
         # Data of unknown length is asked for more at its end, and that is the pipeline's own time.
         return tuned and not off and self.workload.steps_per_epoch is not None

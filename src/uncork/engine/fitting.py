@@ -33,10 +33,7 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(
             ("input pipeline (its structure and functions)", expected.pipeline, found.pipeline)
         )
-    if any(isinstance(edit, StepsPerExecution | FlatUpdates) for edit in plan.step_edits):
-        pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
-    if plan.backend:  # what such a callback does to the optimizer itself is lost there
-        pairs.append(("callbacks on every batch", (), found.batch_hooks))
+    pairs += _hooks(plan, found)
     steps = next((e.steps for e in plan.step_edits if isinstance(e, StepsPerExecution)), 1)
     # Keras runs whole executions only: it would take more steps than were asked for.
     if found.steps_given and (found.steps_per_epoch or 0) % steps:
@@ -44,7 +41,6 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     if (found.validation_steps or 0) % steps:
         pairs.append(("validation_steps", f"a multiple of {steps}", found.validation_steps))
     if plan.times > 1:
-        pairs.append(("callbacks on every batch", expected.batch_hooks, found.batch_hooks))
         pairs.append(("steps_per_epoch", expected.steps_given, found.steps_given))
         if found.batch_size is not None:
             pairs.append(("samples of a batch", expected.batch_size, found.batch_size))
@@ -56,6 +52,18 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     if (plan.step_edits or plan.backend) and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)
     return tuple(changed)
+
+
+def _hooks(plan: Plan, found: Workload) -> list[tuple[str, object, object]]:
+    """Callbacks of every batch, where an edit depends on them."""
+    expected = plan.before.workload.batch_hooks
+    if plan.backend:  # what such a callback does to the optimizer itself is lost there
+        expected = ()
+    elif plan.times == 1 and not any(
+        isinstance(edit, StepsPerExecution | FlatUpdates) for edit in plan.step_edits
+    ):
+        return []
+    return [("callbacks on every batch", expected, found.batch_hooks)]
 
 
 def _yes(workload: Workload) -> str:

@@ -6,15 +6,20 @@ import time
 from typing import Any
 
 from uncork.core.edit import Guarantee
+from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
-from uncork.pipeline import ElementDigests
+from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.version import Version
+from uncork.pipeline import ElementDigests, read
 from uncork.pipeline.digests import EpochDigests, element_digest
 from uncork.proof.elements import prove_elements
-from uncork.step import Feed, executions
+from uncork.step import Feed, edits_of_arrays, executions
 from uncork.watch import dependence, drawn_alike, random_state, set_random_state, telling_draws
 
 # Batches that are compared: with threads racing for them, a wrong order shows early or never.
 _MOST = 256
+# Seconds for arrays, whose batches are quick to make.
+_ARRAYS_S = 15.0
 
 
 def prove_batches(
@@ -64,6 +69,23 @@ def prove_batches(
     if drew:
         return _failed(kind, f"batch {drew[0]} draws random numbers, others do not")
     return prove_elements(ours, theirs, kind, whole=False)
+
+
+def prove_arrays(feed: Feed, model: Any, kind: Guarantee, budget_s: float) -> Proof:
+    """The pipeline that Keras makes of arrays gives the same batches, in the same order.
+
+    Args:
+        feed: The user's.
+        model: Whose ``fit`` it feeds.
+        kind: What is being proved.
+        budget_s: Seconds for both.
+    """
+    pipeline = read(feed.batches_dataset(model))
+    try:
+        candidate = Version(pipeline).with_pipeline_edits(edits_of_arrays(pipeline))
+    except EditRefused as refusal:
+        return _failed(kind, refusal.received)
+    return PipelineProver(pipeline).prove(candidate, kind, min(budget_s, _ARRAYS_S))
 
 
 def _failed(kind: Guarantee, detail: str) -> Proof:

@@ -54,13 +54,16 @@ from uncork.step import (
     Feed,
     PlannedStep,
     around,
+    arrays_in_one_thread,
     batch_hooks,
     check,
     check_loader,
     code_of,
     graph_training,
+    is_array_feed,
     iterators_of,
     loader_edited,
+    of_py_dataset,
     signature,
     validation_steps,
 )
@@ -124,6 +127,7 @@ class Running(PassThrough):
             return call.original(**call.arguments)
         with (
             loader_edited(arguments["x"], self.plan.loader_edits),
+            self._arrays_read(call.at),
             planned.in_force() if planned else nullcontext(),
             self._reusing(),
             self._guarded(call),
@@ -163,6 +167,17 @@ class Running(PassThrough):
         self._iterators = None
         iterators.put_in_force()
         return nullcontext()
+
+    def _arrays_read(self, at: str) -> AbstractContextManager[None]:
+        if not is_array_feed(self.plan.loader_edits):
+            return nullcontext()
+
+        def refuse(refusal: EditRefused) -> None:
+            if self.strict:
+                raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
+            sys.stderr.write(f"uncork: {at} reads its arrays as written: {refusal}\n")
+
+        return arrays_in_one_thread(refuse)
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):
@@ -245,7 +260,7 @@ class Running(PassThrough):
             )
         check(call.model, self.plan.step_edits)
         check_precision(self.plan)
-        for loader_edit in self.plan.loader_edits:
+        for loader_edit in of_py_dataset(self.plan.loader_edits):
             check_loader(feed.x, loader_edit)
             _check_whole_epochs(feed)
         if any(isinstance(edit, PyFunctionCache) for edit in self.plan.pipeline_edits):

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from uncork.core.edit import (
+    ArrayFeed,
     AutotuneOff,
     Cache,
     DiskCache,
@@ -73,6 +74,7 @@ SAID: Final[dict[type[Edit], str]] = {
     AutotuneOff: "run without tf.data's autotuner",
     PyFunctionCache: "call the Python code of the map at stage {stage} once for each element",
     GeneratorCache: "run the generator at stage {stage} once and keep in memory what it yields",
+    ArrayFeed: "cut the batches of the arrays in the thread that reads them, without the autotuner",
     LoaderCache: "make each batch once and keep it in memory",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",

@@ -3,6 +3,7 @@
 Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
 """
 
+from uncork.road.array_feed import CutInOneThread
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.disk_cache import CacheInFiles
@@ -55,6 +56,7 @@ ROAD: tuple[Optimization, ...] = (
     RunInline(),  # what is left of brief maps
     KeepBatches(),  # where there is no tf.data pipeline, these two stand for all of the above
     LoadInThreads(),
+    CutInOneThread(),  # arrays have a pipeline, but it is Keras's
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it
     PrefetchBatches(),  # it can only hide what is left

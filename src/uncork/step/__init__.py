@@ -1,5 +1,6 @@
 """Surgery on the training step of a Keras model: its state, its settings, its blocks of steps."""
 
+from uncork.step.array_feed import arrays_in_one_thread, edits_of_arrays, is_array_feed
 from uncork.step.building import build, parts_made_later
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
@@ -23,6 +24,7 @@ from uncork.step.loader_edits import (
     fill_loader,
     has_hooks,
     loader_edited,
+    of_py_dataset,
     stop_workers,
     workers_of,
 )
@@ -80,6 +82,7 @@ __all__ = [
     "Validating",
     "apply",
     "around",
+    "arrays_in_one_thread",
     "batch_hooks",
     "batch_samples",
     "build",
@@ -91,6 +94,7 @@ __all__ = [
     "defects_of_losses",
     "device_of",
     "edited_loader",
+    "edits_of_arrays",
     "executions",
     "fill_loader",
     "flat_group_of",
@@ -103,12 +107,14 @@ __all__ = [
     "has_hooks",
     "held",
     "in_float32",
+    "is_array_feed",
     "is_categorical",
     "iterators_of",
     "kernel_parts",
     "loader_edited",
     "loader_stages",
     "new_shapes_of",
+    "of_py_dataset",
     "one_hot_of",
     "padding_of",
     "parts_made_later",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
+from uncork.step.array_feed import arrays_in_one_thread
 from uncork.step.loader_edits import stop_workers
 
 # Samples of a batch of arrays where ``fit`` is told none: Keras's own default.
@@ -33,6 +34,7 @@ class Feed:
         shuffle: As given; acts on arrays only.
         class_weight: As given.
         held: Batches that a resident feed gives in turn, 0 of any other.
+        in_one_thread: Arrays are read as :mod:`uncork.step.array_feed` does.
     """
 
     x: Any
@@ -43,6 +45,7 @@ class Feed:
     shuffle: bool = True
     class_weight: Any = None
     held: int = 0
+    in_one_thread: bool = False
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Feed:
@@ -99,6 +102,10 @@ class Feed:
         """The same, arrays cut into batches of another size."""
         return replace(self, batch_size=batch_size)
 
+    def read_in_one_thread(self) -> Feed:
+        """The same, arrays cut in the thread that reads them."""
+        return replace(self, in_one_thread=True)
+
     def resident(self, batches: Sequence[Any]) -> Feed:
         """Some batches over and over, from memory: nothing but the step is left to pay.
 
@@ -109,18 +116,23 @@ class Feed:
         return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False, held=len(batches))
 
     def epochs(self, model: Any) -> Any:
-        """Keras's own epoch iterator over this feed."""
-        return TFEpochIterator(
-            x=self.x,
-            y=self.y,
-            sample_weight=self.sample_weight,
-            batch_size=self.batch_size,
-            steps_per_epoch=self.steps_per_epoch,
-            shuffle=self.shuffle,
-            class_weight=self.class_weight,
-            distribute_strategy=model.distribute_strategy,
-            steps_per_execution=model.steps_per_execution,
-        )
+        """Keras's own epoch iterator over this feed.
+
+        Raises:
+            EditRefused: Its arrays cannot be read as they are to be.
+        """
+        with arrays_in_one_thread() if self.in_one_thread else nullcontext():
+            return TFEpochIterator(
+                x=self.x,
+                y=self.y,
+                sample_weight=self.sample_weight,
+                batch_size=self.batch_size,
+                steps_per_epoch=self.steps_per_epoch,
+                shuffle=self.shuffle,
+                class_weight=self.class_weight,
+                distribute_strategy=model.distribute_strategy,
+                steps_per_execution=model.steps_per_execution,
+            )
 
     @contextmanager
     def reading(self, model: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers
+from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers, PyDatasetEdit
 from uncork.core.errors import EditRefused
 from uncork.watch import Draws, in_class, loader_digest, reached, state_digest
 
@@ -24,7 +24,12 @@ _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 _MORE: Final = 1.25
 
 
-def edited_loader(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Any:
+def of_py_dataset(edits: tuple[LoaderEdit, ...]) -> tuple[PyDatasetEdit, ...]:
+    """Those that are for a ``PyDataset``."""
+    return tuple(edit for edit in edits if isinstance(edit, PyDatasetEdit))
+
+
+def edited_loader(dataset: Any, edits: tuple[PyDatasetEdit, ...]) -> Any:
     """A copy of a loader that reads the same data in another way; for a trial.
 
     Raises:
@@ -39,8 +44,9 @@ def edited_loader(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Any:
 
 
 @contextmanager
-def loader_edited(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Iterator[None]:
+def loader_edited(dataset: Any, given: tuple[LoaderEdit, ...]) -> Iterator[None]:
     """Put edits in force on the user's own loader for as long as the block lasts."""
+    edits = of_py_dataset(given)
     if not edits:
         yield
         return
@@ -59,7 +65,7 @@ def loader_edited(dataset: Any, edits: tuple[LoaderEdit, ...]) -> Iterator[None]
             each()
 
 
-def check_loader(dataset: Any, edit: LoaderEdit) -> None:
+def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
     """Refuse an edit that was made for another loader.
 
     Raises:
@@ -132,7 +138,7 @@ def _enqueuers(dataset: Any) -> list[Any]:
     return [h for h in holders if getattr(h, "py_dataset", None) is dataset and hasattr(h, "stop")]
 
 
-def _apply(dataset: Any, edit: LoaderEdit) -> Callable[[], None]:
+def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     """Put an edit in force; returns what lets go of all that it holds."""
     if isinstance(edit, LoaderWorkers):
         dataset.workers = edit.workers
