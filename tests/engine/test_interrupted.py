@@ -13,8 +13,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.core.edit import (
+    ArrayFeed,
     AutotuneOff,
     Cache,
     DrawFirst,
@@ -244,7 +246,10 @@ def half_read(error: BaseException) -> Iterator[None]:
 
 
 def arguments_of_fit(data: Callable[[], Any], *, validated: bool) -> dict[str, Any]:
-    return {"x": data(), "validation_data": validating() if validated else None, "epochs": 2}
+    made = data()
+    x, y = made if isinstance(made, tuple) else (made, None)
+    others = {"validation_data": validating() if validated else None, "epochs": 2}
+    return {"x": x, "y": y, **others}
 
 
 @functools.cache
@@ -357,6 +362,29 @@ def test_in_the_middle_of_a_loader_lever(
             run(subject.runner(version))
 
     check_untouched(Pages, tmp_path, attempt)
+
+
+def arrays() -> tuple[Any, Any]:
+    return ROWS * 2, ROWS[:, :2]
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases((ArrayFeed(),), "measured", "proved"))
+def test_in_the_middle_of_a_lever_for_arrays(
+    edit: ArrayFeed, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    keras_s = ArrayDataAdapter.get_tf_dataset
+
+    def attempt(subject: FitSubject, data: Any) -> None:
+        version = subject.original.with_loader_edits((edit,))
+        if at == "measured":
+            with interrupted(subject.model, error):
+                run(subject.runner(version))
+        else:
+            with half_read(error):
+                subject.prove_loader(version, "exact", 20.0)
+
+    check_untouched(arrays, tmp_path, attempt)
+    assert ArrayDataAdapter.get_tf_dataset is keras_s
 
 
 @pytest.mark.parametrize(("edit", "at", "error"), cases(VALIDATION_LEVERS, "measured", "proved"))

@@ -33,6 +33,8 @@ from uncork.core.stack import outwards, owner, told
 
 # Bytes of all copies; a script that overwrites more than that overwrites data, not results.
 _LIMIT: Final = 2**29
+# New files that are remembered: a script may make others at every step.
+_MOST_NAMED: Final = 256
 _LIST: Final = "list"
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -83,11 +85,16 @@ class OwnFiles:
     folder: Path
     at_write: Callable[[], None] = lambda: None
     trials: bool = False
+    _own: bytes = field(init=False)
     _began_ns: int = field(default_factory=time.time_ns)
     _made: list[Path] = field(default_factory=list)
     _seen: dict[bytes, KeptFile] = field(default_factory=dict)
     _bytes: int = 0
     _lock: Any = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """As other paths are looked at: a directory for temporary files may be a link."""
+        self._own = os.path.realpath(os.fsencode(self.folder.parent)) + os.fsencode(os.sep)
 
     def before_writing(self, path: Any, *, adding: bool = False) -> None:
         """A file is about to be opened for writing, renamed or removed.
@@ -100,7 +107,7 @@ class OwnFiles:
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
             real = os.path.realpath(os.fsencode(path))
-            if not real.startswith(os.fsencode(self.folder.parent) + b"/"):
+            if not real.startswith(self._own):
                 self._keep(real, adding=adding)
         self.at_write()
 
@@ -113,7 +120,7 @@ class OwnFiles:
         if known and (adding or known.copy or known.lost):
             return
         file = Path(os.fsdecode(path))
-        if not file.exists() and self.trials:
+        if not file.exists() and self.trials and len(self._made) < _MOST_NAMED:
             self._made.append(file)
         now = file.stat()
         if not stat.S_ISREG(now.st_mode) or (known is None and now.st_ctime_ns >= self._began_ns):
