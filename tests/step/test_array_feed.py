@@ -83,7 +83,13 @@ def test_it_is_keras_s_own_pipeline_with_one_map_elsewhere_and_no_autotuner():
 
 @pytest.mark.parametrize(
     "how",
-    [{}, {"shuffle": False}, {"validation_split": 0.3}, {"class_weight": {0: 2.0, 1: 1.0, 2: 1.0}}],
+    [
+        {},
+        {"shuffle": False},
+        {"validation_split": 0.3},
+        {"class_weight": {0: 2.0, 1: 1.0, 2: 1.0}},
+        {"steps_per_epoch": 2},
+    ],
     ids=str,
 )
 def test_a_training_is_the_same_bit_for_bit(how):
