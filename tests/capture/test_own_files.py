@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,6 @@ WAYS = {
     "pathlib": lambda path: path.write_bytes(b"new"),
     "in place": lambda path: path.open("r+b").write(b"new"),
     "numpy": lambda path: np.save(path.open("wb"), np.zeros(3)),
-    "added to": lambda path: path.open("ab").write(b" and more"),
-    "added to, then emptied": lambda path: [path.open(mode).write("x") for mode in "aw"],
     "os.open": _with_os,
     "os.truncate": lambda path: os.truncate(path, 3),
     "removed": lambda path: path.unlink(),
@@ -115,12 +114,52 @@ def test_what_is_too_large_is_named(old, kept, monkeypatch):
     assert old.read_bytes() == b"new"
 
 
-def test_what_grows_needs_no_copy(old, kept, monkeypatch):
-    monkeypatch.setattr(own_files, "_LIMIT", 0)
+def test_what_is_only_added_to_is_left(old, kept):
+    """Somebody else may add to the same log, and nobody can tell the lines apart."""
     with keep_files(kept), old.open("a") as log:
         log.write("more")
+    assert put_back(kept) == PutBack()
+    assert old.read_bytes() == OLD + b"more"
+
+
+def test_what_is_added_to_and_then_emptied_is_put_back(old, kept):
+    with keep_files(kept):
+        for mode in "aw":
+            with old.open(mode) as log:
+                log.write("x")
     assert put_back(kept) == PutBack(done=(str(old),))
-    assert old.read_bytes() == OLD
+    assert old.read_bytes() == OLD + b"x"
+
+
+def test_what_somebody_else_has_written_since_is_left(old, kept):
+    """As a training that is running, and saves its best result meanwhile."""
+    with keep_files(kept):
+        old.write_bytes(b"of a trial")
+        time.sleep(0.02)
+        subprocess.run(
+            [sys.executable, "-c", f"open({str(old)!r}, 'w').write('the best')"], check=True
+        )
+    assert put_back(kept) == PutBack(lost=(str(old),))
+    assert old.read_bytes() == b"the best"
+
+
+def test_what_is_still_open_at_the_end_is_put_back(old, kept):
+    with keep_files(kept):
+        held = old.open("w")
+        held.write("of a trial")
+        held.flush()
+    assert put_back(kept) == PutBack(done=(str(old),))
+    held.close()
+
+
+def test_without_room_for_a_copy_it_is_named(old, kept, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(own_files.shutil, "copyfile", full)
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    assert put_back(kept) == PutBack(lost=(str(old),))
 
 
 def test_a_process_that_is_killed_leaves_what_is_needed(old, kept):

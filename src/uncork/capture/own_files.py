@@ -2,7 +2,9 @@
 
 Logs, tables, arrays: what :mod:`uncork.capture.quiet` does not hold back is written, with what
 trials have made of the weights. Before a file is opened for writing it is copied; the parent, which
-outlives a child that is killed, puts it back. New files stay, and are told.
+outlives a child that is killed, puts it back. New files stay, and are told. Somebody else may write
+the same files meanwhile, a training that is running: what was only added to is left, and so is what
+was changed after the script had closed it.
 
 Seen is what Python opens (``open``, ``os.open``, ``tf.io.gfile``) and what it renames or removes by
 path; not what libraries write from C (HDF5, OpenCV, TFRecord writers).
@@ -19,6 +21,7 @@ import stat
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,15 +49,15 @@ class KeptFile(Record, frozen=True, kw_only=True):
         path: Absolute, symbolic links followed.
         size: Bytes.
         times: Of its last access and its last change, in nanoseconds.
-        copy: Name of its copy; None where it was only to be added to, or is too large.
-        lost: It is too large.
+        copy: Name of its copy; None where there is none: it is too large, or there is no room.
+        closed_ns: When the script closed it last; None where that was not seen.
     """
 
     path: bytes
     size: int
     times: tuple[int, int]
     copy: str | None = None
-    lost: bool = False
+    closed_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class OwnFiles:
     _began_ns: int = field(default_factory=time.time_ns)
     _made: list[Path] = field(default_factory=list)
     _seen: dict[bytes, KeptFile] = field(default_factory=dict)
+    _added: set[bytes] = field(default_factory=set)
+    _closed: dict[bytes, int] = field(default_factory=dict)
     _bytes: int = 0
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -111,37 +116,58 @@ class OwnFiles:
                 self._keep(real, adding=adding)
         self.at_write()
 
+    def opened(self, path: Any, file: Any) -> None:
+        """A file was opened for writing; told where it was copied, so that its end is seen."""
+        with suppress(OSError, ValueError, TypeError):
+            real = os.path.realpath(os.fsencode(path))
+            if real in self._seen:
+                weakref.finalize(file, self._close, real).atexit = False
+
+    def finish(self) -> None:
+        """The script has ended: write down when it closed what."""
+        with suppress(OSError):  # without it, what it closed counts as its own to the end
+            for path, closed_ns in list(self._closed.items()):
+                self._note(msgspec.structs.replace(self._seen[path], closed_ns=closed_ns))
+
+    def _close(self, path: bytes) -> None:
+        self._closed[path] = time.time_ns()
+
     def new(self) -> tuple[str, ...]:
         """Files that are there now and were not before the trials."""
         return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
 
     def _keep(self, path: bytes, *, adding: bool) -> None:
-        known = self._seen.get(path)
-        if known and (adding or known.copy or known.lost):
+        self._closed.pop(path, None)  # it is open again
+        if path in self._seen:
             return
         file = Path(os.fsdecode(path))
         if not file.exists() and self.trials and len(self._made) < _MOST_NAMED:
             self._made.append(file)
         now = file.stat()
-        if not stat.S_ISREG(now.st_mode) or (known is None and now.st_ctime_ns >= self._began_ns):
-            return  # the script itself has made it
-        kept = known or KeptFile(
-            path=path, size=now.st_size, times=(now.st_atime_ns, now.st_mtime_ns)
-        )
-        if not adding:
-            kept = self._copied(kept)
-        self._seen[path] = kept
+        by_itself = now.st_ctime_ns >= self._began_ns and path not in self._added
+        if adding or by_itself or not stat.S_ISREG(now.st_mode):
+            if adding and not by_itself:
+                self._added.add(path)
+            return
+        times = now.st_atime_ns, now.st_mtime_ns
+        copy = self._copied(file, now.st_size)
+        self._seen[path] = KeptFile(path=path, size=now.st_size, times=times, copy=copy)
+        self._note(self._seen[path])
+
+    def _copied(self, file: Path, size: int) -> str | None:
+        if self._bytes + size > _LIMIT:
+            return None
+        copy = f"{os.getpid()}-{len(self._seen)}"
+        try:
+            shutil.copyfile(file, self.folder / copy)
+        except OSError:
+            return None
+        self._bytes += size
+        return copy
+
+    def _note(self, kept: KeptFile) -> None:
         with (self.folder / _LIST).open("ab") as listed:
             listed.write(_ENCODE(kept) + b"\n")
-
-    def _copied(self, kept: KeptFile) -> KeptFile:
-        self._bytes += kept.size
-        if self._bytes > _LIMIT:
-            self._bytes -= kept.size
-            return msgspec.structs.replace(kept, lost=True)
-        copy = f"{os.getpid()}-{len(self._seen)}"
-        shutil.copyfile(os.fsdecode(kept.path), self.folder / copy)
-        return msgspec.structs.replace(kept, copy=copy)
 
 
 @contextmanager
@@ -175,6 +201,7 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
         yield files
     finally:
         patches.undo()
+        files.finish()
 
 
 def put_back(folder: Path) -> PutBack:
@@ -188,9 +215,7 @@ def put_back(folder: Path) -> PutBack:
         for line in (folder / _LIST).read_bytes().splitlines():
             with suppress(msgspec.MsgspecError):  # its process was killed while it wrote that
                 kept = msgspec.json.decode(line, type=KeptFile)
-                first = found.get(kept.path)
-                if first is None or (first.copy is None and not first.lost):
-                    found[kept.path] = kept
+                found[kept.path] = kept
     done, lost = [], []
     for kept in found.values():
         if _is_unchanged(kept):
@@ -219,16 +244,17 @@ def _restore(kept: KeptFile, folder: Path) -> None:
     Raises:
         OSError: It cannot be.
     """
-    path = os.fsdecode(kept.path)
-    if kept.lost:
+    path = Path(os.fsdecode(kept.path))
+    if kept.copy is None or _is_somebody_else_s(kept, path):
         raise OSError
-    if kept.copy is None:
-        os.truncate(path, kept.size)
-    else:
-        with (folder / kept.copy).open("rb") as copy, Path(path).open("wb") as file:
-            shutil.copyfileobj(copy, file)
-            file.truncate(kept.size)
+    with (folder / kept.copy).open("rb") as copy, path.open("wb") as file:
+        shutil.copyfileobj(copy, file)
     os.utime(path, ns=kept.times)
+
+
+def _is_somebody_else_s(kept: KeptFile, path: Path) -> bool:
+    """It was written again after the script had closed it, as by a training that is running."""
+    return kept.closed_ns is not None and path.exists() and path.stat().st_mtime_ns > kept.closed_ns
 
 
 def _is_uncorks_own() -> bool:
@@ -244,6 +270,9 @@ def _opening(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any
     def opened(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(mode, str) and set(mode) & set("wax+"):
             files.before_writing(file, adding="a" in mode)
+            found = original(file, mode, *args, **kwargs)
+            files.opened(file, found)
+            return found
         return original(file, mode, *args, **kwargs)
 
     return opened

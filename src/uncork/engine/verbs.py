@@ -154,7 +154,7 @@ def _notes(result: Result) -> tuple[str, ...]:
         "saves by the script were held back": result.held_back,
         "new files that the script made while its weights were those of trials": result.made,
         "the script overwrote these files, which are as they were before": result.put_back,
-        "the script overwrote these files, which were too large to be kept": result.lost,
+        "the script overwrote these files, which could not be put back": result.lost,
     }
     notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
     return (*result.notes, *notes)
