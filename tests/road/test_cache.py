@@ -122,8 +122,9 @@ def test_of_two_as_large_that_win_the_same_the_later_is_taken():
 
 
 def test_the_one_that_wins_more_is_taken_if_it_fits():
-    small = replace(SLOW, cache_point=replace(POINT, memory_bytes=1000))
-    late = replace(SLOW, index=2)
+    half = replace(SLOW, cpu_s_per_element=0.18, wall_s_per_element=0.18)
+    small = replace(half, cache_point=replace(POINT, memory_bytes=1000))
+    late = replace(half, index=2)
     assert proposal(CACHE, decoding(small, late)).edits[0].stage == 2
     assert proposal(CACHE, decoding(small, late, memory_available_bytes=10**9)).edits[0].stage == 1
 
@@ -208,7 +209,7 @@ def test_what_is_made_anew_for_each_pass_is_not_read_again():
 
 def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():
     """One that TensorFlow leaves serial: it looks up a table, or was told one call at a time."""
-    serial = replace(SLOW, parallelism=1)
+    serial = replace(DECODE, parallelism=1)
     found = proposal(CACHE, decoding(stage(0, "range"), serial, stage(2, "batch")))
     parallel, cache, *_ = found.edits
     assert parallel == ParallelMap(stage=1, expects="51ab")

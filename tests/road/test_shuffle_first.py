@@ -32,8 +32,8 @@ def test_filling_and_training_one_after_the_other_become_one():
     found = proposal(SHUFFLE, shuffled(WHOLE), machine=CORES)
     assert found.edits == (ShuffleFirst(stage=2, expects="51ab"),)
     assert found.at == "train.py:9"
-    # 40 ms of decoding on four cores, then 60 ms of training, against 60 ms of both at once
-    assert found.predicted == pytest.approx(100 / 60, rel=0.01)
+    # 42 ms of decoding on four cores, then 60 ms of training, against 60 ms of both at once
+    assert found.predicted == pytest.approx(102.4 / 60, rel=0.01)
     assert "1,000 elements" in found.why
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.costmodel import thrown_away_s
+from uncork.core.attribution import thrown_away_s
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, ENDLESS
 from uncork.rules import autotune_memory
@@ -32,8 +32,8 @@ def test_what_is_made_in_vain_is_named_with_its_memory():
     (finding,) = found()
     assert finding.cause == "autotune_memory"
     assert finding.at == "train.py:21"
-    # 190 ms of CPU, of which 60 are the training's and 50 the input's
-    assert finding.upper_bound == pytest.approx(0.1 / 0.055, rel=0.01)
+    # 190 ms of CPU, of which 60 are the training's and 50 the input's; 6 % are lost in sharing them
+    assert finding.upper_bound == pytest.approx(0.1 / (0.055 * 1.06), rel=0.01)
     for figure in ("256 elements", "after 30 steps", "80 ms of CPU a step"):
         assert figure in finding.evidence
 

@@ -16,14 +16,14 @@ from typing import Final
 
 from uncork.core import stage_costs
 from uncork.core.branches import made_from
-from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.disk import Speed
 from uncork.core.record import Record, replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Stage
+from uncork.core.stage import AUTOTUNE, Stage
 
 _ASYNCHRONOUS = ("prefetch",)
-# Of all CPU time, what a consumer takes at most that only drops what it is given.
-_NOTHING = 0.05
+# Of all CPU time, what cores lose while input and training share them, since threads wait for one
+# another: 16 trainings that had enough to do for two kept 0.94 of them busy (0.87 to 0.98).
+_LOST = 0.06
 # Of a map's CPU time, what it may still cost where its calls were what cost most: work that is
 # better shared out is not to be gathered in one thread for the noise of a measurement.
 _MOST_LEFT = 0.7
@@ -39,6 +39,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         cpus: Cores this process may keep busy.
         together: Speed of a core while all are busy, over that of one alone.
         measured_s: Elapsed seconds of a step as it is; infinite where that was not measured.
+        overhead: CPU time that the input costs in the training beyond that of its stages one by
+            one, as a share of theirs: handing over, caches of the processor, ops spread over
+            threads. It goes where they go.
+        nobodys_cpu_s: CPU seconds that neither the consumer nor the input accounts for.
     """
 
     consumer_s: float
@@ -47,6 +51,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
     cpus: float
     together: float = 1.0
     measured_s: float = math.inf
+    overhead: float = 0.0
+    nobodys_cpu_s: float = 0.0
 
     def step_s(self) -> float:
         """Seconds a step takes at least.
@@ -58,8 +64,14 @@ class StepCosts(Record, frozen=True, kw_only=True):
             >>> StepCosts(consumer_s=0.01, consumer_cpu_s=0.02, stages=(), cpus=2).step_s()
             0.01
         """
-        least_s = max(self.consumer_s, self.serial_s(), self.cpu_s() / self.cpus)
+        least_s = max(self.consumer_s, self.serial_s(), self._shared_s())
         return least_s * self._slowdown(least_s)
+
+    def _shared_s(self) -> float:
+        """Of a step whose work were spread over all cores as well as TensorFlow spreads it."""
+        input_s = self.cpu_s() - self.consumer_cpu_s
+        lost_s = min(input_s, _LOST * self.cpu_s()) if self.cpus > 1 else 0.0
+        return (self.cpu_s() + lost_s) / self.cpus
 
     def _slowdown(self, step_s: float) -> float:
         """Of a step that would take so long were its cores no slower for being busy at once."""
@@ -76,7 +88,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def cpu_s(self) -> float:
         """CPU seconds of a step, input and training together."""
-        return self.consumer_cpu_s + sum(s.cpu_s_per_step or 0.0 for s in self.stages)
+        return self.consumer_cpu_s + self.nobodys_cpu_s + (1.0 + self.overhead) * self.stages_s()
+
+    def stages_s(self) -> float:
+        """CPU seconds of a step that its stages cost one by one."""
+        return sum(s.cpu_s_per_step or 0.0 for s in self.stages)
 
     def without(self, stages: Iterable[int]) -> StepCosts:
         """The same with some stages free of cost: what caching their result would leave."""
@@ -98,8 +114,14 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self.without(repeated.again) if repeated else self
 
     def parallel(self, stage: int) -> StepCosts:
-        """The same with one stage run on as many elements at once as it has readers, or cores."""
-        return self._with(lambda s: stage_costs.parallel(s) if s.index == stage else s)
+        """The same with one stage run on as many elements at once as it has readers, or cores.
+
+        What TensorFlow loses by spreading a lone call's ops is spared, as far as the training was
+        seen to lose something.
+        """
+        spread_s = sum(stage_costs.spread_s(s) for s in self.stages if s.index == stage)
+        shared = self._with(lambda s: stage_costs.parallel(s) if s.index == stage else s)
+        return shared.sparing(spread_s)
 
     def in_threads(self, stage: int) -> StepCosts:
         """The same with the batches of a Python loader made by several threads."""
@@ -119,13 +141,22 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
 
     def sparing(self, cpu_s: float) -> StepCosts:
-        """The same without so much CPU time that no stage accounts for."""
-        return replace(self, consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s))
+        """The same without so much CPU time that neither a stage nor the consumer accounts for."""
+        nobodys_s, input_s = min(cpu_s, self.nobodys_cpu_s), self.stages_s()
+        over = min(self.overhead, (cpu_s - nobodys_s) / input_s) if input_s else 0.0
+        return replace(
+            self,
+            nobodys_cpu_s=self.nobodys_cpu_s - nobodys_s,
+            overhead=self.overhead - over,
+        )
 
     def with_step_sparing(self, wall_s: float, cpu_s: float) -> StepCosts:
         """The same with a step that takes so much less time on a resident batch."""
-        spared = self.sparing(cpu_s)
-        return replace(spared, consumer_s=max(0.0, self.consumer_s - wall_s))
+        return replace(
+            self,
+            consumer_s=max(0.0, self.consumer_s - wall_s),
+            consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s),
+        )
 
     def vectorized(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
@@ -151,7 +182,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
         # A pass that is left early made more than it gave: nothing overlaps then.
         below = range(shuffle.first, stage)
         others = [s.index for s in self.stages if s.index not in below]
-        filling = replace(self.without(others), consumer_s=0.0, consumer_cpu_s=0.0)
+        filling = self.without(others)
+        filling = replace(filling, consumer_s=0.0, consumer_cpu_s=0.0, nobodys_cpu_s=0.0)
         return share * filling.step_s() + self.fewer(stage, max(0.0, 1.0 - share)).step_s()
 
     def split(self, stage: int) -> StepCosts:
@@ -161,6 +193,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
     def drawn_first(self, stage: int) -> StepCosts:
         """The same with the draws of one map made serially, and its work in parallel."""
         stages: list[Stage] = []
+        spread_s = 0.0
         for each in self.stages:
             if each.index != stage or each.draws is None or not each.cpu_s_per_element:
                 stages.append(each)
@@ -168,7 +201,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
             share = min(1.0, each.draws.cpu_s_per_element / each.cpu_s_per_element)
             work = stage_costs.parallel(replace(each, random=False))
             stages += [stage_costs.scaled(each, share), stage_costs.scaled(work, 1.0 - share)]
-        return replace(self, stages=tuple(stages))
+            spread_s = stage_costs.spread_s(each)
+        return replace(self, stages=tuple(stages)).sparing(spread_s)
 
     def cached(self, stage: Stage) -> StepCosts:
         """The same with all up to a stage, or up to its prefix where it has one, in memory.
@@ -245,47 +279,6 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return threads + [thread_s for _, thread_s in tops]
 
 
-def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
-    """The costs behind a diagnosis. The consumer's come from its ceiling.
-
-    CPU time that the stages do not explain is taken to be the consumer's, and at least what it was
-    seen to cost alone: stages timed one by one may explain more than there is. Where there is none
-    to speak of, as of a dataset by itself, it is theirs: together they cost more than one by one.
-    """
-    batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
-    consumer = diagnosis.ceilings.get("consumer", 0.0)
-    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
-    all_cpu, own_cpu = diagnosis.measurement.cpu_s_per_step, diagnosis.consumer_cpu_s
-    stages = diagnosis.stages
-    consumer_cpu = max(all_cpu - input_cpu, min(own_cpu or 0.0, all_cpu))
-    if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
-        stages, consumer_cpu = (
-            tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
-            0.0,
-        )
-    costs = StepCosts(
-        consumer_s=batch / consumer if consumer else diagnosis.step_s,
-        consumer_cpu_s=consumer_cpu,
-        stages=stages,
-        cpus=cpus,
-        together=diagnosis.together,
-        measured_s=diagnosis.step_s,
-    )
-    return replace(costs, together=_together(costs))
-
-
-def _together(costs: StepCosts) -> float:
-    """How slow cores are together, no slower than the training itself shows.
-
-    It was measured apart, and perhaps in a bad moment of the machine.
-    """
-    at_best_s, told_s = replace(costs, together=1.0).step_s(), costs.step_s()
-    if told_s <= max(costs.measured_s, at_best_s):
-        return costs.together
-    part = max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s)
-    return 1.0 / (1.0 + (1.0 / costs.together - 1.0) * part)
-
-
 def gain(before: StepCosts, after: StepCosts) -> float:
     """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain.
 
@@ -294,32 +287,6 @@ def gain(before: StepCosts, after: StepCosts) -> float:
     """
     as_it_is = min(before.step_s(), before.measured_s)
     return max(1.0, as_it_is / after.step_s()) if after.step_s() > 0 else 1.0
-
-
-def unexplained_s(diagnosis: WorkloadDiagnosis) -> float:
-    """CPU seconds of a step that neither its input nor the training by itself accounts for."""
-    own = diagnosis.consumer_cpu_s
-    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
-    return 0.0 if own is None else max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu - own)
-
-
-def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
-    """CPU seconds of a step for what a stage prepares ahead and nobody takes.
-
-    Where a pass ends before the data does, what is ready by then was made in vain. That is at most
-    all it was told to prepare, and at most what neither the training nor the input accounts for.
-    """
-    steps, known = diagnosis.workload.steps_per_epoch, diagnosis.consumer_cpu_s
-    if not (stage.ahead and steps and stage.elements_per_step) or known is None:
-        return 0.0
-    if diagnosis.workload.kind == "fit" and diagnosis.stages[-1].length != steps:
-        return 0.0  # Keras takes the next epoch from where this one ended
-    asked = steps * stage.elements_per_step
-    length = math.inf if stage.length in (None, ENDLESS) else stage.length or 0
-    left = min(stage.ahead, length - asked)
-    below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
-    most = left * sum(below) / stage.elements_per_step / steps
-    return min(most, unexplained_s(diagnosis))
 
 
 # Elements go in that do not come out.

@@ -35,12 +35,12 @@ def reading(stage: Stage, read: Speed, size: float) -> Stage:
 
 def parallel(stage: Stage) -> Stage:
     """Run on as many elements at once as it has readers, or cores."""
-    calls = stage.readers or AUTOTUNE
-    if stage.cpu_s_per_element is None:
-        return replace(stage, parallelism=calls)
-    # The consumer is taken to cost all that no stage does, and so what the stage no longer loses.
-    left = max(0.0, stage.cpu_s_per_element - (stage.spread_cpu_s_per_element or 0.0))
-    return replace(stage, parallelism=calls, cpu_s_per_element=left)
+    return replace(stage, parallelism=stage.readers or AUTOTUNE, spread_cpu_s_per_element=None)
+
+
+def spread_s(stage: Stage) -> float:
+    """CPU seconds of a step that are lost by spreading the ops of a lone call over threads."""
+    return (stage.spread_cpu_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
 
 
 def in_threads(stage: Stage) -> Stage:

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from uncork.core.attribution import costs_of
 from uncork.core.branches import made_from
 from uncork.core.caches import filled, forms_to_keep
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Cache, DiskCache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
 from uncork.core.machine import Machine

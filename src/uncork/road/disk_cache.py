@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
+from uncork.core.attribution import costs_of
 from uncork.core.caches import forms_to_keep
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.disk import Disk, files_bytes
 from uncork.core.edit import DiskCache

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from uncork.core.attribution import costs_of
 from uncork.core.branches import neighbours
-from uncork.core.costmodel import costs_of, gain, passing
+from uncork.core.costmodel import gain, passing
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import FilterFirst
 from uncork.core.machine import Machine

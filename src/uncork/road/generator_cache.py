@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import GeneratorCache
 from uncork.core.machine import Machine

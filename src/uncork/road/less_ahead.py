@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of, gain, thrown_away_s
+from uncork.core.attribution import costs_of, thrown_away_s
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import LessAhead
 from uncork.core.machine import Machine

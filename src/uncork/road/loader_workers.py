@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import AHEAD, MOST_WORKERS, LoaderWorkers
 from uncork.core.machine import Machine

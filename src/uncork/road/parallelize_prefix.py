@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import StepCosts, costs_of, gain
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import ParallelMap, SplitMap
 from uncork.core.machine import Machine

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.costmodel import costs_of
+from uncork.core.attribution import overlapped_s
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Prefetch
 from uncork.core.machine import Machine
@@ -45,7 +45,7 @@ class PrefetchBatches(Optimization):
         if diagnosis.workload.default_rewrites:
             return Skipped(reason="TensorFlow injects a prefetch by itself")
         # Without overlap a step lasts as long as its input and its training together.
-        overlapped = costs_of(diagnosis, machine.cpus).step_s()
+        overlapped = overlapped_s(diagnosis, machine.cpus)
         predicted = max(1.0, diagnosis.step_s / overlapped) if overlapped else 1.0
         if predicted < WORTH_TRYING:
             return not_worth(predicted)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel import costs_of, unexplained_s
+from uncork.core.attribution import costs_of, unexplained_s
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import ShuffleFirst
 from uncork.core.machine import Machine

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of, gain, thrown_away_s
+from uncork.core.attribution import costs_of, thrown_away_s
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place

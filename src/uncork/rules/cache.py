@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uncork.core.attribution import costs_of
 from uncork.core.caches import filled, forms_to_keep
-from uncork.core.costmodel import costs_of, gain, worth_vectorizing
+from uncork.core.costmodel import gain, worth_vectorizing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage

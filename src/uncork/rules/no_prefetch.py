@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of
+from uncork.core.attribution import overlapped_s
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
@@ -21,7 +21,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     if stages[-1].kind == "prefetch" or input_share(diagnosis) <= 1 - 1 / WORTH:
         return
-    overlapped = costs_of(diagnosis, machine.cpus).step_s()
+    overlapped = overlapped_s(diagnosis, machine.cpus)
     upper = bound(diagnosis.step_s, overlapped)
     if upper < WORTH:
         return

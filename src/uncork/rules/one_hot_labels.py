@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import OneHot
 from uncork.core.machine import Machine

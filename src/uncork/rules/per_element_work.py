@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from uncork.core.costmodel import StepCosts, costs_of, gain, worth_inlining, worth_vectorizing
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import StepCosts, gain, worth_inlining, worth_vectorizing
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.costmodel import costs_of, unexplained_s
+from uncork.core.attribution import costs_of, unexplained_s
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Buffer

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.costmodel import costs_of, gain
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import Transfer
 from uncork.core.machine import Machine

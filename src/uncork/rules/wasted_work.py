@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from uncork.core.attribution import costs_of
 from uncork.core.branches import neighbours
-from uncork.core.costmodel import StepCosts, costs_of, gain, passing
+from uncork.core.costmodel import StepCosts, gain, passing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage_costs import spared_s

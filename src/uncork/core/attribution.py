@@ -1,0 +1,109 @@
+"""What of a measured step is whose: the costs behind a diagnosis."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from uncork.core import stage_costs
+from uncork.core.branches import made_from
+from uncork.core.costmodel import StepCosts
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.record import replace
+from uncork.core.stage import ENDLESS, Stage
+
+# Seconds of a call for a batch at most, beside making it.
+_CALL_S: Final = 5e-4
+# Of all CPU time, what a consumer takes at most that only drops what it is given.
+_NOTHING: Final = 0.05
+# Of what stages cost one by one, the most that they are taken to cost more in the training.
+_MOST_OVERHEAD: Final = 1.0
+
+
+def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
+    """The costs behind a diagnosis. The consumer's come from its ceiling.
+
+    CPU time that neither the consumer alone nor the stages one by one account for is taken to be
+    the input's, and to go where its stages go: once they are kept in memory, a training costs what
+    it costs alone. Not what is made ahead for nobody, and not more than the stages cost themselves.
+    Where the consumer by itself was not measured, the time is its. Where it costs nothing to speak
+    of, as that of a dataset by itself, stages are dearer in time as well.
+    """
+    batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
+    consumer = diagnosis.ceilings.get("consumer", 0.0)
+    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    all_cpu, own_cpu = diagnosis.measurement.cpu_s_per_step, diagnosis.consumer_cpu_s
+    stages, overhead, nobodys_s = diagnosis.stages, 0.0, 0.0
+    consumer_cpu = max(0.0, all_cpu - input_cpu) if own_cpu is None else min(own_cpu, all_cpu)
+    if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
+        stages, consumer_cpu = (
+            tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
+            0.0,
+        )
+    elif own_cpu is not None:
+        nobodys_s = unexplained_s(diagnosis)
+        in_vain_s = max((thrown_away_s(diagnosis, s) for s in stages), default=0.0)
+        if input_cpu:
+            overhead = min(_MOST_OVERHEAD, (nobodys_s - in_vain_s) / input_cpu)
+            nobodys_s -= overhead * input_cpu
+    costs = StepCosts(
+        consumer_s=batch / consumer if consumer else diagnosis.step_s,
+        consumer_cpu_s=consumer_cpu,
+        stages=stages,
+        cpus=cpus,
+        together=diagnosis.together,
+        measured_s=diagnosis.step_s,
+        overhead=overhead,
+        nobodys_cpu_s=nobodys_s,
+    )
+    return replace(costs, together=_together(costs))
+
+
+def _together(costs: StepCosts) -> float:
+    """How slow cores are together, no slower than the training itself shows.
+
+    It was measured apart, and perhaps in a bad moment of the machine.
+    """
+    at_best_s, told_s = replace(costs, together=1.0).step_s(), costs.step_s()
+    if told_s <= max(costs.measured_s, at_best_s):
+        return costs.together
+    part = max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s)
+    return 1.0 / (1.0 + (1.0 / costs.together - 1.0) * part)
+
+
+def unexplained_s(diagnosis: WorkloadDiagnosis) -> float:
+    """CPU seconds of a step that neither its input nor the training by itself accounts for."""
+    own = diagnosis.consumer_cpu_s
+    input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
+    return 0.0 if own is None else max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu - own)
+
+
+def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
+    """CPU seconds of a step for what a stage prepares ahead and nobody takes.
+
+    Where a pass ends before the data does, what is ready by then was made in vain. That is at most
+    all it was told to prepare, and at most what neither the training nor the input accounts for.
+    """
+    steps, known = diagnosis.workload.steps_per_epoch, diagnosis.consumer_cpu_s
+    if not (stage.ahead and steps and stage.elements_per_step) or known is None:
+        return 0.0
+    if diagnosis.workload.kind == "fit" and diagnosis.stages[-1].length != steps:
+        return 0.0  # Keras takes the next epoch from where this one ended
+    asked = steps * stage.elements_per_step
+    length = math.inf if stage.length in (None, ENDLESS) else stage.length or 0
+    left = min(stage.ahead, length - asked)
+    below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
+    most = left * sum(below) / stage.elements_per_step / steps
+    return min(most, unexplained_s(diagnosis))
+
+
+def overlapped_s(diagnosis: WorkloadDiagnosis, cpus: float) -> float:
+    """Seconds of a step whose input is made ahead, where it is made between the steps now.
+
+    What a step waits for its batch beyond the making of it is the call for it, and stays.
+    """
+    costs = costs_of(diagnosis, cpus)
+    waited_s = diagnosis.breakdown.get("input", 0.0) * diagnosis.step_s
+    made_s = max(costs.serial_s(), (1.0 + costs.overhead) * costs.stages_s() / cpus)
+    call_s = min(_CALL_S, max(0.0, waited_s - made_s))
+    return max(costs.step_s(), costs.consumer_s + call_s)
