@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 
@@ -42,3 +43,9 @@ def test_nobody_is_faster_in_company(took):
 def test_one_core_is_alone(monkeypatch, cpus):
     monkeypatch.setattr(contention, "cpus", lambda: cpus)
     assert contention.together() == 1.0
+
+
+def test_who_waits_for_a_core_is_not_slower(monkeypatch):
+    """Four threads on the cores that there are: they wait for each other, in turn."""
+    monkeypatch.setattr(contention, "cpus", lambda: 4.0 * (os.cpu_count() or 1))
+    assert contention.together() > 0.5

@@ -3,6 +3,9 @@
 Cores share power, memory and caches, and what a cloud machine calls a core is often one thread of
 two on the same. So two of them do less than twice the work of one, and how much less decides what
 work in parallel can win.
+
+It is asked in CPU seconds: a thread that waits for a core, because something else works on this
+machine in that moment, says nothing about the cores.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from uncork.measure.machine import cpus
+from uncork.measure.settle import settle
 
 _ROUNDS: Final = 9
 # More would ask the scheduler, not the cores.
@@ -34,21 +38,22 @@ def together() -> float:
     threads = min(_MOST, int(cpus()))
     if threads < 2:
         return 1.0
+    settle()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(_work, range(threads)))
+        _took(pool, threads)
         # In turn, so that a change of the machine's speed meets both alike.
         found = [_took(pool, 1) / _took(pool, threads) for _ in range(_ROUNDS)]
     return min(1.0, statistics.median(found))
 
 
 def _took(pool: ThreadPoolExecutor, threads: int) -> float:
-    begin = time.perf_counter()
-    list(pool.map(_work, range(threads)))
-    return time.perf_counter() - begin
+    return statistics.mean(pool.map(_work, range(threads)))
 
 
-def _work(_: int) -> None:
-    """Some milliseconds of which none hold the interpreter's lock, in caches and in memory."""
+def _work(_: int) -> float:
+    """CPU seconds of work in caches and in memory, of which none holds the interpreter's lock."""
+    begin = time.thread_time()
     for _ in range(12):
         zlib.crc32(zlib.compress(_TEXT, 1))
         np.sqrt(_NUMBERS)
+    return time.thread_time() - begin
