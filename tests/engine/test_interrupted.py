@@ -25,6 +25,7 @@ from uncork.core.edit import (
     FlatUpdates,
     FusedUpdates,
     GeneratorCache,
+    GeneratorChunks,
     InlineMap,
     JitCompile,
     LargerBatch,
@@ -137,6 +138,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (ahead, LessAhead(stage=2, expects="")),
     (answering, PyFunctionCache(stage=1, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
+    (yielding, GeneratorChunks(stage=0, expects="", elements=8)),
 )
 LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
 VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from records import MACHINE, observed, stage
 from uncork.core.record import replace
+from uncork.core.stage import Chunked
 from uncork.rules import python_loader
 
 WAITING = {"input": 0.8, "step": 0.2}
@@ -56,3 +57,13 @@ def test_quick_python_is_not_to_blame():
 def test_no_python_no_finding():
     assert found(stage(0, "map", 0.09, parallelism=1)) == []
     assert found() == []
+
+
+def test_a_brief_generator_should_yield_many_at_once():
+    brief = Chunked(elements=64, cpu_s_per_element=0.001, wall_s_per_element=0.001)
+    (finding,) = found(stage(0, "from_generator", 0.06, python=True, chunked=brief))
+    assert "stacked" in finding.remedy
+    assert "an element takes 60 ms, and 1 ms among 64" in finding.remedy
+    slow = replace(brief, wall_s_per_element=0.05)
+    (finding,) = found(stage(0, "from_generator", 0.06, python=True, chunked=slow))
+    assert "stacked" not in finding.remedy

@@ -131,6 +131,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with what a stage's Python code makes in memory, from the second epoch on."""
         return self._with(lambda s: stage_costs.kept(s) if s.index == stage else s)
 
+    def chunked(self, stage: int) -> StepCosts:
+        """The same with the elements of a generator handed over several at once."""
+        return self._with(lambda s: stage_costs.chunked(s) if s.index == stage else s)
+
     def narrowed(self, stage: int) -> StepCosts:
         """The same with a map that computes in float32 instead of float64."""
         return self._with(lambda s: stage_costs.narrowed(s) if s.index == stage else s)

@@ -176,6 +176,14 @@ class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
     code: str
 
 
+class GeneratorChunks(Record, tag="generator_chunks", frozen=True, kw_only=True):
+    """Take up to ``elements`` of the Python generator at ``stage`` over into TensorFlow at once."""
+
+    stage: int
+    expects: str
+    elements: int
+
+
 class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
     """Run a step that runs op by op as a ``tf.function``.
 
@@ -296,6 +304,7 @@ StageEdit = (
     | LessAhead
     | PyFunctionCache
     | GeneratorCache
+    | GeneratorChunks
 )
 PipelineEdit = StageEdit | Prefetch | AutotuneOff | Rebatch
 

@@ -105,6 +105,20 @@ class Vectorized(Record, frozen=True, kw_only=True):
     wall_s_per_element: float
 
 
+class Chunked(Record, frozen=True, kw_only=True):
+    """A Python generator as it would be if several of its elements were handed over at once.
+
+    Attributes:
+        elements: At most so many.
+        cpu_s_per_element: CPU seconds for each of them, making it counted.
+        wall_s_per_element: Elapsed seconds likewise.
+    """
+
+    elements: int
+    cpu_s_per_element: float
+    wall_s_per_element: float
+
+
 class Reading(Record, frozen=True, kw_only=True):
     """What a map spends on opening and reading files.
 
@@ -214,6 +228,7 @@ class Stage(Record, frozen=True, kw_only=True):
             it.
         by_number: It keeps one of so many elements, by their number.
         vectorized: Set on a map whose function can take the elements of the batch above at once.
+        chunked: Set on a brief generator whose elements can be handed over several at once.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
     """
 
@@ -256,6 +271,7 @@ class Stage(Record, frozen=True, kw_only=True):
     may_precede: tuple[int, ...] = ()
     by_number: bool = False
     vectorized: Vectorized | None = None
+    chunked: Chunked | None = None
     opaque: bool = False
 
     @property

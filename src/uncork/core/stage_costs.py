@@ -117,6 +117,17 @@ def dearer(stage: R, factor: float) -> R:
     return replace(stage, **changed)
 
 
+def chunked(stage: Stage) -> Stage:
+    """A generator whose elements are handed over several at once."""
+    if stage.chunked is None:
+        return stage
+    return replace(
+        stage,
+        cpu_s_per_element=stage.chunked.cpu_s_per_element,
+        wall_s_per_element=stage.chunked.wall_s_per_element,
+    )
+
+
 def scaled(stage: Stage, share: float) -> Stage:
     """This share of a stage."""
     return replace(

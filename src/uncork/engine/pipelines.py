@@ -22,7 +22,14 @@ from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS, Stage
 from uncork.measure import available_memory
-from uncork.pipeline import Pipeline, apart, keeps_python, read, redirected
+from uncork.pipeline import (
+    Pipeline,
+    apart,
+    keeps_python,
+    read,
+    redirected,
+    rewritten_by_default,
+)
 
 # Seconds to wait for the end of a dataset that may be infinite, a generator's for one.
 FILL_S: Final = 60.0
@@ -65,13 +72,8 @@ def repeats(pipeline: Pipeline | None) -> bool:
 
 
 def default_rewrites(pipeline: Pipeline | None) -> bool:
-    """tf.data's own graph rewrites are on, as they are unless the options say otherwise."""
-    if pipeline is None:
-        return True
-    options = pipeline.dataset.options()
-    autotune = getattr(options.autotune, "enabled", None)
-    rewrites = options.experimental_optimization.apply_default_optimizations
-    return autotune is not False and rewrites is not False
+    """tf.data's own graph rewrites are on, which is said of no pipeline, too."""
+    return pipeline is None or rewritten_by_default(pipeline)
 
 
 def fill_caches(pipeline: Pipeline, most_s: float = math.inf) -> bool:

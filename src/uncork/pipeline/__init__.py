@@ -4,6 +4,7 @@ Everything works on the user's Dataset objects. Nothing is traced twice, no sour
 tables and Python functions survive, and no random state of the script is touched.
 """
 
+from uncork.pipeline.ahead import rewritten_by_default
 from uncork.pipeline.apart import apart
 from uncork.pipeline.continuing import continued
 from uncork.pipeline.costs import measure
@@ -46,6 +47,7 @@ __all__ = [
     "read",
     "record_source_lines",
     "redirected",
+    "rewritten_by_default",
     "runs_python",
     "seeded",
     "source_line",

@@ -35,9 +35,26 @@ def draws_too_far(pipeline: Pipeline) -> bool:
     return _draws(pipeline.root, repeated=False, stopped=False, ahead=False)
 
 
+def rewritten_by_default(pipeline: Pipeline) -> bool:
+    """tf.data's own graph rewrites are on, as they are unless the options say otherwise.
+
+    One of them ends a pipeline in a prefetch.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> rewritten_by_default(read(tf.data.Dataset.range(9)))
+        True
+    """
+    options = pipeline.dataset.options()
+    autotune = getattr(options.autotune, "enabled", None)
+    rewrites = options.experimental_optimization.apply_default_optimizations
+    return autotune is not False and rewrites is not False
+
+
 def _draws(node: Node, *, repeated: bool, stopped: bool, ahead: bool) -> bool:
     """Args: What lies above it, each below the one before."""
-    ahead = ahead or (stopped and _prepares(node))
+    ahead = ahead or (stopped and prepares(node))
     if ahead and node.kind != "shuffle" and node.inputs and is_random(node):
         return True
     stopped = stopped or (repeated and node.kind in _STOPPING)
@@ -46,7 +63,7 @@ def _draws(node: Node, *, repeated: bool, stopped: bool, ahead: bool) -> bool:
     return any(below)
 
 
-def _prepares(node: Node) -> bool:
+def prepares(node: Node) -> bool:
     """Elements before they are asked for; a map without state does by TensorFlow's own default."""
     if node.kind not in _PARALLEL:
         return node.kind == "prefetch"

@@ -25,6 +25,7 @@ from uncork.pipeline.probes import serially
 from uncork.pipeline.python_calls import (
     asks_again,
     generator_of,
+    hands_over_otherwise,
     keeps_python,
     noting_calls,
     python_digest,
@@ -146,7 +147,7 @@ def _of_map(stage: Measured, elements: int, wall_s: float) -> Asked | None:
 
 def _of_generator(stage: Measured, elements: int | None, wall_s: float) -> Asked | None:
     function = generator_of(stage.node)
-    if function is None:
+    if function is None or hands_over_otherwise(stage.node):
         return None
     passes = Passes(function, _FIRST if wall_s <= _QUICK_S else _LOOKS[0])
     if dependence(passes) != "index":

@@ -32,6 +32,7 @@ from uncork.pipeline.doubtful import alone, elements_like, time_alone
 from uncork.pipeline.effects import python_at
 from uncork.pipeline.filtering import filtered_first, goes_by_number
 from uncork.pipeline.frozen import freezes_draws
+from uncork.pipeline.in_chunks import chunked
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import (
@@ -121,6 +122,9 @@ def _explained(
         by_number=goes_by_number(stage.node),
         repeated=_repeated(stages, stage),
         vectorized=_vectorized(stage),
+        chunked=chunked(
+            whole, stage.place, wall_s=stage.wall_s, size=stage.bytes, budget_s=budget_s
+        ),
     )
 
 

@@ -139,7 +139,7 @@ def _update(state: Any, value: Any) -> None:
 
 
 def _update_array(state: Any, tensor: Any) -> None:
-    array = np.asarray(tensor)
+    array = np.asarray(tensor.numpy())  # a scalar bfloat16 is no array by itself
     state.update(f"{tensor.dtype.name}{array.shape}".encode())
     if array.dtype == object:
         for text in array.flat:

@@ -17,6 +17,7 @@ from uncork.core.edit import (
     DropUnused,
     FilterFirst,
     GeneratorCache,
+    GeneratorChunks,
     InlineMap,
     LessAhead,
     ParallelInterleave,
@@ -47,6 +48,7 @@ from uncork.pipeline.fusions import (
     next_above,
     not_fused_anew,
 )
+from uncork.pipeline.in_chunks import handed_over
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
     batch_above,
@@ -80,6 +82,9 @@ _OfOneStage = (
     | ParallelInterleave
     | LessAhead
     | GeneratorCache
+)
+_InOneBranch = (
+    _OfOneStage | ShuffleFirst | VectorizeMap | SplitMap | ParallelMap | DrawFirst | PyFunctionCache
 )
 
 
@@ -146,8 +151,12 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
             "noop_elimination as TensorFlow has it, or no such stage",
             "take the stage out",
         )
-    branch, position = pipeline.places[edit.stage]
-    top, instead = _replaced(edit, branch, position)
+    place = pipeline.places[edit.stage]
+    branch, top = place
+    if isinstance(edit, GeneratorChunks):
+        instead = handed_over(pipeline, place, edit)
+    else:
+        top, instead = _replaced(edit, *place)
     old = branch.stages[top].dataset
     for place in pipeline.places:  # several branches may read it
         if place.node.dataset is old:
@@ -182,7 +191,7 @@ def _drawing(node: Node) -> set[int]:
     return own.union(*map(_drawing, node.inputs))
 
 
-def _replaced(edit: StageEdit, pipeline: Pipeline, stage: int) -> tuple[int, Dataset]:
+def _replaced(edit: _InOneBranch, pipeline: Pipeline, stage: int) -> tuple[int, Dataset]:
     """What gives the elements of some stages instead of them.
 
     Args:

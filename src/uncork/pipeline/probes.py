@@ -220,7 +220,7 @@ def element_bytes(element: Any) -> int:
 def _tensor_bytes(tensor: Any) -> int:
     if tensor.dtype == tf.variant:
         return 0
-    array = np.asarray(tensor)
+    array = np.asarray(tensor.numpy())  # a scalar bfloat16 is no array by itself
     if array.dtype == object:
         return sum(len(text) for text in array.flat)
     return int(array.nbytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,11 @@ from uncork.pipeline.node import Node
 from uncork.watch import function_digest
 
 _TOKEN: Final = "token"
+# What TensorFlow calls for the next element of a generator, where all of it are arrays.
+_FOLLOWING: Final = "generator_py_func"
+# Of what asks the user's generator in its own way: where that is.
+USERS: Final = "users"
+_OF_ARRAYS: Final = frozenset({"PyFunc", "PyFuncStateless"})
 _registry: Final = script_ops._py_funcs
 
 
@@ -117,16 +123,50 @@ def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFuncti
 
 def generator_of(node: Node) -> Callable[[], Any] | None:
     """The user's function behind ``Dataset.from_generator``; None where it takes arguments."""
+    source = source_of(node)
+    return None if source is None else getattr(source.function, USERS, source.function)
+
+
+def hands_over_otherwise(node: Node) -> bool:
+    """What ``from_generator`` calls is not the user's generator, but something that asks it."""
+    source = source_of(node)
+    return source is not None and hasattr(source.function, USERS)
+
+
+@dataclass(frozen=True)
+class Source:
+    """TensorFlow's side of a ``Dataset.from_generator`` whose function takes no arguments.
+
+    Attributes:
+        state: Makes, holds and forgets the iterators, each of which has a number.
+        following: Of such a number, the arrays of the next element, held against the signature;
+            None where elements are more than arrays.
+    """
+
+    state: Any
+    following: Callable[[int], list[Any]] | None
+
+    @property
+    def function(self) -> Callable[[], Any]:
+        """What it calls: the user's, or what stands in for it."""
+        made: Callable[[], Any] = self.state._generator
+        return made
+
+
+def source_of(node: Node) -> Source | None:
+    """What stands behind a ``from_generator``; None where its function takes arguments."""
     if node.kind != "from_generator":
         return None
+    state, following = None, None
     for call in filter(_is_call, _called_bodies(graph_of(node.functions[0]))):
         registered = _registry.get(call.attr[_TOKEN].s.decode())
-        method = _users(registered) if registered is not None else None
-        state = getattr(method, "__self__", None)
-        if state is not None and hasattr(state, "_generator") and all(map(is_control, call.input)):
-            function: Callable[[], Any] = state._generator
-            return function
-    return None
+        function = _users(registered) if registered is not None else None
+        held = getattr(function, "__self__", None)
+        if held is not None and hasattr(held, "_generator") and all(map(is_control, call.input)):
+            state = held
+        if call.op in _OF_ARRAYS and getattr(function, "__name__", "") == _FOLLOWING:
+            following = function
+    return None if state is None else Source(state, following)
 
 
 def in_python(node: Node) -> bool:

@@ -10,7 +10,13 @@ from uncork.pipeline.kept_generator import KeptGenerator
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import derived
-from uncork.pipeline.python_calls import generator_of, keeping_calls, keeps_python, python_digest
+from uncork.pipeline.python_calls import (
+    generator_of,
+    hands_over_otherwise,
+    keeping_calls,
+    keeps_python,
+    python_digest,
+)
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.source_lines import same_line
 from uncork.watch import function_digest
@@ -50,8 +56,8 @@ def keep_generator(node: Node, edit: GeneratorCache) -> Dataset:
             f"{edit.code}, of one that was seen to yield the same each time",
             "run 'uncork tune' again",
         )
-    if keeps_python(node):
-        raise EditRefused(f"{node} is kept already", "one that is not", "keep it")
+    if keeps_python(node) or hands_over_otherwise(node):
+        raise EditRefused(f"{node} is rewritten already", "one that is not", "keep it")
     spec, kept = node.dataset.element_spec, KeptGenerator(function, edit.bytes)
     made = tf.data.Dataset.from_generator(kept, output_signature=spec, name=node.dataset._name)
     vars(made).update(same_line(node.dataset))

@@ -14,6 +14,7 @@ from uncork.road.flat_updates import UpdateAtOnce
 from uncork.road.full_precision import FullPrecision
 from uncork.road.fused_updates import UpdateInOneKernel
 from uncork.road.generator_cache import KeepElements
+from uncork.road.generator_chunks import TakeInChunks
 from uncork.road.inline_map import RunInline
 from uncork.road.intra_op_threads import KernelsOnOneThread
 from uncork.road.jit_compile import CompileStep
@@ -47,6 +48,7 @@ ROAD: tuple[Optimization, ...] = (
     CacheDeterministic(),  # first: work that is not done needs no threads
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     KeepElements(),
+    TakeInChunks(),  # from where they are kept, too
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     CacheInFiles(),  # what memory has no room for, against what is made in parallel by then
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle

@@ -11,12 +11,15 @@ from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _OPS: Final = "write the function with TensorFlow's ops; more parallel calls do not help"
+_CHUNKS: Final = "let it yield many elements at once, stacked, and end it in .unbatch()"
 _KEEP: Final = "keep what it yields: .cache() behind from_generator, before shuffle"
 _AGAIN: Final = "keep what it answers: functools.cache around it; or write it with TensorFlow's ops"
 _ANY: Final = "read with tf.data, or give the loader workers: PyDataset(workers=N)"
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
 # Of a loader's time, what threads must save to be called a help.
 _HELP: Final = 0.2
+# Of an element's time, what it may still take among others to be said.
+_SOON: Final = 0.7
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -57,8 +60,14 @@ def _in_ops(stage: Stage) -> str:
 
 def _remedy(loader: Stage) -> str:
     """What was seen of the loader in threads, where it could be tried."""
+    wall_s = loader.wall_s_per_element or 0.0
     if loader.kind == "from_generator" and loader.keepable is not None:
         return _KEEP
+    if loader.chunked is not None and loader.chunked.wall_s_per_element < _SOON * wall_s:
+        return (
+            f"{_CHUNKS}: handed over one by one an element takes {ms(wall_s)}, and "
+            f"{ms(loader.chunked.wall_s_per_element)} among {loader.chunked.elements}"
+        )
     alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
     if alone is None or together is None:
         return _ANY

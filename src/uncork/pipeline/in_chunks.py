@@ -1,0 +1,283 @@
+"""A generator behind ``from_generator`` whose elements are handed over several at once.
+
+Each element that TensorFlow asks a Python generator for costs a call from its threads into the
+interpreter, some 100 us. A call that gives many costs little more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.edit import GeneratorChunks
+from uncork.core.errors import EditRefused
+from uncork.core.stage import Chunked
+from uncork.pipeline.ahead import prepares, rewritten_by_default
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.node import Node
+from uncork.pipeline.probes import Probe, take_turns
+from uncork.pipeline.python_calls import Source, hands_over_otherwise, source_of
+from uncork.pipeline.source_lines import same_line
+from uncork.pipeline.tree import Pipeline, Place
+
+# Elements of a chunk at most, and bytes: of larger ones the call is the least part.
+_MOST: Final = 64
+_MOST_BYTES: Final = 1 << 20
+# Elapsed seconds of an element. One that takes longer would hardly be handed over sooner.
+_BRIEF_S: Final = 0.002
+# What asks a generator for all that it has, or runs ahead of it until it is told to stop.
+_READING_ON: Final = frozenset({
+    "batch", "padded_batch", "ragged_batch", "map", "filter", "shuffle", "repeat", "prefetch",
+    "cache", "options", "model", "assert_cardinality", "skip", "unbatch", "rebatch",
+})  # fmt: skip
+
+
+class InChunks:
+    """Stands in for a function behind ``from_generator``: what it yields comes stacked.
+
+    What is plainly an element of the signature is copied as it is. Anything else goes through
+    TensorFlow's own code, which converts it, or raises what it always raises. An error comes behind
+    the elements that were made before it.
+
+    Args:
+        source: What stands behind the user's.
+        spec: Of an element.
+        elements: Of a chunk, at most.
+    """
+
+    def __init__(self, source: Source, spec: Any, elements: int) -> None:
+        assert source.following is not None
+        self.users = source.function
+        self._source = source
+        self._following = source.following
+        self._spec = spec
+        self._elements = elements
+        self._leaves = [Leaf(each) for each in tf.nest.flatten(spec)]
+        self._parts = _taken_apart(spec)
+
+    def __call__(self) -> Iterator[Any]:
+        """One pass."""
+        elements, chunk = iter(self.users()), Chunk(self._leaves, self._elements)
+        failed: Exception | None = None
+        while failed is None:
+            try:
+                element = self._checked(next(elements))
+            except StopIteration:
+                break
+            except Exception as error:
+                failed = error
+                break
+            if not chunk.takes(element):
+                yield tf.nest.pack_sequence_as(self._spec, chunk.arrays())
+                chunk = Chunk(self._leaves, self._elements)
+            chunk.add(element)
+        if chunk:
+            yield tf.nest.pack_sequence_as(self._spec, chunk.arrays())
+        if failed is not None:
+            raise failed
+
+    def _checked(self, value: Any) -> Sequence[Any]:
+        """The arrays and numbers of an element."""
+        parts = self._parts(value)
+        if parts and all(map(Leaf.is_plainly, self._leaves, parts)):
+            return parts
+        state = self._source.state
+        number = int(state.get_next_id())
+        state._iterators[number] = iter([value])
+        try:
+            arrays: Sequence[Any] = self._following(number)
+        finally:
+            state.iterator_completed(number)
+        return arrays
+
+
+class Leaf:
+    """An array of each element, by its spec."""
+
+    def __init__(self, spec: tf.TensorSpec) -> None:
+        self.dtype = np.dtype(spec.dtype.as_numpy_dtype)
+        self._shape = spec.shape
+        self._whole = tuple(spec.shape) if spec.shape.is_fully_defined() else None
+        self._range = (spec.dtype.min, spec.dtype.max) if spec.dtype.is_integer else None
+
+    def is_plainly(self, part: Any) -> bool:
+        """Copying it gives what TensorFlow's conversion would."""
+        if isinstance(part, np.ndarray):
+            if part.dtype != self.dtype:
+                return False
+            return part.shape == self._whole or bool(self._shape.is_compatible_with(part.shape))
+        if self._whole != ():
+            return False
+        if isinstance(part, bool | np.bool_):
+            return bool(self.dtype == np.bool_)
+        if isinstance(part, int | np.integer):
+            low, high = self._range or (1, 0)
+            return bool(low <= part <= high)
+        return isinstance(part, float | np.floating) and np.issubdtype(self.dtype, np.floating)
+
+
+class Chunk:
+    """Elements, copied as they come: a generator may fill the same array anew each time.
+
+    Args:
+        leaves: Of an element.
+        most: How many it takes.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], most: int) -> None:
+        self._dtypes = [leaf.dtype for leaf in leaves]
+        self._most = most
+        self._arrays: list[np.ndarray[Any, Any]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def takes(self, element: Sequence[Any]) -> bool:
+        """There is room for it, and it has the shape of those that are there."""
+        if not self._count:
+            return True
+        if self._count == self._most:
+            return False
+        return all(np.shape(e) == a.shape[1:] for a, e in zip(self._arrays, element, strict=True))
+
+    def add(self, element: Sequence[Any]) -> None:
+        """One more."""
+        if not self._arrays:
+            shapes = ((self._most, *np.shape(each)) for each in element)
+            self._arrays = list(map(np.empty, shapes, self._dtypes))
+        for array, each in zip(self._arrays, element, strict=True):
+            array[self._count, ...] = each  # of text, not the array that holds it
+        self._count += 1
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """All of them, stacked."""
+        return [array[: self._count] for array in self._arrays]
+
+
+def in_chunks(node: Node, elements: int) -> Dataset | None:
+    """The same elements, of which so many are handed over at once.
+
+    Returns:
+        None where that cannot be: its function takes arguments, its elements are more than arrays,
+        or come in chunks already.
+    """
+    source, spec = source_of(node), node.dataset.element_spec
+    if source is None or source.following is None or hands_over_otherwise(node):
+        return None
+    made = tf.data.Dataset.from_generator(
+        InChunks(source, spec, elements),
+        output_signature=tf.nest.map_structure(_several, spec),
+        name=node.dataset._name,
+    )
+    vars(made).update(same_line(node.dataset))
+    apart = made.unbatch(name=node.dataset._name)
+    vars(apart).update(same_line(node.dataset))
+    return apart if apart.element_spec == spec else None
+
+
+def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Dataset:
+    """What the edit asks for.
+
+    Args:
+        pipeline: The whole of it.
+        place: Where the generator stands.
+        edit: How many elements at most.
+
+    Raises:
+        EditRefused: That cannot be, or would run the generator further than it is run now.
+    """
+    reason = "" if _read_on(pipeline, place) else "what reads it may stop before its end"
+    made = None if reason else in_chunks(place.node, edit.elements)
+    if made is None:
+        raise EditRefused(
+            f"{place.node} cannot be handed over in chunks"
+            f": {reason or 'it takes arguments, or yields more than arrays'}",
+            "a generator of arrays that is read to its end, ahead of the training",
+            "leave it as it is",
+        )
+    return made
+
+
+def chunked(
+    pipeline: Pipeline, place: Place, *, wall_s: float | None, size: int | None, budget_s: float
+) -> Chunked | None:
+    """What an element costs if several are handed over at once; None where they cannot, or long.
+
+    Args:
+        pipeline: The whole of it.
+        place: Where the generator stands.
+        wall_s: Elapsed seconds of an element as it is.
+        size: Bytes of an element.
+        budget_s: Seconds to spend, roughly.
+    """
+    if place.node.kind != "from_generator" or wall_s is None or wall_s > _BRIEF_S:
+        return None
+    elements = min(_MOST, _MOST_BYTES // max(1, size or _MOST_BYTES))
+    if elements < 2 or not _read_on(pipeline, place):
+        return None
+    made = in_chunks(place.node, elements)
+    if made is None:
+        return None
+    plain, instead = Probe(place.node.dataset), Probe(made)
+    take_turns([plain, instead], budget_s)
+    before, after = plain.medians(), instead.medians()
+    if before is None or after is None:
+        return None
+    return Chunked(
+        elements=elements,
+        cpu_s_per_element=min(before[0], after[0]),
+        wall_s_per_element=min(before[1], after[1]),
+    )
+
+
+def _read_on(pipeline: Pipeline, place: Place) -> bool:
+    """It is read to its end in each pass, or as far as something has run ahead by then.
+
+    So nobody can tell how far it was asked when the training took a batch.
+    """
+    if place.pipeline is not pipeline:
+        return False  # a join may stop it when another branch ends
+    above = pipeline.stages[place.position + 1 :]
+    ahead = rewritten_by_default(pipeline) or any(map(prepares, above))
+    return ahead and all(node.kind in _READING_ON for node in above)
+
+
+def _taken_apart(spec: Any) -> Callable[[Any], list[Any] | None]:
+    """A function that finds the parts of an element which is made of tuples and dictionaries."""
+    if isinstance(spec, tf.TensorSpec):
+        return lambda value: [value]
+    if type(spec) is dict:
+        keys = sorted(spec)
+        inner = [_taken_apart(spec[key]) for key in keys]
+        return lambda value: (
+            _joined(inner, [value[key] for key in keys])
+            if type(value) is dict and value.keys() == spec.keys()
+            else None
+        )
+    if type(spec) is tuple:
+        inner = [_taken_apart(each) for each in spec]
+        return lambda value: (
+            _joined(inner, value) if type(value) is tuple and len(value) == len(inner) else None
+        )
+    return lambda value: None
+
+
+def _joined(
+    inner: Sequence[Callable[[Any], list[Any] | None]], values: Iterable[Any]
+) -> list[Any] | None:
+    found: list[Any] = []
+    for parts_of, value in zip(inner, values, strict=True):
+        parts = parts_of(value)
+        if parts is None:
+            return None
+        found += parts
+    return found
+
+
+def _several(spec: Any) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
