@@ -223,7 +223,7 @@ def test_it_is_not_run_further_than_it_was(build):
     dataset = build(made_by(yielding(*ROWS)))
     with pytest.raises(EditRefused, match="may stop before its end"):
         chunked(dataset)
-    assert all(s.chunked is None for s in measure(read(dataset), batch_size=1, budget_s=0.5))
+    assert all(s.chunked is None for s in measure(read(dataset), batch_size=4, budget_s=0.5))
 
 
 def test_a_prefetch_of_the_users_runs_ahead():
@@ -249,15 +249,22 @@ def test_others_are_left_alone(dataset):
 
 
 def test_what_it_costs_then_is_measured():
-    (source, *_) = measure(read(made_by(yielding(*ROWS)).batch(4)), batch_size=4, budget_s=1.0)
-    assert source.chunked.elements == 64
+    (source, *_) = measure(read(made_by(yielding(*ROWS)).batch(40)), batch_size=40, budget_s=1.0)
+    assert source.chunked.elements == 40
     assert source.chunked.wall_s_per_element < source.wall_s_per_element
+
+
+def test_it_is_run_ahead_by_no_more_than_a_step():
+    """Where a step takes one element, the next may hang on what the step has done."""
+    (source, *_) = measure(read(made_by(yielding(*ROWS))), batch_size=4, budget_s=0.5)
+    assert source.chunked is None
 
 
 def test_large_elements_and_slow_ones_are_left_alone():
     large = np.zeros(200_000, np.float32)
     spec = tf.TensorSpec(large.shape, tf.float32)
-    (source, *_) = measure(read(made_by(yielding(*[large] * 9), spec)), batch_size=1, budget_s=0.5)
+    batches = made_by(yielding(*[large] * 9), spec).batch(3)
+    (source, *_) = measure(read(batches), batch_size=3, budget_s=0.5)
     assert source.chunked is None
 
 

@@ -122,9 +122,7 @@ def _explained(
         by_number=goes_by_number(stage.node),
         repeated=_repeated(stages, stage),
         vectorized=_vectorized(stage),
-        chunked=chunked(
-            whole, stage.place, wall_s=stage.wall_s, size=stage.bytes, budget_s=budget_s
-        ),
+        chunked=chunked(whole, stage, budget_s),
     )
 
 

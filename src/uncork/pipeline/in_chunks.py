@@ -17,6 +17,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.stage import Chunked
 from uncork.pipeline.ahead import prepares, rewritten_by_default
 from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import Probe, take_turns
 from uncork.pipeline.python_calls import Source, hands_over_otherwise, source_of
@@ -203,21 +204,21 @@ def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Data
     return made
 
 
-def chunked(
-    pipeline: Pipeline, place: Place, *, wall_s: float | None, size: int | None, budget_s: float
-) -> Chunked | None:
+def chunked(pipeline: Pipeline, stage: Measured, budget_s: float) -> Chunked | None:
     """What an element costs if several are handed over at once; None where they cannot, or long.
+
+    A generator may look at what the training has come to. So it is run no further ahead than by
+    one step.
 
     Args:
         pipeline: The whole of it.
-        place: Where the generator stands.
-        wall_s: Elapsed seconds of an element as it is.
-        size: Bytes of an element.
+        stage: Timed already.
         budget_s: Seconds to spend, roughly.
     """
-    if place.node.kind != "from_generator" or wall_s is None or wall_s > _BRIEF_S:
+    place, size = stage.place, stage.bytes or _MOST_BYTES
+    if place.node.kind != "from_generator" or stage.wall_s is None or stage.wall_s > _BRIEF_S:
         return None
-    elements = min(_MOST, _MOST_BYTES // max(1, size or _MOST_BYTES))
+    elements = int(min(_MOST, _MOST_BYTES // size, stage.per_step or 0))
     if elements < 2 or not _read_on(pipeline, place):
         return None
     made = in_chunks(place.node, elements)
