@@ -28,6 +28,18 @@ def test_the_op_and_the_user_s_line_that_made_it():
     assert LINE in said
 
 
+def test_an_argument_that_is_text_is_named():
+    def lengths(lines):
+        return tf.strings.length(lines)
+
+    compiled = tf.function(lengths, jit_compile=True)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        compiled(tf.constant(["a", "b"]))
+    said = ops_without_kernel(caught.value)
+    assert said is not None
+    assert said.startswith("XLA takes no text, which the argument 'lines' is")
+
+
 @pytest.mark.parametrize("error", [ValueError("no such thing"), MemoryError()])
 def test_other_errors_say_nothing_of_ops(error):
     assert ops_without_kernel(error) is None

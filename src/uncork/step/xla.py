@@ -13,6 +13,10 @@ from uncork.core.stack import is_users, place
 _NAMED: Final = 3
 # In TensorFlow's words: an op without a kernel, and the calls that made the first of them.
 _MISSING: Final = re.compile(r"No registered '(\w+)' OpKernel for XLA_")
+# An argument of a type that XLA has no numbers for.
+_TEXT: Final = re.compile(
+    r"'_Arg' OpKernel.*?T=DT_STRING.*?_user_specified_name=\"(\w+)\"", re.DOTALL
+)
 _CREATED: Final = "The op is created at:"
 _CALL: Final = re.compile(r'^\s*File "(.+)", line (\d+), in ', re.MULTILINE)
 
@@ -60,9 +64,11 @@ def ops_without_kernel(error: Exception) -> str | None:
         return None
     calls = _CALL.findall(str(error).partition(_CREATED)[2])
     users = [place(_rooted(path), int(line)) for path, line in calls if is_users(path)]
-    return f"XLA has no kernel for {', '.join(missing[:_NAMED])}" + (
-        f" ({users[-1]})" if users else ""
-    )
+    text = _TEXT.search(str(error))
+    what = f"has no kernel for {', '.join(missing[:_NAMED])}"
+    if text is not None:
+        what = f"takes no text, which the argument {text[1]!r} is"
+    return f"XLA {what}" + (f" ({users[-1]})" if users else "")
 
 
 def _rooted(path: str) -> str:
