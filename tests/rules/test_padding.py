@@ -13,7 +13,7 @@ COMPUTING = {"step": 0.9, "input": 0.1}
 
 
 def found(*stages, padded=None, cut=FASTER, shares=None):
-    told = Padded(longest=200, mean=33.4, cut=cut) if padded is None else padded
+    told = Padded(longest=200, mean=33.4, grouped=40.0, cut=cut) if padded is None else padded
     diagnosis = observed(*stages, shares=shares or COMPUTING, padded=told)
     return list(padding.find(diagnosis, MACHINE))
 
@@ -34,7 +34,7 @@ def test_without_a_pipeline_the_call_is_named():
 
 
 def test_where_the_script_fills_up_in_one_place_that_is_named():
-    told = Padded(longest=200, mean=33.4, cut=FASTER, at="train.py:7")
+    told = Padded(longest=200, mean=33.4, grouped=40.0, cut=FASTER, at="train.py:7")
     (finding,) = found(padded=told)
     assert finding.at == "train.py:7"
     (finding,) = found(stage(0, "map"), stage(1, "padded_batch"), padded=told)

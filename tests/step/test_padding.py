@@ -50,6 +50,13 @@ def test_what_is_no_sequence_of_numbers_has_none(inputs):
     assert padding_of(inputs) is None
 
 
+def test_it_is_cut_to_what_batches_of_like_length_would_have():
+    lengths = [2] * 30 + [20] * 2
+    found = padding_of(rows(*lengths))
+    assert (found.mean, found.grouped) == (3.125, 4.25)  # eight groups of four, one as long as ever
+    assert found.cut(rows(*lengths)).shape == (32, 4)
+
+
 def test_rows_of_nothing_but_zeros_are_empty():
     assert padding_of(rows(0, 4)).mean == 2
 

@@ -15,12 +15,14 @@ class Padded(Record, frozen=True, kw_only=True):
     Attributes:
         longest: That length.
         mean: Of the rows without their zeros.
-        cut: The step on a batch cut to the mean length over the same as it is.
+        grouped: Mean length if rows of like length were put together, and filled up to the longest.
+        cut: The step on a batch cut to that length over the same as it is.
         at: The line that fills them up, where the script has one such line.
     """
 
     longest: int
     mean: float
+    grouped: float
     cut: Comparison
     at: str | None = None
 

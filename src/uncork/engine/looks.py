@@ -141,7 +141,13 @@ def _padded(subject: Subject, version: Version, block_s: float, journal: Journal
     padding, shorter = found
     compared = against(subject.resident(version), shorter, block_s / 2)
     at = only_call("pad_sequences")
-    return Padded(longest=padding.longest, mean=padding.mean, cut=compared, at=at)
+    return Padded(
+        longest=padding.longest,
+        mean=padding.mean,
+        grouped=padding.grouped,
+        cut=compared,
+        at=at,
+    )
 
 
 def _larger(subject: Subject, version: Version, block_s: float, journal: Journal) -> Larger | None:

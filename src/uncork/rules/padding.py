@@ -31,8 +31,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=filling[-1] if filling else padded.at or diagnosis.workload.at,
         evidence=(
             f"rows of {padded.longest:,} numbers are filled up with zeros, from {padded.mean:.0f} "
-            f"on average; on rows of that length the step itself, {ms(share * diagnosis.step_s)}, "
-            f"ran {padded.cut.ratio:.2f}x as fast"
+            f"on average; put together by length they have {padded.grouped:.0f}, and on rows of "
+            f"that the step itself, {ms(share * diagnosis.step_s)}, ran {padded.cut.ratio:.2f}x as "
+            "fast"
         ),
         remedy="batches of like length: bucket_by_sequence_length, each filled up to its longest",
     )

@@ -12,6 +12,8 @@ import tensorflow as tf
 _LEAST: Final = 8
 # Of a row, what is left at most where much of it is padding.
 _MUCH: Final = 0.6
+# Lengths that a batch is taken to be sorted into, as by the boundaries of a bucketing.
+_GROUPS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -21,24 +23,27 @@ class Padding:
     Attributes:
         longest: That length.
         mean: Of the rows without their zeros.
+        grouped: Mean length where rows of like length are put together, and filled up to the
+            longest among them.
         before: The zeros stand before the numbers, as ``keras.utils.pad_sequences`` puts them.
     """
 
     longest: int
     mean: float
+    grouped: float
     before: bool
 
     @property
     def much(self) -> bool:
         """More than what batches of like length still have."""
-        return self.mean <= _MUCH * self.longest
+        return self.grouped <= _MUCH * self.longest
 
     def cut(self, batch: Any) -> Any:
-        """The batch as it would be if all its rows had the mean length.
+        """The batch as it would be on average if rows of like length were put together.
 
         Every dense part whose second dimension is the rows' length is cut.
         """
-        length = max(1, round(self.mean))
+        length = max(1, round(self.grouped))
         kept = slice(self.longest - length, None) if self.before else slice(0, length)
 
         def shorter(leaf: Any) -> Any:
@@ -69,12 +74,15 @@ def _padding(leaf: Any) -> Padding | None:
     if not isinstance(leaf, (tf.Tensor, np.ndarray)):
         return None
     dtype = tf.as_dtype(leaf.dtype)
-    if len(leaf.shape) != 2 or not dtype.is_integer or leaf.shape[1] < _LEAST:
+    if len(leaf.shape) != 2 or not dtype.is_integer or leaf.shape[1] < _LEAST or not len(leaf):
         return None
     used = np.asarray(leaf) != 0
     longest = used.shape[1]
     any_used = used.any(1)
     behind = np.where(any_used, longest - used[:, ::-1].argmax(1), 0)
     before = np.where(any_used, longest - used.argmax(1), 0)
-    mean = min(behind.mean(), before.mean())
-    return Padding(longest, float(mean), before=bool(before.mean() < behind.mean()))
+    stands_before = bool(before.mean() < behind.mean())
+    lengths = np.sort(before if stands_before else behind)
+    groups = np.array_split(lengths, min(_GROUPS, len(lengths)))
+    grouped = sum(len(each) * each.max() for each in groups) / len(lengths)
+    return Padding(longest, float(lengths.mean()), float(grouped), before=stands_before)
