@@ -118,8 +118,11 @@ def test_elements_stay_what_they_are(spec, values):
         ((SPEC, SPEC), [(ROWS[0], ROWS[1]), (ROWS[0],)]),
         ({"a": SPEC}, [{"a": ROWS[0]}, {"b": ROWS[0]}]),
         (SPEC, [ROWS[0], None]),
+        (text(), ["a", "b", 7, "c"]),
+        (text(None), [["a"], ["b"], np.array(["c", 7], object), ["d"]]),
+        (text(None), [np.array(["a"], object), np.array(["b"], object), np.array([7], object)]),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_what_is_no_such_element_ends_it_as_before(spec, values):
     plain = made_by(yielding(*values), spec)
@@ -147,6 +150,14 @@ def test_an_array_that_is_filled_anew_is_copied():
 
     given, _, _ = seen(chunked(made_by(refilling)))
     assert given == ROWS.tolist()
+
+
+def test_nothing_of_a_pass_is_left_with_tensorflow():
+    plain = made_by(yielding(*[row.tolist() for row in ROWS]))
+    state = source_of(read(plain).root).state
+    assert len(seen(chunked(plain))[0]) == 100
+    assert not state._args
+    assert not state._iterators
 
 
 def test_what_cannot_be_iterated_ends_it_as_before():

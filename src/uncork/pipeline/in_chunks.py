@@ -61,11 +61,20 @@ class InChunks:
 
     def __call__(self) -> Iterator[Any]:
         """One pass."""
+        state = self._source.state
+        number = int(state.get_next_id())
+        state._args.pop(number, None)
+        try:
+            yield from self._pass(number)
+        finally:
+            state._iterators.pop(number, None)
+
+    def _pass(self, number: int) -> Iterator[Any]:
         elements, chunk = iter(self.users()), Chunk(self._leaves, self._elements)
         failed: Exception | None = None
         while failed is None:
             try:
-                element = self._checked(next(elements))
+                element = self._checked(next(elements), number)
             except StopIteration:
                 break
             except Exception as error:
@@ -80,18 +89,18 @@ class InChunks:
         if failed is not None:
             raise failed
 
-    def _checked(self, value: Any) -> Sequence[Any]:
-        """The arrays and numbers of an element."""
+    def _checked(self, value: Any, number: int) -> Sequence[Any]:
+        """The arrays and numbers of an element.
+
+        Args:
+            value: What the user's generator gave.
+            number: Of an iterator of TensorFlow's that nobody else asks.
+        """
         parts = self._parts(value)
         if parts and all(map(Leaf.is_plainly, self._leaves, parts)):
             return parts
-        state = self._source.state
-        number = int(state.get_next_id())
-        state._iterators[number] = iter([value])
-        try:
-            arrays: Sequence[Any] = self._following(number)
-        finally:
-            state.iterator_completed(number)
+        self._source.state._iterators[number] = iter([value])
+        arrays: Sequence[Any] = self._following(number)
         return arrays
 
 
@@ -131,18 +140,23 @@ class Chunk:
     def __init__(self, leaves: Sequence[Leaf], most: int) -> None:
         self._dtypes = [leaf.dtype for leaf in leaves]
         self._most = most
+        self._texts = [i for i, dtype in enumerate(self._dtypes) if dtype.kind == "O"]
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._count = 0
+        self._refused = False
 
     def __len__(self) -> int:
         """How many there are."""
         return self._count
 
     def takes(self, element: Sequence[Any]) -> bool:
-        """There is room for it, and it has the shape of those that are there."""
+        """There is room for it, and it has the shape of those that are there.
+
+        What TensorFlow will refuse is alone: that is told when elements become tensors.
+        """
         if not self._count:
             return True
-        if self._count == self._most:
+        if self._count == self._most or self._refused or self._is_refused(element):
             return False
         return all(np.shape(e) == a.shape[1:] for a, e in zip(self._arrays, element, strict=True))
 
@@ -154,6 +168,11 @@ class Chunk:
         for array, each in zip(self._arrays, element, strict=True):
             array[self._count, ...] = each  # of text, not the array that holds it
         self._count += 1
+        self._refused = self._is_refused(element)
+
+    def _is_refused(self, element: Sequence[Any]) -> bool:
+        texts = (element[position] for position in self._texts)
+        return not all(isinstance(each, str | bytes) for text in texts for each in np.ravel(text))
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """All of them, stacked."""
