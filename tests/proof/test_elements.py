@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap, VectorizeMap
 from uncork.engine import pipeline_proofs, version
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import Version
 from uncork.pipeline import apply, element_digests, read, seeded
+from uncork.pipeline.closeness import Closeness
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure
 from uncork.pipeline.samples import sample_digests
-from uncork.proof.elements import prove_alive, prove_elements
+from uncork.proof.elements import prove_alive, prove_close, prove_elements
 
 Dataset = tf.data.Dataset
 BUDGET_S = 30.0
@@ -553,3 +555,78 @@ def test_of_what_comes_in_any_order_a_lie_is_seen(lie, lying):
     lying(LIES[lie])
     data = overtaking(source().map(uneven, num_parallel_calls=4).batch(BATCH))
     assert not proved(data, Prefetch(expects="")).passed
+
+
+WEIGHTS = np.random.default_rng(4).normal(size=(700, 64)).astype("float32")
+SOUNDS = np.random.default_rng(5).normal(size=(30, 7, 700)).astype("float32")
+
+
+def projected(sound):
+    """Sums of 700 products, in another order where a batch is multiplied at once."""
+    return tf.matmul(sound, WEIGHTS)
+
+
+def rounding(dataset, *more):
+    """A map moved above its batch, and what follows."""
+    original = read(dataset)
+    edits = [VectorizeMap(stage=1, expects=original.digest), *more]
+    return original, Version(original).with_pipeline_edits(tuple(edits))
+
+
+def sounds():
+    return Dataset.from_tensor_slices(SOUNDS).map(projected).batch(10)
+
+
+@pytest.fixture
+def otherwise(monkeypatch):
+    """A kernel that rounds otherwise on stacks, on whatever processor this runs."""
+    exact = pipeline_proofs.element_digests
+
+    def nudged(dataset, **settings):
+        found = exact(dataset, **settings)
+        kinds = [node.kind for node in read(dataset).stages]
+        if kinds.index("map") < kinds.index("batch"):
+            return found
+        epochs = (replace(e, digests=tuple(f"{d}~" for d in e.digests)) for e in found.epochs)
+        return ElementDigests(tuple(epochs))
+
+    monkeypatch.setattr(pipeline_proofs, "element_digests", nudged)
+
+
+def test_rounding_is_not_exact_and_is_told_apart(otherwise):
+    original, version = rounding(sounds())
+    prover = PipelineProver(original)
+    assert not prover.prove(version, "exact", BUDGET_S).passed
+    proof = prover.prove(version, "rounding", BUDGET_S)
+    assert (proof.kind, proof.passed) == ("rounding", True), proof.detail
+    assert "roundings apart at most" in proof.detail
+
+
+def test_what_follows_is_held_against_the_original_as_closely(otherwise):
+    original, version = rounding(sounds())
+    _, cached = rounding(sounds(), Cache(stage=2, expects=""))
+    prover = PipelineProver(original)
+    assert not prover.prove(cached, "exact", BUDGET_S).passed
+    assert prover.prove(version, "rounding", BUDGET_S).passed
+    proof = prover.prove(cached, "exact", BUDGET_S)
+    assert (proof.kind, proof.passed) == ("rounding", True), proof.detail
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Closeness(40, 20.0, "", complete=True), "20.0 roundings apart at most; 16 are"),
+        (Closeness(40, 0.5, "epoch 1: element 3 has other parts", complete=False), "other parts"),
+        (Closeness(2, 0.5, "", complete=False), "only 2 batches"),
+    ],
+)
+def test_more_than_rounding_is_refused(found, said):
+    proof = prove_close(found, whole=False)
+    assert not proof.passed
+    assert said in proof.detail
+
+
+def test_a_part_of_a_pass_does_not_show_what_a_cache_holds():
+    partly = Closeness(40, 0.5, "", complete=False)
+    assert prove_close(partly, whole=False).passed
+    assert not prove_close(partly, whole=True).passed

@@ -56,3 +56,7 @@ def test_a_function_that_cannot_be_stacked_is_left_alone():
 @pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])
 def test_without_tf_data_there_is_no_map(situation):
     assert "not by tf.data" in reason(VECTORIZE, SITUATIONS[situation])
+
+
+def test_where_a_kernel_rounds_otherwise_it_promises_no_more():
+    assert (VectorizeMaps.guarantee, VectorizeMaps.at_worst) == ("exact", "rounding")

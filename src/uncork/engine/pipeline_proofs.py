@@ -35,11 +35,12 @@ from uncork.pipeline import (
     leaves_order_open,
     seeded,
 )
+from uncork.pipeline.closeness import closeness
 from uncork.pipeline.probes import count
 from uncork.pipeline.ratios import DROPPING, static_ratio
 from uncork.pipeline.samples import draws, sample_digests
 from uncork.pipeline.tree import Place
-from uncork.proof.elements import LEAST, prove_alive, prove_elements
+from uncork.proof.elements import LEAST, prove_alive, prove_close, prove_elements
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"
@@ -152,6 +153,8 @@ class PipelineProver:
         self._original = original
         self._passes: dict[tuple[_Extent, float], ElementDigests] = {}
         self._samples: list[list[str]] | None = None
+        # Edits that were seen to round otherwise, and to do nothing else.
+        self._rounding: set[Edit] = set()
 
     def prove(self, candidate: Version, guarantee: Guarantee, budget_s: float) -> Proof:
         """Put a rewritten pipeline to the test, against the original and not the step before."""
@@ -169,13 +172,23 @@ class PipelineProver:
         extent = _extent(candidate.edits, edited, seconds)
         if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
-        proof = prove_elements(
-            self._original_passes(extent, seconds),
-            _digests(edited, extent, seconds),
-            guarantee,
-            whole=extent.whole,
-            least=extent.least,
-        )
+        stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
+        if guarantee == "rounding":
+            proof = self._close(edited, extent, seconds)
+            if proof.passed:
+                self._rounding |= stacks
+        else:
+            proof = prove_elements(
+                self._original_passes(extent, seconds),
+                _digests(edited, extent, seconds),
+                guarantee,
+                whole=extent.whole,
+                least=extent.least,
+            )
+            if not proof.passed and stacks & self._rounding:
+                # What an earlier step rounded stays rounded: the original is compared with all.
+                proof = self._close(edited, extent, seconds)
+                proof = replace(proof, kind=loosest(guarantee, proof.kind))
         if leaves_order_open(self._original):
             kind, detail = loosest(guarantee, "resampled"), f"{proof.detail}; {_OPEN}"
             proof = replace(proof, kind=kind, detail=detail if proof.passed else proof.detail)
@@ -183,6 +196,19 @@ class PipelineProver:
             return proof
         frozen = self._frozen(candidate.pipeline, budget_s / 3)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
+
+    def _close(self, edited: Pipeline, extent: _Extent, seconds: float) -> Proof:
+        return prove_close(
+            closeness(
+                in_order(self._twin()),
+                in_order(edited),
+                epochs=extent.epochs,
+                most=extent.most,
+                max_s=2 * seconds,
+            ),
+            whole=extent.whole,
+            least=extent.least,
+        )
 
     def _mismatch(self, candidate: Pipeline, edited: Pipeline) -> str:
         """What can be told without reading anything; empty when nothing speaks against it."""

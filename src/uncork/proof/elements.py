@@ -8,6 +8,10 @@ the comparison without touching the work.
 Resampled: the rewrite may hand the draws to other elements. Both twins are then run one call at a
 time, so that equal draws meet equal elements, and must agree.
 
+Rounding: a kernel that is given a whole batch may add up in another order. The same twins, run side
+by side, must differ in floating-point numbers alone, and there by no more than a few times the
+spacing of numbers at the largest of the same row.
+
 Alive: a seeded op repeats itself in every pass, so twins cannot show an augmentation that froze.
 That is asked of the real pipelines: as many samples may come back unchanged in the second pass as
 did in the original, not more.
@@ -23,12 +27,15 @@ from typing import Final
 
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
+from uncork.pipeline.closeness import Closeness
 from uncork.pipeline.digests import ElementDigests, EpochDigests
 
 # Elements that must have been compared before a comparison cut short by time counts.
 LEAST: Final = 4
 # Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
 _CHANCE: Final = 4.0
+# Spacings of numbers, at the largest one of a row, that sums in another order are taken to differ.
+_ROUNDINGS: Final = 16.0
 
 
 def prove_elements(
@@ -59,6 +66,34 @@ def prove_elements(
         passed=True,
         detail=f"{extent} {original.elements} batches{passes} are equal, same order, draws seeded "
         "alike",
+    )
+
+
+def prove_close(found: Closeness, *, whole: bool, least: int = LEAST) -> Proof:
+    """Whether two pipelines differ by rounding alone.
+
+    Args:
+        found: Of the seeded twin and the rewritten one.
+        whole: Passes must have been complete.
+        least: Elements that must have been compared where they need not be.
+
+    Example:
+        >>> apart = Closeness(elements=40, ulps=2.5, failure="", complete=True)
+        >>> prove_close(apart, whole=False).detail
+        '40 batches, draws seeded alike, are 2.5 roundings apart at most'
+    """
+    if found.failure:
+        return Proof(kind="rounding", passed=False, detail=found.failure)
+    if not found.complete and (whole or found.elements < least):
+        detail = f"only {found.elements} batches could be compared"
+        return Proof(kind="rounding", passed=False, detail=detail)
+    apart = f"{found.ulps:.1f} roundings apart at most"
+    said = f"{found.elements} batches, draws seeded alike, are {apart}"
+    within = found.ulps <= _ROUNDINGS
+    return Proof(
+        kind="rounding",
+        passed=within,
+        detail=said if within else f"{said}; {_ROUNDINGS:g} are what another order may do",
     )
 
 

@@ -5,7 +5,8 @@ looking up of one element does. TensorFlow has the rewrite (``map_vectorization`
 
 Legal because a function of one element alone commutes with whatever picks elements by position:
 shuffle, repeat and the batch itself. Its ops are replaced one by one by those that do the same to
-stacked elements. Where a kernel rounds otherwise on longer rows, the proof sees it.
+stacked elements. Where a kernel adds up in another order on longer rows, the promise is
+``rounding``, and the proof tells how far apart the two are.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class VectorizeMaps(Optimization):
     name = "vectorize"
     stage = "input"
     guarantee = "exact"
+    at_worst = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
