@@ -24,7 +24,7 @@ from uncork.core.record import replace
 from uncork.engine import call_proofs
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
 from uncork.engine.running import Running
-from uncork.engine.trials import Trial
+from uncork.engine.trial import Trial
 from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
 
 KERAS_RANDOM = ("global_seed_generator", "global_random_seed")

@@ -27,7 +27,7 @@ from uncork.engine.reached import nothing_reached
 from uncork.measure.machine import remember_start
 
 if TYPE_CHECKING:  # their modules import TensorFlow
-    from uncork.engine.trials import Trial
+    from uncork.engine.trial import Trial
 
 
 def main(argv: Sequence[str]) -> int:

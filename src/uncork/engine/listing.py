@@ -12,7 +12,7 @@ from uncork.core.job import Result
 from uncork.core.machine import Machine
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.subject import Subject
-from uncork.engine.trials import Trial
+from uncork.engine.trial import Trial
 from uncork.measure.devices import machine as this_machine
 
 # A loop whose steps are skipped has little else to do.

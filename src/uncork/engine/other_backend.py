@@ -18,7 +18,7 @@ from uncork.core.record import replace
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.running import Running
 from uncork.engine.subject import Subject
-from uncork.engine.trials import Trial
+from uncork.engine.trial import Trial
 from uncork.measure import summarize
 from uncork.measure.devices import machine as this_machine
 from uncork.proof.precision import WINDOWS, prove_precision

@@ -1,0 +1,274 @@
+"""What acts on one training call of a script, and ends the script once something was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from uncork.capture import (
+    FitCall,
+    LoopCall,
+    OwnFiles,
+    PassThrough,
+    StepCall,
+    StopScript,
+    datasets_in,
+)
+from uncork.core.errors import NothingToMeasure
+from uncork.core.job import Job, Result
+from uncork.core.journal import Journal
+from uncork.core.machine import Machine
+from uncork.core.record import replace, to_json, write_atomically
+from uncork.core.workload import Workload
+from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
+from uncork.engine.epoch_subject import EpochSubject, dataset_of
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.loop_left import LoopLines
+from uncork.engine.loop_steps import eager_step, step_around
+from uncork.engine.loop_subject import LoopSubject
+from uncork.engine.reached import does_real_work
+from uncork.engine.repeated_fit import (
+    LEAST_CALLS,
+    Calls,
+    RepeatedFitSubject,
+    has_few_steps,
+    is_of_arrays,
+)
+from uncork.engine.repetition import made_anew, passes
+from uncork.engine.step_loop_subject import StepLoopSubject
+from uncork.engine.subject import Subject
+from uncork.engine.switchboard import run_beside
+from uncork.measure.devices import machine as this_machine
+from uncork.step import EagerStep
+
+
+class Trial(PassThrough):
+    """Finds the training call that is meant, works on it, ends the script.
+
+    Args:
+        job: What to do.
+        journal: Told of everything.
+        scratch: Directory for files that a trial would otherwise write into the user's.
+
+    Attributes:
+        result: None until the work is done.
+        files: Those of the script's own that it overwrites meanwhile.
+    """
+
+    wants_source_lines = True
+    # Of many small calls of ``fit`` on anything but arrays there is none to run otherwise.
+    takes_any_loop = False
+
+    def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
+        self.job = job
+        self.journal = journal
+        self.scratch = scratch
+        self.reached: list[Workload] = []
+        self.result: Result | None = None
+        self.files: OwnFiles | None = None
+        self._loop: LoopSubject | StepLoopSubject | None = None
+        # Where a loop is whose step will be taken over at its next call.
+        self._claimed = ""
+        self._calls = Calls()
+        self._notes: list[str] = []
+
+    @abstractmethod
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """Act on the training call."""
+
+    def fit(self, call: FitCall) -> Any:
+        """Work on the ``fit`` that is meant; let earlier ones happen."""
+        brief = brief_of_fit(call)
+        subject = self._subject(call, brief) if self._loop is None else None
+        if subject is None:
+            return call.original(**call.arguments)
+        try:
+            self._work(subject)
+        finally:
+            subject.restore()
+        raise StopScript
+
+    def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
+        meant = self._meant(brief)
+        if self._may_be_a_loop(call) and has_few_steps(brief):
+            if self._calls.are_a_loop(call.index, call.model):
+                return RepeatedFitSubject(call, self.scratch)
+            comes = passes(sys._getframe(), own=0)
+            many = self._calls.are_of_many_models(call.index)
+            if (comes is None or comes >= LEAST_CALLS) and not many:
+                return None  # let it happen, and come again
+        if meant:
+            subject = FitSubject(
+                call.model,
+                call.arguments,
+                call.index,
+                call.at,
+                self.scratch,
+                step_at=call.step_at,
+                policy_at=call.policy_at,
+            )
+            subject.ends_here, subject.layers, subject.start = True, call.layers, call.start
+            return subject
+        return None
+
+    def _may_be_a_loop(self, call: FitCall) -> bool:
+        """Many small calls of ``fit`` are one training, unless somebody asked for a single one."""
+        if self.job.training is None:
+            return self.takes_any_loop or is_of_arrays(call)
+        return self.job.in_loop and call.index == self.job.training
+
+    def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
+        """Take over the custom loop that is meant; let others go on."""
+        epochs = passes(sys._getframe())
+        brief = brief_of_loop(call, epochs)
+        meant = self._meant(brief)
+        if self._loop is not None:
+            if call.index != self._loop.workload.index:
+                return first
+            # It was left and entered again: the work on it goes on.
+            self._loop.board.resume(call.evidence.steps_seen)
+            return self._loop.board
+        if not meant:
+            return first
+        anew = made_anew(sys._getframe())
+        subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch, anew=anew)
+        self._ends_with_its_loop(call, sys._getframe())
+        return run_beside(lambda: self._work(subject), subject.board, StopScript())
+
+    def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
+        """Take over the loop that is meant at its step; let others go on."""
+        epochs = passes(sys._getframe())
+        brief = brief_of_steps(call, epochs)
+        if self._loop is not None or self._claimed or not self._meant(brief):
+            return None
+        if datasets_in(call.args, call.kwargs):
+            if dataset_of(call) is None or tf.distribute.has_strategy():
+                raise NothingToMeasure(
+                    f"the datasets of the function called at {call.at} cannot be exchanged",
+                    "one dataset among its arguments, and no tf.distribute strategy",
+                    "let it train on one, and validate in another function; or choose another "
+                    "training: uncork diagnose --list",
+                )
+            epochs = passes(sys._getframe(), own=0)
+            self._work(EpochSubject(call, epochs=epochs, scratch=self.scratch))
+            raise StopScript
+        step = eager_step(step_around(sys._getframe())) if call.eager else None
+        if step is None:
+            self._ends_with_its_loop(call, sys._getframe())
+            return self._stepping(StepLoopSubject(call, epochs=epochs)).step
+        self._claimed = call.at
+        step.instead = functools.partial(self._begin, call, step, epochs)
+        return None  # from its next call on, the step itself is what is called
+
+    def _begin(
+        self, call: StepCall, step: EagerStep, epochs: int | None, args: Any, kwargs: Any
+    ) -> Any:
+        """Take over a loop at a call of its eager step."""
+        first = dataclasses.replace(call, args=args, kwargs=kwargs, original=step.run)
+
+        def stepping() -> Any:
+            self._ends_with_its_loop(call, sys._getframe())
+            subject = self._stepping(StepLoopSubject(first, epochs=epochs, step=step))
+            step.instead = functools.partial(_stepped, first, subject)
+            return subject.step(first)
+
+        return call.guarded(stepping)
+
+    def _stepping(self, subject: StepLoopSubject) -> StepLoopSubject:
+        self._loop = subject
+        run_beside(lambda: self._work(subject), subject.board, StopScript())
+        return subject
+
+    def _ends_with_its_loop(self, call: LoopCall | StepCall, frame: FrameType) -> None:
+        """Behind it, what the script writes would be made of weights that trials have moved."""
+        lines = LoopLines(frame)
+
+        def at_write() -> None:
+            if self.result is None and lines.left(sys._getframe()):
+                self._stop_writing()
+                call.guarded(_stop)
+
+        if self.files is not None:
+            self.files.at_write = at_write
+
+    def _stop_writing(self) -> None:
+        """From here on: once a stop is on its way, ``finally`` blocks may write."""
+        if self.files is not None:
+            self.files.at_write = lambda: None
+
+    def finish(self, *, interrupted: bool = False) -> None:
+        """The script has ended; what was found until then counts.
+
+        Args:
+            interrupted: By the user; otherwise by itself.
+
+        Raises:
+            NothingToMeasure: Its loop ended by itself, too early.
+        """
+        if self._loop is not None:
+            self._loop.board.abandon(StopScript())
+        found = None if self.result else self.partial(interrupted=interrupted)
+        if found is not None:
+            self._done(found)
+        at = self._loop.workload.at if self._loop is not None else self._claimed
+        if self.result is None and at:
+            raise NothingToMeasure(
+                f"the loop at {at} ended by itself before it was measured",
+                "a loop that asks for batches as long as it is given some, for a minute or two",
+                "let it run longer: take out its 'break', raise its number of steps or epochs",
+            )
+
+    def partial(self, *, interrupted: bool) -> Result | None:
+        """What was found so far, if that is of any use.
+
+        Args:
+            interrupted: By the user; otherwise the script has ended by itself.
+        """
+        del interrupted
+        return None
+
+    def _work(self, subject: Subject) -> None:
+        self._notes = subject.notes
+        if self.files is not None:
+            self.files.trials = True
+        self._done(self.work(subject, this_machine()))
+
+    def _done(self, found: Result) -> None:
+        """On disk before the script is stopped: one that will not be is ended from outside."""
+        self.result = self._complete(found)
+        self._write(self.result)
+        self._stop_writing()
+
+    def _write(self, found: Result) -> None:
+        if self.job.result is not None:
+            with suppress(OSError):
+                write_atomically(Path(self.job.result), to_json(found))
+
+    def _complete(self, found: Result) -> Result:
+        return replace(found, reached=tuple(self.reached), notes=tuple(dict.fromkeys(self._notes)))
+
+    def _meant(self, brief: Workload) -> bool:
+        known = [w.index for w in self.reached]
+        if brief.index not in known:
+            self.reached.append(brief)
+        if self.job.training is not None:
+            return brief.index == self.job.training
+        return does_real_work(brief)
+
+
+def _stepped(first: StepCall, subject: StepLoopSubject, args: Any, kwargs: Any) -> Any:
+    call = dataclasses.replace(first, args=args, kwargs=kwargs)
+    return first.guarded(lambda: subject.step(call))
+
+
+def _stop() -> None:
+    raise StopScript
