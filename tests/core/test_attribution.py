@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from records import STAGES, measurement, workload_diagnosis
-from uncork.core.attribution import _together, costs_of, overlapped_s
+from uncork.core.attribution import _together, costs_of, overlapped_s, thrown_away_s
 from uncork.core.costmodel import StepCosts
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.record import replace
@@ -159,3 +159,10 @@ def test_cores_are_no_slower_together_than_the_training_shows(measured, together
     )
     shown = replace(told, measured_s=measured * told.step_s())
     assert _together(shown) == pytest.approx(together, rel=0.02)
+
+
+def test_where_a_pass_is_longer_than_the_data_nothing_is_thrown_away():
+    short = replace(DECODE, length=10, ahead=100)
+    workload = replace(workload_diagnosis().workload, kind="custom_loop", steps_per_epoch=5)
+    seen = trained(0.09, stages=(short,), workload=workload)
+    assert thrown_away_s(seen, short) == 0.0

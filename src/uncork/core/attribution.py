@@ -91,7 +91,7 @@ def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
         return 0.0  # Keras takes the next epoch from where this one ended
     asked = steps * stage.elements_per_step
     length = math.inf if stage.length in (None, ENDLESS) else stage.length or 0
-    left = min(stage.ahead, length - asked)
+    left = max(0.0, min(stage.ahead, length - asked))
     below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
     most = left * sum(below) / stage.elements_per_step / steps
     return min(most, unexplained_s(diagnosis))
