@@ -287,6 +287,37 @@ def test_chunks_end_where_the_shape_does():
     assert [chunk.shape for chunk in chunks()] == [(2, 2), (1, 4), (1, 2)]
 
 
+def test_a_chunk_has_no_more_than_a_megabyte():
+    """Elements of any length may be long now and then; room for 64 of those is not asked for."""
+    long = np.ones(300_000, np.float32)
+    plain = made_by(yielding(ROWS[0], long, long, ROWS[1]), tf.TensorSpec((None,), tf.float32))
+    chunks = InChunks(source_of(read(plain).root), plain.element_spec, 64)
+    given = [chunk for chunk in chunks()]
+    assert [chunk.shape for chunk in given] == [(1, 4), (1, 300_000), (1, 300_000), (1, 4)]
+    assert max(chunk.base.nbytes for chunk in given) <= 1_200_000
+
+
+@pytest.mark.parametrize("elements", [0, -3])
+def test_a_plan_for_no_elements_is_refused(elements):
+    with pytest.raises(EditRefused, match="are none"):
+        chunked(made_by(yielding(*ROWS)), elements)
+
+
+def test_a_generator_of_the_users_may_have_any_attributes():
+    class Ratings:
+        users = ROWS
+
+        def __call__(self):
+            yield from self.users
+
+    ratings = Ratings()
+    plain = made_by(ratings)
+    assert generator_of(read(plain).root) is ratings
+    edited = chunked(plain)
+    assert seen(edited) == seen(plain)
+    assert generator_of(read(edited).places[0].node) is ratings
+
+
 def test_chunks_are_not_put_into_chunks():
     with pytest.raises(EditRefused):
         chunked(chunked(made_by(yielding(*ROWS))))

@@ -20,8 +20,15 @@ from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.tree import read
 
-# The distance from 1 to the next number, where NumPy does not know the type.
-_EPSILON: Final = {"bfloat16": 2.0**-7}
+# The distance from 1 to the next number. What has other types must be equal.
+_EPSILON: Final = {
+    "bfloat16": 2.0**-7,
+    "float16": 2.0**-10,
+    "float32": 2.0**-23,
+    "float64": 2.0**-52,
+    "complex64": 2.0**-23,
+    "complex128": 2.0**-52,
+}
 _END: Final = object()
 
 
@@ -116,9 +123,9 @@ def _apart(ours: Any, theirs: Any) -> tuple[str, float]:
 
 def _ulps(one: Any, other: Any, dtype: tf.DType) -> float | None:
     """Of two tensors, None where they differ in more than floating-point numbers."""
-    if not (dtype.is_floating or dtype.is_complex):
+    epsilon = _EPSILON.get(dtype.name)
+    if epsilon is None:
         return 0.0 if np.array_equal(one, other) else None
-    epsilon = _EPSILON.get(dtype.name) or float(np.finfo(one.dtype).eps)
     wide = np.complex128 if dtype.is_complex else np.float64
     a, b = (
         np.atleast_1d(each.astype(wide)).reshape(max(1, len(np.atleast_1d(each))), -1)

@@ -6,6 +6,7 @@ interpreter, some 100 us. A call that gives many costs little more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -20,7 +21,12 @@ from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import Probe, take_turns
-from uncork.pipeline.python_calls import Source, hands_over_otherwise, source_of
+from uncork.pipeline.python_calls import (
+    InItsPlace,
+    Source,
+    hands_over_otherwise,
+    source_of,
+)
 from uncork.pipeline.source_lines import same_line
 from uncork.pipeline.tree import Pipeline, Place
 
@@ -36,7 +42,7 @@ _READING_ON: Final = frozenset({
 })  # fmt: skip
 
 
-class InChunks:
+class InChunks(InItsPlace):
     """Stands in for a function behind ``from_generator``: what it yields comes stacked.
 
     What is plainly an element of the signature is copied as it is. Anything else goes through
@@ -51,7 +57,7 @@ class InChunks:
 
     def __init__(self, source: Source, spec: Any, elements: int) -> None:
         assert source.following is not None
-        self.users = source.function
+        super().__init__(source.function)
         self._source = source
         self._following = source.following
         self._spec = spec
@@ -163,8 +169,12 @@ class Chunk:
     def add(self, element: Sequence[Any]) -> None:
         """One more."""
         if not self._arrays:
-            shapes = ((self._most, *np.shape(each)) for each in element)
-            self._arrays = list(map(np.empty, shapes, self._dtypes))
+            shapes = [np.shape(each) for each in element]
+            size = sum(d.itemsize * math.prod(s) for d, s in zip(self._dtypes, shapes, strict=True))
+            self._most = max(1, min(self._most, _MOST_BYTES // max(1, size)))
+            self._arrays = [
+                np.empty((self._most, *s), d) for d, s in zip(self._dtypes, shapes, strict=True)
+            ]
         for array, each in zip(self._arrays, element, strict=True):
             array[self._count, ...] = each  # of text, not the array that holds it
         self._count += 1
@@ -185,6 +195,13 @@ def in_chunks(node: Node, elements: int) -> Dataset | None:
     Returns:
         None where that cannot be: its function takes arguments, its elements are more than arrays,
         or come in chunks already.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> number = tf.TensorSpec((), tf.int32)
+        >>> rows = tf.data.Dataset.from_generator(lambda: range(5), output_signature=number)
+        >>> [int(row) for row in in_chunks(read(rows).root, 2)]
+        [0, 1, 2, 3, 4]
     """
     source, spec = source_of(node), node.dataset.element_spec
     if source is None or source.following is None or hands_over_otherwise(node):
@@ -212,6 +229,8 @@ def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Data
         EditRefused: That cannot be, or would run the generator further than it is run now.
     """
     reason = "" if _read_on(pipeline, place) else "what reads it may stop before its end"
+    if edit.elements < 1:
+        reason = f"{edit.elements} at a time are none"
     made = None if reason else in_chunks(place.node, edit.elements)
     if made is None:
         raise EditRefused(

@@ -34,8 +34,6 @@ from uncork.watch import function_digest
 _TOKEN: Final = "token"
 # What TensorFlow calls for the next element of a generator, where all of it are arrays.
 _FOLLOWING: Final = "generator_py_func"
-# Of what asks the user's generator in its own way: where that is.
-USERS: Final = "users"
 _OF_ARRAYS: Final = frozenset({"PyFunc", "PyFuncStateless"})
 _registry: Final = script_ops._py_funcs
 
@@ -124,13 +122,26 @@ def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFuncti
 def generator_of(node: Node) -> Callable[[], Any] | None:
     """The user's function behind ``Dataset.from_generator``; None where it takes arguments."""
     source = source_of(node)
-    return None if source is None else getattr(source.function, USERS, source.function)
+    if source is None:
+        return None
+    return source.function.users if isinstance(source.function, InItsPlace) else source.function
 
 
 def hands_over_otherwise(node: Node) -> bool:
     """What ``from_generator`` calls is not the user's generator, but something that asks it."""
     source = source_of(node)
-    return source is not None and hasattr(source.function, USERS)
+    return source is not None and isinstance(source.function, InItsPlace)
+
+
+class InItsPlace:
+    """Called by ``from_generator`` instead of the user's function, which it asks in its own way.
+
+    Args:
+        users: That function.
+    """
+
+    def __init__(self, users: Callable[[], Any]) -> None:
+        self.users = users
 
 
 @dataclass(frozen=True)
