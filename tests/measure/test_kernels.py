@@ -103,6 +103,25 @@ def test_a_step_counts_before_cheap_kernels_are_no_longer_told():
     assert found["x"].calls == 1
 
 
+@pytest.mark.parametrize(("took", "counts"), [(5, 5), (900, 10)])
+def test_a_thread_that_was_put_aside_in_a_kernel_makes_it_no_dearer(took, counts):
+    late = [took - 1 if n > 3 else 0 for n in range(7)]
+    begins = [10 * n + late[n] for n in range(7)]
+    ends = [begin + (took if n == 3 else 1) for n, begin in enumerate(begins)]
+    quick = [("a:Greater", *span) for span in zip(begins, ends, strict=True)]
+    other = [("b:MatMul", end, end + 4) for end in ends]
+    found = FakeTrace().thread(*quick, *other).kernels
+    # Of six borders five steps, the first one apart.
+    assert found["a"].seconds == pytest.approx((4 + counts) * 1e-6 / 5)
+    assert found["b"].seconds == pytest.approx(4e-6)
+
+
+def test_an_op_of_few_steps_counts_as_it_ran():
+    each = [("a:Mul", 10 * n, 10 * n + 1) for n in range(7)]
+    found = FakeTrace().thread(*each, ("b:Print", 31, 37)).kernels
+    assert found["b"].seconds == pytest.approx(6e-6 / 5)
+
+
 def test_what_the_runtime_and_the_pipeline_tell_of_themselves_is_no_kernel():
     events = [("Iterator::Root::Prefetch", 0, 5), ("EagerExecute", 0, 5), ("a: Mul", 0, 5)]
     assert kernels_of(FakeTrace().thread(*events).space) == ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 import tempfile
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _ASYNCHRONOUS: Final = "ExecutorState::ProcessAsync::Start"
 _ONEDNN: Final = re.compile(r"^_Mkl(?:Native)?(?!ToTf)(?=(Fused)?)")
 # In the name of an op in a loop that the graph itself runs.
 _IN_LOOP: Final = re.compile(r"/(?:body|cond)/_\d+/")
+# Times an op's median step: what took longer was put aside by the system while it ran.
+_LONGEST: Final = 10.0
 _HOST: Final = "/host:CPU"
 
 _Op = tuple[str, str]
@@ -47,7 +50,8 @@ class Kernel:
         kind: ``MatMul``, say, whether the kernel is TensorFlow's own or oneDNN's.
         calls: How often it ran; not a whole number where steps differ.
         seconds: What that took, with what the runtime did until the next one. Where several ran at
-            once, each counts in part, so that all kernels together take as long as their graph.
+            once, each counts in part, so that all kernels together take as long as their graph. No
+            step counts for more than ten times the median one.
     """
 
     name: str
@@ -107,11 +111,15 @@ def kernels_of(space: Any) -> tuple[Kernel, ...]:
     ops = sorted(span for spans in threads for span in spans if span.op is not None)
     if not ops:
         return ()
-    begin, end, steps = _window(ops)
+    borders = _steps(ops)
+    begin, end, steps = borders[0], borders[-1], len(borders) - 1
     calls = Counter(span.op for span in ops if begin <= span.begin < end)
     moments = [m for spans in threads for m in _with_runtime(list(_innermost(spans)))]
-    seconds = _shared([_cut(moment, begin, end) for moment in moments])
-    found = [Kernel(*op, calls[op] / steps, seconds[op] / steps) for op in seconds]
+    each_step = [_shared(moments) for moments in _by_step(moments, borders)]
+    found = [
+        Kernel(*op, calls[op] / steps, _mean([seconds.get(op, 0.0) for seconds in each_step]))
+        for op in dict.fromkeys(op for seconds in each_step for op in seconds)
+    ]
     return tuple(sorted(found, key=lambda kernel: -kernel.seconds))
 
 
@@ -123,8 +131,8 @@ class _Span(NamedTuple):
     op: _Op | None
 
 
-def _window(ops: Sequence[_Span]) -> tuple[int, int, int]:
-    """From the beginning of a step to that of a later one, and how many steps lie between.
+def _steps(ops: Sequence[_Span]) -> list[int]:
+    """Where each step begins, and the last one ends.
 
     As many as there are before the trace leaves out what has become known as cheap, and not the
     first one where there are others. What ran once made the data ready.
@@ -135,7 +143,7 @@ def _window(ops: Sequence[_Span]) -> tuple[int, int, int]:
     once = next((span.op for span in ops if span.op and counts[span.op] == each_step), None)
     begins = [span.begin for span in ops if span.op == once]
     if each_step == 1 or not begins:
-        return ops[0].begin, max(span.end for span in ops), 1
+        return [ops[0].begin, max(span.end for span in ops)]
     seen: Counter[_Op | None] = Counter()
     told = len(begins) - 1
     for span in ops:
@@ -143,12 +151,26 @@ def _window(ops: Sequence[_Span]) -> tuple[int, int, int]:
         if seen[span.op] > _TOLD:
             told = max(1, sum(begin <= span.begin for begin in begins) - 1)
             break
-    skipped = int(told > 1)
-    return begins[skipped], begins[told], told - skipped
+    return begins[int(told > 1) : told + 1]
 
 
-def _cut(span: _Span, begin: int, end: int) -> _Span:
-    return _Span(max(begin, span.begin), min(end, span.end), span.op)
+def _by_step(moments: Sequence[_Span], borders: Sequence[int]) -> list[list[_Span]]:
+    """The moments of each step; one that lasts into the next is cut in two."""
+    steps: list[list[_Span]] = [[] for _ in borders[1:]]
+    for moment in moments:
+        first = max(0, bisect_right(borders, moment.begin) - 1)
+        for step in range(first, len(steps)):
+            if moment.end <= borders[step]:
+                break
+            begin, end = max(moment.begin, borders[step]), min(moment.end, borders[step + 1])
+            steps[step].append(_Span(begin, end, moment.op))
+    return steps
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    """Of an op's steps. One in which its thread was put aside tells nothing of the op."""
+    longest = _LONGEST * statistics.median(seconds) or max(seconds)
+    return sum(min(each, longest) for each in seconds) / len(seconds)
 
 
 def _spans(plane: Any, line: Any) -> Iterator[_Span]:
