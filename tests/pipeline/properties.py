@@ -53,6 +53,12 @@ def worded(x):
     return tf.reduce_sum(tf.strings.to_number(words, tf.int64)) * 2
 
 
+def opened(x):
+    """One op takes one element only, and work on what it gives is left."""
+    text = tf.io.decode_compressed(tf.strings.as_string(x))
+    return tf.strings.to_number(text, tf.int64) * 3 - x
+
+
 def paired(x):
     return {"value": x, "half": tf.cast(x, tf.float32) / 2.0}
 
@@ -131,6 +137,8 @@ STEPS = st.one_of(
         lambda d: d.map(plain, num_parallel_calls=2),
         lambda d: d.map(plain, num_parallel_calls=2, deterministic=False),
         lambda d: d.map(worded) if _scalar(d) else d.map(plain),
+        lambda d: d.map(opened),
+        lambda d: d.map(opened, num_parallel_calls=2).shuffle(5, seed=2).batch(2),
         lambda d: d.map(paired).map(unpaired),
         lambda d: d.map(paired).filter(is_kept).map(unpaired),
         lambda d: d.map(paired).map(lambda x: (x["value"], x["half"])).filter(

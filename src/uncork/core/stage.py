@@ -98,11 +98,16 @@ class Vectorized(Record, frozen=True, kw_only=True):
         batch: Elements that it takes at once.
         cpu_s_per_element: CPU seconds of a call, for each of them.
         wall_s_per_element: Elapsed seconds likewise, run serially.
+        first_bytes: Of an element of what must stay before the batch, whose cost is in here, too;
+            None where nothing must.
+        behind: TensorFlow's names of the last ops that must.
     """
 
     batch: int
     cpu_s_per_element: float
     wall_s_per_element: float
+    first_bytes: int | None = None
+    behind: tuple[str, ...] = ()
 
 
 class Chunked(Record, frozen=True, kw_only=True):

@@ -40,7 +40,6 @@ from uncork.pipeline.legality import (
     parallel_by_default,
 )
 from uncork.pipeline.measured import Measured
-from uncork.pipeline.nodes import MapFunction
 from uncork.pipeline.op_costs import op_costs
 from uncork.pipeline.other_forms import for_whole_batches, time_otherwise, time_what_is_needed
 from uncork.pipeline.probes import (
@@ -57,6 +56,7 @@ from uncork.pipeline.reads import files_read
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
 from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.vectorize import Stacked
 from uncork.watch import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
@@ -147,7 +147,7 @@ def _stages(pipeline: Pipeline) -> list[Measured]:
     stages: list[Measured] = []
     twins = _Twins()
     tops: dict[int, Measured] = {}  # of each branch
-    for_batches: dict[int, tuple[Node, MapFunction]] = {}
+    for_batches: dict[int, tuple[Node, Stacked]] = {}
     for index, place in enumerate(pipeline.places):
         if place.position:
             below: tuple[Measured, ...] = (stages[-1],)
@@ -320,7 +320,11 @@ def _vectorized(stage: Measured) -> Vectorized | None:
     if stage.at_once is None or cost is None:
         return None
     return Vectorized(
-        batch=stage.at_once.size, cpu_s_per_element=cost[0], wall_s_per_element=cost[1]
+        batch=stage.at_once.size,
+        cpu_s_per_element=cost[0],
+        wall_s_per_element=cost[1],
+        first_bytes=stage.at_once.first_bytes,
+        behind=stage.at_once.behind,
     )
 
 

@@ -338,16 +338,19 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dat
 def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     place = batch_above(pipeline, stage)
     batch = pipeline.stages[place]
-    function = vectorized(node, batch)
-    if function is None:
+    stacked = vectorized(node, batch)
+    if stacked is None:
         raise EditRefused(
             f"the function of {node} cannot take a whole batch",
             "ops that TensorFlow's vectorized_map knows, or strings parsed one by one",
             "leave the map before the batch",
         )
     below = node.inputs[0].dataset
-    below = _kept_apart(pipeline, below, range(stage + 1, place), gone={stage})
-    fields: dict[str, Any] = {"_map_func": function}
+    if stacked.first is not None:
+        below = make(node.dataset, [below], kind_of(node.dataset), _map_func=stacked.first)
+    gone = () if stacked.first is not None else (stage,)
+    below = _kept_apart(pipeline, below, range(stage + 1, place), gone=gone)
+    fields: dict[str, Any] = {"_map_func": stacked.function}
     if is_inlined(node):  # it was for brief calls: those of a batch are others
         fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
     if node.parallelism not in (None, 1):

@@ -16,11 +16,21 @@ from uncork.pipeline.tree import Node, Place
 
 @dataclass
 class AtOnce:
-    """A map's function on whole batches, and the batches it takes: the difference is its cost."""
+    """A map's function on whole batches, and the batches it takes: the difference is its cost.
+
+    Attributes:
+        size: Of a batch.
+        taken: Batches of what the map is given.
+        made: Batches of what it gives.
+        first_bytes: Of an element of what stays before the batch; None where nothing does.
+        behind: Kinds of its last ops.
+    """
 
     size: int
     taken: Probe
     made: Probe
+    first_bytes: int | None = None
+    behind: tuple[str, ...] = ()
 
     def medians(self) -> tuple[float, float] | None:
         """CPU and elapsed seconds for each element; None when nothing was pulled."""

@@ -15,20 +15,18 @@ from uncork.pipeline.legality import batch_above, may_run_inline
 from uncork.pipeline.map_edits import drawing_half, first_half
 from uncork.pipeline.measured import AtOnce, Measured
 from uncork.pipeline.narrowed import narrowed
-from uncork.pipeline.nodes import MapFunction, derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.nodes import derived, inline_map, parallel_map, serial_map
 from uncork.pipeline.probes import Probe, bytes_of, on_all_cores
 from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.reads import only_reading
 from uncork.pipeline.splitting import narrow, split
 from uncork.pipeline.tree import Node, Pipeline
 from uncork.pipeline.unused import unused
+from uncork.pipeline.vectorize import Stacked, batched, vectorized
 from uncork.pipeline.vectorize import batch_size as size_of
-from uncork.pipeline.vectorize import batched, vectorized
 
 
-def time_otherwise(
-    stage: Measured, below: Dataset, for_batch: tuple[Node, MapFunction] | None
-) -> None:
+def time_otherwise(stage: Measured, below: Dataset, for_batch: tuple[Node, Stacked] | None) -> None:
     """What else of a map is timed: its parts, and what it would be elsewhere."""
     node, dataset = stage.node, stage.dataset
     stage.cut = split(node.functions[0]) or narrow(node.functions[0])
@@ -54,23 +52,31 @@ def time_otherwise(
         function = derived(dataset._map_func, reading, tf.TensorSpec([], tf.int32))
         stage.reading_probe = Probe(serial_map(below, function, dataset))
     if for_batch is not None:
-        batch, function = for_batch
-        taken = batched(below, batch)
-        made = serial_map(taken, function, node.dataset)
-        stage.at_once = AtOnce(size_of(batch), Probe(taken), Probe(made))
+        batch, stacked = for_batch
+        first = serial_map(below, stacked.first, node.dataset) if stacked.first else below
+        made = serial_map(batched(first, batch), stacked.function, node.dataset)
+        stage.at_once = AtOnce(
+            size_of(batch),
+            Probe(batched(below, batch)),
+            Probe(made),
+            first_bytes=bytes_of(first) if stacked.first else None,
+            behind=stacked.behind,
+        )
 
 
-def for_whole_batches(pipeline: Pipeline) -> dict[int, tuple[Node, MapFunction]]:
-    """Maps that can be moved above a batch, highest first, with that batch and their function."""
-    found: dict[int, tuple[Node, MapFunction]] = {}
+def for_whole_batches(pipeline: Pipeline) -> dict[int, tuple[Node, Stacked]]:
+    """Maps that can be moved above a batch, highest first, with that batch and what they become."""
+    found: dict[int, tuple[Node, Stacked]] = {}
     for position in reversed(range(1, len(pipeline.stages))):
+        # One of which a part stays keeps those below it there.
+        moved = [i for i, (_, stacked) in found.items() if stacked.first is None]
         try:
-            batch = pipeline.stages[batch_above(pipeline, position, moved=found)]
+            batch = pipeline.stages[batch_above(pipeline, position, moved=moved)]
         except EditRefused:
             continue
-        function = vectorized(pipeline.stages[position], batch)
-        if function is not None:
-            found[position] = batch, function
+        stacked = vectorized(pipeline.stages[position], batch)
+        if stacked is not None:
+            found[position] = batch, stacked
     return found
 
 

@@ -8,7 +8,7 @@ that ends with *cast, scale* can be cut before them: a cache then holds bytes, n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -48,6 +48,7 @@ class Split:
         frontier: Tensors at the cut: the output of the prefix, the input of the rest.
         specs: Their shapes and dtypes.
         ops: How many ops of the prefix do work.
+        inside: Those that the prefix may run.
         scalings: What the prefix does besides: the rest only moves about what they scale.
         repeats: The rest repeats itself, too, and is only cheap work that makes elements larger.
     """
@@ -56,6 +57,7 @@ class Split:
     frontier: tuple[str, ...]
     specs: tuple[tf.TensorSpec, ...]
     ops: int
+    inside: frozenset[str]
     scalings: tuple[Scaling, ...] = ()
     repeats: bool = False
 
@@ -63,8 +65,7 @@ class Split:
     def prefix(self) -> ConcreteFunction:
         """Flat element to the frontier."""
         graph = graph_of(self.source)
-        inside = _eligible(graph)
-        effects = [f"^{e}" for e in graph.effects if e in inside]
+        effects = [f"^{e}" for e in graph.effects if e in self.inside]
 
         def prefix(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
@@ -80,15 +81,14 @@ class Split:
     def rest(self) -> ConcreteFunction:
         """The frontier to the flat output."""
         graph = graph_of(self.source)
-        inside = _eligible(graph)
-        effects = [f"^{e}" for e in graph.effects if e not in inside]
+        effects = [f"^{e}" for e in graph.effects if e not in self.inside]
 
         def rest(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip(self.frontier, tensors, strict=True))
             outputs = list(graph.outputs)
             for each in self.scalings:
                 outputs[each.output] = each.moved
-            names = _rest(graph, outputs, inside, self.frontier, effects)
+            names = _rest(graph, outputs, self.inside, self.frontier, effects)
             return replay(graph, names, feeds, outputs)
 
         return trace("uncork_rest", self.specs, rest)
@@ -111,7 +111,7 @@ def _scaled(graph: Graph, scaling: Scaling, still: Tensor, given: Mapping[str, T
 def _rest(
     graph: Graph,
     outputs: list[str],
-    inside: set[str],
+    inside: Collection[str],
     frontier: tuple[str, ...],
     effects: list[str],
 ) -> set[str]:
@@ -156,7 +156,7 @@ def narrow(function: ConcreteFunction) -> Split | None:
     """
     graph = graph_of(function)
     inside = _eligible(graph)
-    whole = _frontier(graph, inside)
+    whole = crossing(graph, inside)
     if not inside >= set(graph.nodes) or tf.variant in [spec_of(graph, r).dtype for r in whole]:
         return None
     cut = _cut(function, inside)
@@ -169,7 +169,7 @@ def narrow(function: ConcreteFunction) -> Split | None:
 def _cut(function: ConcreteFunction, inside: set[str]) -> Split | None:
     """Behind some ops, or before what of them is cheap and makes elements larger."""
     graph = graph_of(function)
-    smallest = dict.fromkeys(_smallest(graph, r) for r in _frontier(graph, inside))
+    smallest = dict.fromkeys(_smallest(graph, r) for r in crossing(graph, inside))
     shrunk = fewest(graph, tuple(smallest), lambda r: _bytes(spec_of(graph, r)))
     work = [n for n in graph.needed(shrunk) if graph.nodes[n].op not in NO_WORK]
     if not shrunk or not work:
@@ -177,7 +177,8 @@ def _cut(function: ConcreteFunction, inside: set[str]) -> Split | None:
     specs = tuple(spec_of(graph, r) for r in shrunk)
     effects = [f"^{e}" for e in graph.effects if e not in inside]
     rest = _rest(graph, list(graph.outputs), inside, shrunk, effects)
-    return Split(function, shrunk, specs, len(work), tuple(scalings(graph, shrunk, inside, rest)))
+    moved = tuple(scalings(graph, shrunk, inside, rest))
+    return Split(function, shrunk, specs, len(work), frozenset(inside), moved)
 
 
 def _eligible(graph: Graph) -> set[str]:
@@ -190,14 +191,14 @@ def _eligible(graph: Graph) -> set[str]:
             inside.add(name)
     while True:
         # An encoded list or ragged tensor cannot be an element: leave its producer to the rest.
-        crossing = {
+        encoded = {
             op_of(r)
-            for r in _frontier(graph, inside)
+            for r in crossing(graph, inside)
             if spec_of(graph, r).dtype == tf.variant and op_of(r) not in graph.arguments
         }
-        if not crossing:
+        if not encoded:
             return inside
-        inside -= with_dependents(graph, crossing)
+        inside -= with_dependents(graph, encoded)
 
 
 def _ordered(graph: Graph) -> list[str]:
@@ -223,7 +224,7 @@ def with_dependents(graph: Graph, names: set[str]) -> set[str]:
     return found
 
 
-def _varying(graph: Graph) -> set[str]:
+def varying(graph: Graph) -> set[str]:
     """Ops that depend on the element; the others are constants, cheap to have twice."""
     found = set(graph.arguments)
     for name in _ordered(graph):
@@ -232,9 +233,9 @@ def _varying(graph: Graph) -> set[str]:
     return found
 
 
-def _frontier(graph: Graph, inside: set[str]) -> tuple[str, ...]:
+def crossing(graph: Graph, inside: set[str]) -> tuple[str, ...]:
     """Tensors computed inside from the element, and used outside."""
-    varying = _varying(graph)
+    changing = varying(graph)
     used = [
         full_name(r)
         for name, node in graph.nodes.items()
@@ -242,8 +243,8 @@ def _frontier(graph: Graph, inside: set[str]) -> tuple[str, ...]:
         for r in node.input
         if not is_control(r)
     ]
-    crossing = (r for r in (*used, *graph.outputs) if op_of(r) in inside & varying)
-    return tuple(dict.fromkeys(crossing))
+    found = (r for r in (*used, *graph.outputs) if op_of(r) in inside & changing)
+    return tuple(dict.fromkeys(found))
 
 
 def _smallest(graph: Graph, reference: str) -> str:
@@ -253,9 +254,9 @@ def _smallest(graph: Graph, reference: str) -> str:
     cut gives the same values, because the ops are the same.
     """
     best, current = reference, reference
-    varying = _varying(graph)
+    changing = varying(graph)
     while graph.nodes[op_of(current)].op in CHEAP:
-        data = [r for r in graph.nodes[op_of(current)].input if op_of(r) in varying]
+        data = [r for r in graph.nodes[op_of(current)].input if op_of(r) in changing]
         if len(data) != 1 or is_control(data[0]):
             break
         current = full_name(data[0])

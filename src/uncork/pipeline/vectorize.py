@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived, plain_batch
 from uncork.pipeline.rebuild import make
+from uncork.pipeline.splitting import Split
+from uncork.pipeline.stackable import behind, tail
 from uncork.pipeline.stacked_ops import known
 from uncork.pipeline.uneven import (
     Rows,
@@ -35,13 +38,31 @@ from uncork.pipeline.uneven import (
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
 _Key = tuple[int | None, str]
-_done: weakref.WeakKeyDictionary[ConcreteFunction, dict[_Key, ConcreteFunction | None]] = (
+_Made = tuple[Split | None, ConcreteFunction]
+_done: weakref.WeakKeyDictionary[ConcreteFunction, dict[_Key, _Made | None]] = (
     weakref.WeakKeyDictionary()
 )
 
 
-def vectorized(node: Node, batch: Node) -> MapFunction | None:
+@dataclass(frozen=True)
+class Stacked:
+    """What a map becomes around its batch.
+
+    Attributes:
+        function: Takes whole batches, behind the batch.
+        first: What stays before it, for one element after the other; None where nothing does.
+        behind: Kinds of the last ops before it that none does for a batch.
+    """
+
+    function: MapFunction
+    first: MapFunction | None = None
+    behind: tuple[str, ...] = ()
+
+
+def vectorized(node: Node, batch: Node) -> Stacked | None:
     """The map's function for the elements of one batch; None where an op of it cannot be stacked.
+
+    Where files are read or decoded first, what follows.
 
     Args:
         node: A map that may be moved above it.
@@ -50,15 +71,36 @@ def vectorized(node: Node, batch: Node) -> MapFunction | None:
     function, size, filling = node.functions[0], _static_size(batch), _filling(batch)
     made, key = _done.setdefault(function, {}), (size, repr(filling))  # -0.0 equals 0.0
     if key not in made:
-        specs = tf.nest.flatten(node.dataset.element_spec)
-        made[key] = _traced(function, _stacked(_below(node), size), specs, filling)
+        given = tf.nest.flatten(node.dataset.element_spec)
+        taken = tf.nest.flatten(node.inputs[0].dataset.element_spec)
+        made[key] = _made(function, taken, given, size, filling)
     found = made[key]
     if found is None:
         return None
+    cut, at_once = found
     structure = _batched(node.dataset.element_spec, size)
     if batch.kind == "padded_batch":
         structure = batch.dataset.element_spec
-    return derived(node.dataset._map_func, found, structure)
+    own = node.dataset._map_func
+    if cut is None:
+        return Stacked(derived(own, at_once, structure))
+    first = derived(own, cut.prefix, cut.specs)
+    return Stacked(derived(own, at_once, structure), first, behind(cut))
+
+
+def _made(
+    function: ConcreteFunction,
+    taken: list[tf.TensorSpec],
+    given: list[tf.TensorSpec],
+    size: int | None,
+    filling: _Filling | None,
+) -> _Made | None:
+    whole = _traced(function, _stacked(taken, size), given, filling)
+    if whole is not None:
+        return None, whole
+    cut = tail(function)
+    rest = _traced(cut.rest, _stacked(cut.specs, size), given, filling) if cut else None
+    return None if rest is None else (cut, rest)
 
 
 def batched(below: Dataset, batch: Node) -> Dataset:
@@ -93,16 +135,12 @@ def _filling(batch: Node) -> _Filling | None:
     )
 
 
-def _below(node: Node) -> Any:
-    return node.inputs[0].dataset.element_spec
-
-
 def _batched(spec: Any, size: int | None) -> Any:
     return tf.nest.map_structure(lambda part: part._batch(size), spec)
 
 
-def _stacked(spec: Any, size: int | None) -> list[tf.TensorSpec]:
-    return [part._batch(size) for part in tf.nest.flatten(spec)]
+def _stacked(specs: Iterable[tf.TensorSpec], size: int | None) -> list[tf.TensorSpec]:
+    return [part._batch(size) for part in specs]
 
 
 def _traced(

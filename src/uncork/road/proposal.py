@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -93,20 +93,31 @@ def read_once(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     return None
 
 
-def no_room(diagnosis: WorkloadDiagnosis, policy: Policy, moved: Collection[int]) -> Skipped | None:
+def no_room(
+    diagnosis: WorkloadDiagnosis,
+    policy: Policy,
+    moved: Collection[int],
+    staying: Mapping[int, int] | None = None,
+) -> Skipped | None:
     """Set when a shuffle would hold too much, were these maps above it instead of below.
 
     A map that parses makes little of much: of long records two numbers.
+
+    Args:
+        diagnosis: Of the training.
+        policy: Says how much memory may be used.
+        moved: Indices of the maps.
+        staying: Bytes of an element of what stays below, of a map that is moved in part.
     """
     room = policy.memory_share * diagnosis.memory_available_bytes
     for shuffle in diagnosis.stages:
         below = [i for i in shuffle.buffer.maps if i in moved] if shuffle.buffer else []
         if shuffle.buffer is None or not below:
             continue
-        now, then = (
-            shuffle.buffer.elements * (diagnosis.stages[i - 1].bytes_per_element or 0)
-            for i in (shuffle.index, min(below))
-        )
+        lowest = min(below)
+        held, given = (diagnosis.stages[i - 1].bytes_per_element for i in (shuffle.index, lowest))
+        taken = (staying or {}).get(lowest, given)
+        now, then = (shuffle.buffer.elements * (size or 0) for size in (held, taken))
         if then > max(now, room):
             return Skipped(
                 reason=f"the shuffle would hold {then / 1e9:.1f} GB of what the map is made from, "

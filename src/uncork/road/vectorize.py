@@ -5,12 +5,15 @@ looking up of one element does. TensorFlow has the rewrite (``map_vectorization`
 
 Legal because a function of one element alone commutes with whatever picks elements by position:
 shuffle, repeat and the batch itself. Its ops are replaced one by one by those that do the same to
-stacked elements. Where a kernel adds up in another order on longer rows, the promise is
-``rounding``, and the proof tells how far apart the two are.
+stacked elements. Where a function begins with ops that take one element only, reading and decoding
+of files above all, it is cut behind them, and what follows is moved. Where a kernel adds up in
+another order on longer rows, the promise is ``rounding``, and the proof tells how far apart the two
+are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, final
 
 from uncork.core.attribution import costs_of
@@ -19,6 +22,7 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import VectorizeMap
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.stage import Stage
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -32,6 +36,9 @@ from uncork.road.proposal import (
 _SOURCE: Final = """\
 dataset.shuffle(...).batch(n)
        .map(function_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"""
+_IN_PART: Final = """\
+dataset.map(read_and_decode, num_parallel_calls=tf.data.AUTOTUNE).shuffle(...).batch(n)
+       .map(rest_for_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"""
 
 
 @final
@@ -57,7 +64,7 @@ class VectorizeMaps(Optimization):
         predicted = gain(costs, costs.vectorized(chosen))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        full = no_room(diagnosis, policy, chosen)
+        full = no_room(diagnosis, policy, chosen, _staying(diagnosis, chosen))
         if full:
             return full
         first, *others = chosen
@@ -67,11 +74,24 @@ class VectorizeMaps(Optimization):
             VectorizeMap(stage=first, expects=diagnosis.workload.pipeline),
             *(VectorizeMap(stage=stage, expects="") for stage in others),
         )
-        names = " and ".join(diagnosis.stages[i].name or "the map" for i in chosen)
         return Proposal(
             edits=edits,
             predicted=predicted,
             at=top.at,
-            why=f"{names} called once for a whole batch",
-            source_edit=_SOURCE,
+            why=f"{' and '.join(_name(diagnosis.stages[i]) for i in chosen)} called once for a "
+            "whole batch",
+            source_edit=_IN_PART if _staying(diagnosis, chosen) else _SOURCE,
         )
+
+
+def _staying(diagnosis: WorkloadDiagnosis, maps: Iterable[int]) -> dict[int, int]:
+    """Of maps that are moved in part, bytes of an element of what stays before the batch."""
+    found = {i: diagnosis.stages[i].vectorized for i in maps}
+    return {i: v.first_bytes for i, v in found.items() if v and v.first_bytes is not None}
+
+
+def _name(stage: Stage) -> str:
+    """Of a map, and where in it the part begins that is moved."""
+    name = stage.name or "the map"
+    behind = stage.vectorized.behind if stage.vectorized else ()
+    return f"{name}, what follows {' and '.join(behind)} in it," if behind else name
