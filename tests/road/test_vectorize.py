@@ -4,7 +4,7 @@ import pytest
 
 from records import observed, stage
 from uncork.core.edit import VectorizeMap
-from uncork.core.stage import Vectorized
+from uncork.core.stage import Buffer, Vectorized
 from uncork.road.vectorize import VectorizeMaps
 
 from .situations import SITUATIONS, WAITING, proposal, reason
@@ -51,6 +51,40 @@ def test_a_map_that_is_dearer_at_once_is_left_alone():
 
 def test_a_function_that_cannot_be_stacked_is_left_alone():
     assert "no map below a batch" in reason(VECTORIZE, with_maps((0.09, None)))
+
+
+def half(first_bytes: int) -> Vectorized:
+    return Vectorized(
+        batch=32,
+        cpu_s_per_element=0.001,
+        wall_s_per_element=0.001,
+        first_bytes=first_bytes,
+        behind=("DecodeWav", "ReadFile"),
+    )
+
+
+def test_of_a_map_that_begins_with_decoding_the_rest_is_moved():
+    found = proposal(VECTORIZE, with_maps((0.09, half(4))))
+    assert found.edits == (VectorizeMap(stage=1, expects="51ab"),)
+    assert "map1, what follows DecodeWav and ReadFile in it, called once" in found.why
+    assert "read_and_decode" in found.source_edit
+
+
+def test_a_shuffle_must_have_room_for_what_stays_before_the_batch():
+    def sounds(first_bytes):
+        shuffle = Buffer(elements=100_000, of=100_000, maps=(1,), bytes_per_element=40)
+        return observed(
+            stage(0, "range", bytes_per_element=40),
+            stage(
+                1, "map", 0.09, parallelism=1, bytes_per_element=400, vectorized=half(first_bytes)
+            ),
+            stage(2, "shuffle", buffer=shuffle),
+            stage(3, "batch"),
+            shares=WAITING,
+        )
+
+    assert proposal(VECTORIZE, sounds(400)).edits
+    assert "would hold 40.0 GB" in reason(VECTORIZE, sounds(400_000))
 
 
 @pytest.mark.parametrize("situation", ["arrays", "pydataset", "generator"])

@@ -40,6 +40,19 @@ def test_a_map_that_costs_little_at_once_is_named_with_both_costs():
     assert finding.upper_bound > 3
 
 
+def test_where_a_part_stays_before_the_batch_that_is_told():
+    half = Vectorized(
+        batch=32,
+        cpu_s_per_element=0.002,
+        wall_s_per_element=0.002,
+        first_bytes=64,
+        behind=("DecodeWav",),
+    )
+    (finding,) = found(0.09, half)
+    assert "with what follows DecodeWav called once for all of a batch" in finding.evidence
+    assert "cut the function in two" in finding.remedy
+
+
 @pytest.mark.parametrize("stacked", [None, at_once(0.089)])
 def test_real_work_is_not_blamed_on_the_calls(stacked):
     assert not found(0.09, stacked)

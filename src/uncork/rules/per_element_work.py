@@ -17,6 +17,11 @@ _AT_ONCE: Final = (
     "a batch, the same function takes {then}",
     "batch() first, then a map that takes whole batches",
 )
+_IN_PART: Final = (
+    "{map} is called for one element after the other: {now} of CPU a step; with what follows "
+    "{behind} called once for all of a batch, it takes {then}",
+    "cut the function in two: a map up to there, batch(), then a map that takes whole batches",
+)
 _INLINE: Final = (
     "{map} hands every element to another thread, and waits: {now} of CPU a step; in the thread "
     "that asks for the elements the same function takes {then}",
@@ -47,7 +52,6 @@ def _told(
     chosen: Collection[int],
     told: tuple[str, str],
 ) -> Iterator[Finding]:
-    evidence, remedy = told
     upper = bound(diagnosis.step_s, spared.step_s())
     if min(gain(costs, spared), upper) < WORTH or input_share(diagnosis) <= 1 - 1 / WORTH:
         return
@@ -55,6 +59,8 @@ def _told(
     stage, cheaper = max(
         pairs, key=lambda pair: (pair[0].cpu_s_per_step or 0.0) - (pair[1].cpu_s_per_step or 0.0)
     )
+    behind = stage.vectorized.behind if stage.vectorized else ()
+    evidence, remedy = _IN_PART if behind and told is _AT_ONCE else told
     yield Finding(
         cause="per_element_work",
         share=min(input_share(diagnosis), 1 - 1 / upper),
@@ -62,7 +68,10 @@ def _told(
         interval=interval(diagnosis, "input", upper),
         at=stage.at,
         evidence=evidence.format(
-            map=place(stage), now=ms(stage.cpu_s_per_step), then=ms(cheaper.cpu_s_per_step)
+            map=place(stage),
+            behind=" and ".join(behind),
+            now=ms(stage.cpu_s_per_step),
+            then=ms(cheaper.cpu_s_per_step),
         ),
         remedy=remedy,
     )
