@@ -29,6 +29,7 @@ from uncork.core.edit import (
     InlineMap,
     JitCompile,
     LargerBatch,
+    LayersInInput,
     LessAhead,
     LoaderCache,
     LoaderWorkers,
@@ -115,6 +116,7 @@ def yielding() -> Dataset:
 
 STEP_LEVERS: tuple[StepEdit, ...] = (
     StepsPerExecution(steps=3),
+    LayersInInput(layers=("scale",)),
     FlatUpdates(),
     FusedUpdates(),
     JitCompile(),
@@ -167,6 +169,7 @@ def trained(*, eagerly: bool = False, policy: str = "float32") -> keras.Model:
     keras.utils.set_random_seed(3)
     layers = keras.layers
     parts = [
+        layers.Rescaling(0.5, dtype=policy, name="scale"),
         layers.Dense(8, activation="tanh", dtype=policy),
         layers.BatchNormalization(dtype=policy),
         layers.Dropout(0.3, dtype=policy),

@@ -61,6 +61,6 @@ def test_each_kind_of_edit_has_its_words(kind):
 
 
 def _of(type_):
-    if type_ in (str, int, float):
+    if type_ in (str, int, float, bool):
         return type_("2")
     return (Prefetch(expects=""),) if Prefetch in get_args(get_args(type_)[0]) else ("a", "b")

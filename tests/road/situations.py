@@ -55,6 +55,15 @@ ROUNDS = KernelPart(
     rounds=32,
     of_map=True,
 )
+CUT_UP = KernelPart(
+    phase="forward",
+    share=0.4,
+    calls=1.0,
+    kernel="StringSplitV2",
+    layer="TextVectorization",
+    at="train.py:33",
+    of_batch=0.4,
+)
 AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
@@ -97,6 +106,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
     "float16 alone": observed(*AUGMENTING, shares=COMPUTING, bfloat16=False, float16=True),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
+    "words cut up in the model": observed(
+        *AUGMENTING,
+        shares=COMPUTING,
+        consumer_cpu_s=0.08,
+        workload={"first_layers": ("vectorize",), "first_layers_draw": True},
+        kernels=(CUT_UP,),
+    ),
     "called for each batch": observed(
         shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}
     ),

@@ -105,6 +105,12 @@ class TestAugmentationInModel:
         assert finding.upper_bound == pytest.approx(0.01 / 0.0055)
         assert "StringNGrams of TextVectorization" in finding.evidence
 
+    def test_what_the_model_begins_with_is_for_tune_to_move(self):
+        words = part(0.6, of_batch=0.6, at="a.py:3")
+        first = {"first_layers": ("vectorize",)}
+        (finding,) = found(augmentation_in_model, words, consumer_cpu_s=0.011, workload=first)
+        assert "layers_in_input" in finding.remedy
+
     def test_where_the_step_itself_does_it_its_own_line_is_told(self):
         called = part(0.6, of_batch=0.6, at="a.py:3", of_batch_at="a.py:9")
         (finding,) = found(augmentation_in_model, called, consumer_cpu_s=0.011)

@@ -218,6 +218,16 @@ class ReuseIterator(Record, tag="reuse_iterator", frozen=True, kw_only=True):
     """Let ``fit``, ``evaluate`` and ``predict`` read arrays through a kept iterator."""
 
 
+class LayersInInput(Record, tag="layers_in_input", frozen=True, kw_only=True):
+    """Run the ``layers`` that the model begins with, by name, in the input pipeline.
+
+    Where one of them ``draws`` random numbers, for one batch after the other.
+    """
+
+    layers: tuple[str, ...]
+    draws: bool = False
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -335,6 +345,7 @@ StepEdit = (
     TfFunction
     | FunctionEdit
     | ReuseIterator
+    | LayersInInput
     | StepsPerExecution
     | FlatUpdates
     | FusedUpdates

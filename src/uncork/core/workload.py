@@ -67,6 +67,8 @@ class Workload(Record, frozen=True, kw_only=True):
         jit_compile: XLA is on already.
         steps_per_execution: Of the compiled model; 1 in a custom loop.
         layer_policies: Dtype policies of the layers that a loop's step calls, as far as was seen.
+        first_layers: Names of the layers that the model begins with and that learn nothing.
+        first_layers_draw: Some of these draw random numbers.
         random_layers: Names of layers that only draw at random, and may stay in float32.
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
@@ -115,6 +117,8 @@ class Workload(Record, frozen=True, kw_only=True):
     parts_later: bool = False
     data_made_anew: bool = False
     layer_policies: tuple[str, ...] = ()
+    first_layers: tuple[str, ...] = ()
+    first_layers_draw: bool = False
     random_layers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
 

@@ -46,7 +46,9 @@ from uncork.step import (
     batch_hooks,
     batch_samples,
     build,
+    draws,
     edited_loader,
+    first_layers,
     fusable_weights,
     has_hooks,
     held,
@@ -351,6 +353,7 @@ class FitSubject(FitLooks):
 
     def _describe(self, arguments: Mapping[str, Any], index: int, at: str) -> Workload:
         model, pipeline = self.model, self.original.pipeline
+        begin = first_layers(model) if self._built else ()
         epochs = int(arguments.get("epochs") or 1) - int(arguments.get("initial_epoch") or 0)
         return Workload(
             index=index,
@@ -370,6 +373,8 @@ class FitSubject(FitLooks):
             eager_step=bool(model.run_eagerly),
             batch_hooks=batch_hooks(arguments.get("callbacks")),
             jit_compile=model.jit_compile is True,
+            first_layers=tuple(layer.name for layer in begin),
+            first_layers_draw=draws(begin),
             random_layers=random_layers(model),
             intra_op_threads=chosen_threads(),
             small_weights=small_weights(model.optimizer) if self._built else 0,

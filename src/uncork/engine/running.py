@@ -120,6 +120,8 @@ class Running(PassThrough):
             if validation is not None:
                 arguments["validation_data"] = _with(self.plan.validation_edits, validation)
             planned = self._planned(call)
+            if planned:
+                arguments["x"] = planned.fed(arguments)
             if planned and planned.group:
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:

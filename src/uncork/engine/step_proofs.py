@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, StepEdit, StepsPerExecution
+from uncork.core.edit import Guarantee, LayersInInput, StepEdit, StepsPerExecution, loosest
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
 from uncork.engine.handed_over import HandedOver
 from uncork.proof.rounding import (
@@ -54,7 +55,7 @@ class StepProver:
         try:
             if kind == "precision":
                 return self._precision(settings, budget_s)
-            return self._weights(settings, kind)
+            return _as_drawn(self._weights(settings, kind), settings.edits)
         finally:
             self._snapshot.restore_values()
 
@@ -170,6 +171,14 @@ def proved_elsewhere(settings: StepSettings, handed: HandedOver) -> Proof:
     if exact is not None and exact.passed:
         return exact
     return prove_rounding(original, nudged, candidate, len(handed.order))
+
+
+def _as_drawn(proof: Proof, edits: tuple[StepEdit, ...]) -> Proof:
+    """Numbers that are drawn ahead of the training leave their seeds in another state than it."""
+    if not any(isinstance(edit, LayersInInput) and edit.draws for edit in edits):
+        return proof
+    detail = f"{proof.detail}; seeds of the first layers run ahead of the training"
+    return replace(proof, kind=loosest(proof.kind, "resampled"), detail=detail)
 
 
 def _group(edits: tuple[StepEdit, ...]) -> int:

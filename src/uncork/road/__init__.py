@@ -20,6 +20,7 @@ from uncork.road.intra_op_threads import KernelsOnOneThread
 from uncork.road.jit_compile import CompileStep
 from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
+from uncork.road.layers_in_input import PreprocessBeside
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
@@ -69,6 +70,7 @@ ROAD: tuple[Optimization, ...] = (
     PassTensors(),  # nothing else shows while steps are traced anew
     OpenShapes(),
     KeepIterator(),  # what a call takes beyond its steps hides all that comes after
+    PreprocessBeside(),  # the step that all others below are for is what this leaves of it
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them

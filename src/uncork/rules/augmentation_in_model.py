@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms, wide_casts
+
+_BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
+_BESIDE: Final = (
+    "'uncork tune' lets the pipeline run the model's first layers (layers_in_input); by hand, "
+    "dataset.map(lambda x, y: (layers(x, training=True), y)) and a model without them"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -38,5 +45,5 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{most.kernel} of {most.layer or 'the step'}, while {cpu_s / diagnosis.step_s:.1f} of "
             f"{machine.cpus:g} cores are busy"
         ),
-        remedy="do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)",
+        remedy=_BESIDE if diagnosis.workload.first_layers else _BY_HAND,
     )

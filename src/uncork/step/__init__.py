@@ -8,6 +8,7 @@ from uncork.step.compiled_step import CompiledStep, code_of
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
+from uncork.step.first_layers import draws, first_layers
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
 from uncork.step.fused_updates import fusable_weights
@@ -93,10 +94,12 @@ __all__ = [
     "defects_of_fit",
     "defects_of_losses",
     "device_of",
+    "draws",
     "edited_loader",
     "edits_of_arrays",
     "executions",
     "fill_loader",
+    "first_layers",
     "flat_group_of",
     "full_size",
     "function_of",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
 
 from uncork.core.edit import StepEdit
+from uncork.step.feed import Feed
+from uncork.step.first_layers import first_layers_of
 from uncork.step.settings import (
     apply,
     flat_group_of,
@@ -48,6 +50,7 @@ class PlannedStep:
         self.group = flat_group_of(model, edits)
         self._scaled = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, on_refusal)
+        self._first = first_layers_of(model, edits)
         self._model = model
         self._edits = edits
         self._compiled = _compiled(model)
@@ -60,6 +63,14 @@ class PlannedStep:
         same = len(now) == len(self._compiled)
         return same and all(a is b for a, b in zip(now, self._compiled, strict=True))
 
+    def fed(self, arguments: Mapping[str, Any]) -> Any:
+        """What ``fit`` is to read as its ``x``, of these arguments.
+
+        Raises:
+            EditRefused: It is not data that the edits can be used on.
+        """
+        return self._first.fed(Feed.of(arguments)).x if self._first else arguments["x"]
+
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Train as the edits say inside the block; what is saved there is as the user wrote it."""
@@ -67,11 +78,12 @@ class PlannedStep:
         if self._left and self._left != written.functions:  # traced anew, as the user wanted it
             self._functions = dict.fromkeys(_FUNCTIONS)
         maps = self._maps.of_model(model) if self._maps else nullcontext()
+        first = self._first.of_model() if self._first else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            with written.while_saving(), updates, maps:
+            with written.while_saving(), updates, maps, first:
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

@@ -116,7 +116,7 @@ def replay(
     snapshot.restore_values()
     if disturb is not None:
         disturb(model)
-    with settings.active(), feed.reading(model) as epochs:
+    with settings.active(), settings.fed(feed).reading(model) as epochs:
         model.reset_metrics()
         told: list[tuple[int, float]] = []
         with epochs.catch_stop_iteration():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Generator, Iterator
@@ -104,7 +105,8 @@ class FitRunner:
     @contextmanager
     def _executing(self, *, once: bool = False, whole: bool = False) -> Iterator[Iterator[int]]:
         self.snapshot.restore_values()
-        with self.settings.active(), self.feed.reading(self.settings.model) as epochs:
+        feed = self.feed if self.validates else self._fed
+        with self.settings.active(), feed.reading(self.settings.model) as epochs:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
             self._epoch_steps = epochs.num_batches
@@ -112,6 +114,10 @@ class FitRunner:
                 yield self._executions(epochs, callbacks, once=once, whole=whole)
             finally:
                 callbacks.on_train_end()
+
+    @functools.cached_property
+    def _fed(self) -> Feed:
+        return self.settings.fed(self.feed)
 
     def _executions(self, epochs: Any, callbacks: Any, *, once: bool, whole: bool) -> Iterator[int]:
         """Run epoch after epoch, or one; yields the steps of each execution or whole epoch."""

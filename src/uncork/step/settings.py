@@ -23,6 +23,8 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
+from uncork.step.feed import Feed
+from uncork.step.first_layers import first_layers_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
@@ -76,6 +78,7 @@ class StepSettings:
         self._flat_group = flat_group_of(model, edits)
         self._scaled_loss = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, _refuse_maps)
+        self._first = first_layers_of(model, edits)
         self.iterators = iterators_of(edits)
 
     @contextmanager
@@ -95,7 +98,7 @@ class StepSettings:
             if self._compiled or is_graph(self.edits):
                 model.run_eagerly = False
             model.train_function = self._train_function
-            with self._maps.of_model(model) if self._maps else nullcontext():
+            with self._tracing():
                 model.make_train_function()
             self._train_function = model.train_function
             if self._scaled_loss is not None:
@@ -111,6 +114,19 @@ class StepSettings:
             model.run_eagerly = eagerly
             for name, value in flags.items():
                 setattr(model, name, value)
+
+    def fed(self, feed: Feed) -> Feed:
+        """What a training that is run this way is to read, instead of the user's data."""
+        return self._first.fed(feed) if self._first else feed
+
+    @contextmanager
+    def _tracing(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self._maps is not None:
+                stack.enter_context(self._maps.of_model(self.model))
+            if self._first is not None:
+                stack.enter_context(self._first.of_model())
+            yield
 
     def _updating(self) -> AbstractContextManager[None]:
         return updating(self.model, self.edits, self._flat_group, self._scaled_loss)
@@ -128,7 +144,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
 
     What is no setting of Keras's others see to: that its step is to be a graph
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
-    loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`.
+    loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
+    first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -234,6 +251,7 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         )
     for edit in edits:
         _check_one(model, edit)
+    first_layers_of(model, edits)
     if scales_loss(edits):
         _check_built(model)
         reason = why_not_scaled(model, edits)

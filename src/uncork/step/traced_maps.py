@@ -94,13 +94,13 @@ class Maps:
                     return step(data)
 
             if model.train_function is None or force:
-                with _attribute(model, "train_step", traced):
+                with attribute(model, "train_step", traced):
                     make(force=force)
                 if model.train_function is not None:
                     model.train_function = self._telling(model.train_function)
             return model.train_function
 
-        with _attribute(model, "make_train_function", make_train_function):
+        with attribute(model, "make_train_function", make_train_function):
             yield
 
     def _telling(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -131,7 +131,7 @@ class Maps:
 
 
 @contextmanager
-def _attribute(model: Any, name: str, value: Any) -> Iterator[None]:
+def attribute(model: Any, name: str, value: Any) -> Iterator[None]:
     """Of the model alone, inside the block; Keras would keep what is set as an attribute."""
     written = {name: vars(model)[name]} if name in vars(model) else {}
     object.__setattr__(model, name, value)

@@ -1,0 +1,246 @@
+"""The first layers of a model run by the input pipeline, beside the training step, not in it.
+
+Text is cut up and looked up, images are turned and cropped, numbers scaled: ops of the batch alone,
+often without kernels for an accelerator, and each waited for inside the step. The pipeline gives
+each batch as it was, and what these layers make of it. In the graph of the training step, and
+nowhere else, the model goes on from there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras.src.models.functional import Functional, operation_fn
+from keras.src.ops.function import Function
+
+from uncork.core.edit import LayersInInput, StepEdit
+from uncork.core.errors import EditRefused
+from uncork.step.feed import Feed
+from uncork.step.traced_maps import attribute
+
+# Their variables are set by ``adapt``, and by no step.
+_ADAPTED: Final = (
+    keras.layers.Normalization,
+    keras.layers.Discretization,
+    keras.layers.IntegerLookup,
+    keras.layers.StringLookup,
+    keras.layers.TextVectorization,
+)
+_NAME: Final = "uncork_behind_first_layers"
+
+
+class Begun(NamedTuple):
+    """A batch that the model's first layers have seen.
+
+    Attributes:
+        batch: As the training's data gave it.
+        made: By the last of these layers.
+    """
+
+    batch: Any
+    made: Any
+
+
+def first_layers(model: Any) -> tuple[Any, ...]:
+    """The layers that a model begins with and that learn nothing, one after the other.
+
+    Args:
+        model: Built. One with a ``call`` or a ``train_step`` of its own, or with several inputs,
+            has none: what it does before and between its layers is not known.
+
+    Example:
+        >>> scaled = [keras.Input((3,)), keras.layers.Rescaling(1 / 255, name="scale")]
+        >>> model = keras.Sequential([*scaled, keras.layers.Dense(2)])
+        >>> [layer.name for layer in first_layers(model)]
+        ['scale']
+    """
+    graph = _graph_of(model)
+    if graph is None or type(model).train_step is not keras.Model.train_step:
+        return ()
+    return tuple(layer for layer, _ in _chain(graph))
+
+
+def draws(layers: tuple[Any, ...]) -> bool:
+    """Whether some of these layers draw random numbers."""
+    return any(each._seed_generators for layer in layers for each in layer._flatten_layers())
+
+
+class FirstLayers:
+    """What an edit does to a model's training and to its data.
+
+    Args:
+        model: The user's.
+        edit: Names the layers.
+
+    Raises:
+        EditRefused: The model does not begin with them.
+    """
+
+    def __init__(self, model: Any, edit: LayersInInput) -> None:
+        self._model, self._draws = model, edit.draws
+        self._graph = _graph_of(model)
+        chain = list(_chain(self._graph)) if self._graph is not None else []
+        found = tuple(layer.name for layer, _ in chain)[: len(edit.layers)]
+        if (
+            not found
+            or found != edit.layers
+            or model.run_eagerly
+            or model._distribute_strategy is not None
+        ):
+            raise EditRefused(
+                f"the model begins with {', '.join(found) or 'a layer that learns'}",
+                f"a compiled model that begins with {', '.join(edit.layers)}",
+                "run 'uncork tune' again to make a plan for this one",
+            )
+        self._layers = [layer for layer, _ in chain[: len(edit.layers)]]
+        assert self._graph is not None
+        self._rest = Function([chain[len(found) - 1][1]], self._graph._outputs_struct, name=_NAME)
+
+    def fed(self, feed: Feed) -> Feed:
+        """The same data, with what these layers make of it.
+
+        Raises:
+            EditRefused: It is no tf.data pipeline of inputs and targets, or weighted by class.
+        """
+        if feed.dataset is None or feed.class_weight is not None:
+            raise EditRefused(
+                "the data is no tf.data pipeline, or weighted by class",
+                "a tf.data.Dataset, whose batches reach the training step as they are",
+                "leave the layers in the model",
+            )
+        if feed.held:
+            held = [self._begun(*batch) for batch in feed.dataset.take(feed.held)]
+            return feed.resident(held)
+        return feed.with_dataset(self.dataset(feed.dataset))
+
+    def dataset(self, dataset: Any) -> Any:
+        """What these layers make of its batches; random numbers are drawn in the batches' order.
+
+        Raises:
+            EditRefused: Its elements are not inputs and targets.
+        """
+        spec = dataset.element_spec
+        if not (isinstance(spec, tuple) and len(spec) in (2, 3)) or tf.nest.is_nested(spec[0]):
+            raise EditRefused(
+                f"the data gives {spec}", "pairs of one input and targets", "leave it as it is"
+            )
+        calls = None if self._draws else tf.data.AUTOTUNE
+        return dataset.map(self._begun, num_parallel_calls=calls).prefetch(tf.data.AUTOTUNE)
+
+    @contextmanager
+    def of_model(self) -> Iterator[None]:
+        """Where Keras makes what it trains the model with, inside the block, it goes on from there.
+
+        A batch that was not prepared is trained on as ever.
+        """
+        model = self._model
+        make = model.make_train_function
+
+        def make_train_function(force: bool = False) -> Any:
+            step = model.train_step
+
+            def train_step(data: Any) -> Any:
+                if not isinstance(data, Begun):
+                    return step(data)
+                with attribute(model, "call", self._call(data.made)):
+                    return step(data.batch)
+
+            if model.train_function is None or force:
+                with attribute(model, "train_step", train_step):
+                    make(force=force)
+            return model.train_function
+
+        with attribute(model, "make_train_function", make_train_function):
+            yield
+
+    def _begun(self, *batch: Any) -> Begun:
+        assert self._graph is not None
+        (made,) = self._graph._standardize_inputs(batch[0])
+        for layer in self._layers:
+            made = layer(made, training=True) if layer._call_has_training_arg else layer(made)
+        return Begun(batch, made)
+
+    def _call(self, made: Any) -> Any:
+        """Of the model, from there on."""
+
+        def call(_inputs: Any, training: Any = None, **_given: Any) -> Any:
+            trained = functools.partial(operation_fn, training=training)
+            found = self._rest._run_through_graph([made], operation_fn=trained)
+            single = isinstance(found, list | tuple) and len(found) == 1
+            return found[0] if single else found  # as Functional.call gives it
+
+        return call
+
+
+def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | None:
+    """What runs the model's first layers in its data; None where no edit asks for it.
+
+    Raises:
+        EditRefused: The model does not begin with them.
+    """
+    edit = next((edit for edit in edits if isinstance(edit, LayersInInput)), None)
+    return FirstLayers(model, edit) if edit else None
+
+
+def _graph_of(model: Any) -> Any | None:
+    """The functional model in it, where nothing but its layers is run, on one input."""
+    kind = type(model)
+    sequential = isinstance(model, keras.Sequential) and kind.call is keras.Sequential.call
+    graph = model._functional if sequential else model
+    if not sequential and kind.call is not Functional.call:
+        return None
+    single = isinstance(graph, Functional) and len(graph.inputs) == 1
+    # An input with a name is taken out of a dictionary, which is no tensor to begin with.
+    return graph if single and not isinstance(graph._inputs_struct, dict) else None
+
+
+def _chain(graph: Any) -> Iterator[tuple[Any, Any]]:
+    """Layers from the input on, each with what it gives, as long as they may leave the step."""
+    nodes = [n for level in graph._nodes_by_depth.values() for n in level if not n.is_input]
+    at, outputs = graph.inputs[0], {id(each) for each in graph.outputs}
+    while True:
+        users = [n for n in nodes if any(each is at for each in n.arguments.keras_tensors)]
+        if len(users) != 1 or id(at) in outputs:
+            return
+        (node,) = users
+        if (
+            not _is_plain(node.arguments)
+            or len(node.outputs) != 1
+            or not _may_leave(node.operation)
+        ):
+            return
+        at = node.outputs[0]
+        if id(at) in outputs:
+            return
+        yield node.operation, at
+
+
+def _is_plain(arguments: Any) -> bool:
+    """One tensor, and whether it is trained, which is told anew in each call."""
+    told = {name: value for name, value in arguments.kwargs.items() if value is not None}
+    return len(arguments.args) == 1 and not told.keys() - {"training"}
+
+
+def _may_leave(layer: Any) -> bool:
+    """It learns nothing, counts nothing and adds nothing to the loss."""
+    if not isinstance(layer, keras.layers.Layer):
+        return False
+    inner = list(layer._flatten_layers())
+    return not (
+        layer.trainable_weights
+        or layer.metrics
+        or layer.losses
+        or any(getattr(each, "activity_regularizer", None) for each in inner)
+        or any(_sets_variables(each) for each in inner)
+    )
+
+
+def _sets_variables(layer: Any) -> bool:
+    """Perhaps: it has some of its own, beside the seeds that it draws from."""
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    return bool(own) and not isinstance(layer, _ADAPTED)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import LayersInInput
+from uncork.core.kernels import KernelPart
+from uncork.core.record import replace
+from uncork.road.layers_in_input import PreprocessBeside
+
+from .situations import AUGMENTING, COMPUTING, CUT_UP, SITUATIONS, proposal, reason
+
+BESIDE = PreprocessBeside()
+
+
+def training(cpu_s=0.08, *, draws=False, kernels=(CUT_UP,), **workload):
+    workload = {"first_layers": ("cut", "count"), "first_layers_draw": draws, **workload}
+    return observed(
+        *AUGMENTING, shares=COMPUTING, consumer_cpu_s=cpu_s, workload=workload, kernels=kernels
+    )
+
+
+def test_the_first_layers_are_run_beside_the_step():
+    found = proposal(BESIDE, training())
+    assert found.edits == (LayersInInput(layers=("cut", "count")),)
+    assert found.predicted == pytest.approx(1 / (1 - 0.95 * 0.4))
+    assert found.at == "train.py:33"
+    assert "(cut, count)" in found.why
+
+
+def test_all_cores_together_must_do_the_work_nevertheless():
+    assert proposal(BESIDE, training(cpu_s=0.32)).predicted == pytest.approx(0.1 / 0.08)
+    assert "predicted gain 1.00x" in reason(BESIDE, training(cpu_s=0.4))
+
+
+def test_what_draws_is_done_by_one_of_them():
+    most = replace(CUT_UP, of_batch=0.8)
+    assert proposal(BESIDE, training(kernels=(most,))).predicted == pytest.approx(1 / 0.24)
+    drawing = proposal(BESIDE, training(kernels=(most,), draws=True))
+    assert drawing.edits == (LayersInInput(layers=("cut", "count"), draws=True),)
+    assert drawing.predicted == pytest.approx(1 / 0.76)
+
+
+def test_a_model_that_begins_with_what_it_learns_is_left_alone():
+    assert "layer that learns" in reason(BESIDE, training(first_layers=()))
+
+
+def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win():
+    dense = KernelPart(phase="forward", share=0.9, calls=1.0, kernel="MatMul", layer="Dense")
+    assert "predicted gain 1.00x" in reason(BESIDE, training(kernels=(dense,)))
+    assert "predicted gain 1.00x" in reason(BESIDE, training(kernels=()))
+
+
+@pytest.mark.parametrize(
+    ("situation", "told"),
+    [
+        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"eager_step": True}, "run_eagerly"),
+        ({"distributed": True}, "strategy"),
+        ({"kind": "custom_loop"}, "custom loop"),
+        ({"data": "numpy"}, "not by tf.data"),
+    ],
+)
+def test_where_it_cannot_be_done(situation, told):
+    assert told in reason(BESIDE, training(**situation))
+
+
+def test_it_is_proposed_where_words_are_cut_up_in_the_model():
+    assert proposal(BESIDE, SITUATIONS["words cut up in the model"]).predicted > 1.5

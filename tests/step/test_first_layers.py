@@ -1,0 +1,290 @@
+"""The first layers of a model in its input pipeline: the same training, the same model."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from uncork.core.edit import FlatUpdates, LayersInInput, StepsPerExecution
+from uncork.core.errors import EditRefused
+from uncork.step import (
+    Feed,
+    FitRunner,
+    Recording,
+    Snapshot,
+    StepSettings,
+    draws,
+    first_layers,
+    replay,
+)
+from uncork.step.first_layers import Begun, FirstLayers
+from uncork.step.planned import PlannedStep
+
+TEXTS = ["a b c d e", "b c d", "d e f a a", "x y z"] * 6
+LABELS = [[0.0], [1.0], [1.0], [0.0]] * 6
+ORDER = [0, 1, 2, 3, 4, 5, 2, 1, 0, 0]
+
+
+class DropWords(layers.Layer):
+    """Leave out one word in five."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seeds = keras.random.SeedGenerator(4)
+
+    def call(self, texts, training=False):
+        if not training:
+            return texts
+        words = tf.strings.split(texts)
+        kept = keras.random.uniform(tf.shape(words.flat_values), seed=self.seeds) > 0.2
+        kept = tf.RaggedTensor.from_row_splits(kept, words.row_splits)
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(words, kept), axis=-1, separator=" ")
+
+
+def counting():
+    count = layers.TextVectorization(20, output_mode="count", pad_to_max_tokens=True, name="count")
+    count.adapt(TEXTS)
+    return count
+
+
+def of_words(*first, functional=False):
+    begin = keras.Input((), dtype="string")
+    rest = [
+        layers.Dense(8, "relu", name="hidden"),
+        layers.Dropout(0.3, name="drop"),
+        layers.Dense(1, name="last"),
+    ]
+    if functional:
+        x = begin
+        for layer in (*first, *rest):
+            x = layer(x)
+        model = keras.Model(begin, x)
+    else:
+        model = keras.Sequential([begin, *first, *rest])
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+def reviews():
+    return tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(4)
+
+
+def names(model):
+    return tuple(layer.name for layer in first_layers(model))
+
+
+def edit_of(model):
+    begin = first_layers(model)
+    return LayersInInput(layers=names(model), draws=draws(begin))
+
+
+def moved(*first, **how):
+    model = of_words(*first, **how)
+    return model, edit_of(model)
+
+
+KINDS = {
+    "what draws nothing": lambda: moved(counting()),
+    "what draws": lambda: moved(DropWords(name="thin"), counting()),
+    "one inside another": lambda: moved(
+        keras.Sequential([keras.Input((), dtype="string"), DropWords(), counting()], name="both")
+    ),
+    "a functional model": lambda: moved(DropWords(name="thin"), counting(), functional=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_same_training_bit_for_bit(kind):
+    model, edit = KINDS[kind]()
+    assert edit.draws == (kind != "what draws nothing")
+    snapshot = Snapshot(model)
+    recording = Recording.of(Feed.of({"x": reviews()}), model, most=6, max_bytes=1 << 20)
+    steps = ((), (edit,), (edit, StepsPerExecution(steps=3), FlatUpdates()))
+    plain, alone, grouped = (
+        replay(StepSettings(model, edits), snapshot, recording.feed(ORDER)) for edits in steps
+    )
+    assert alone.equals(plain)
+    assert alone.losses == plain.losses
+    assert grouped.equals(plain)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_fit_trains_evaluates_and_saves_the_same_model(calls, tmp_path):
+    def trained(*, planned):
+        keras.utils.set_random_seed(5)
+        model, edit = KINDS["what draws"]()
+        seeds = model.layers[0].seeds
+        step = PlannedStep(model, (edit,))
+        for number in range(calls):
+            given = {"x": reviews(), "validation_data": reviews(), "epochs": 2, "verbose": 0}
+            if planned:
+                with step.in_force():
+                    history = model.fit(**{**given, "x": step.fed(given)}).history
+            else:
+                history = model.fit(**given).history
+            if number + 1 < calls:
+                seeds.state.assign([9, 9])  # ahead of the training by then
+        model.save_weights(tmp_path / f"{planned}.weights.h5")
+        # Called as ever, in training as well.
+        seeds.state.assign([7, 7])
+        told = [model.predict(np.array(TEXTS[:5], object), verbose=0)]
+        told += [model(tf.constant(TEXTS[:5]), training=True).numpy()]
+        return history, [w.numpy() for w in model.trainable_weights], told, vars(model).keys()
+
+    plain, planned = trained(planned=False), trained(planned=True)
+    assert planned[0] == plain[0]
+    assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(planned[2], plain[2], strict=True))
+    assert planned[3] == plain[3]
+
+
+def test_weights_of_samples_come_along():
+    model, edit = KINDS["what draws nothing"]()
+    weights = np.linspace(0.1, 2.0, len(TEXTS)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, weights)).batch(4)
+    snapshot = Snapshot(model)
+    recording = Recording.of(Feed.of({"x": data}), model, most=6, max_bytes=1 << 20)
+    plain, other = (
+        replay(StepSettings(model, edits), snapshot, recording.feed(ORDER))
+        for edits in ((), (edit,))
+    )
+    assert other.equals(plain)
+    assert other.losses == plain.losses
+
+
+def test_a_resident_step_is_one_without_these_layers():
+    model, edit = KINDS["what draws"]()
+    settings = StepSettings(model, (edit,))
+    batch = next(iter(reviews()))
+    fed = settings.fed(Feed.of({"x": reviews()}).resident([batch]))
+    assert fed.held == 1
+    first = next(iter(fed.x))
+    assert isinstance(first, Begun)
+    assert first.made.shape == (4, 20)
+    before = model.layers[0].seeds.state.numpy()
+    runner = FitRunner(settings, Feed.of({"x": reviews()}).resident([batch]), Snapshot(model), 4.0)
+    runner.prime()
+    drawn = model.layers[0].seeds.state.numpy() - before
+    assert np.abs(drawn).sum() <= 2, "once for the batch that is held, and not in each step"
+
+
+def test_a_validation_is_measured_with_them():
+    model, edit = KINDS["what draws nothing"]()
+    runner = FitRunner(
+        StepSettings(model, (edit,)), Feed.of({"x": reviews()}), Snapshot(model), 4.0
+    )
+    runner.validates = True
+    assert runner.block(0.01).steps > 0
+
+
+def scaled(*first):
+    return keras.Sequential([keras.Input((6,)), *first, layers.Dense(2)])
+
+
+def test_adapted_layers_learn_nothing():
+    normal = layers.Normalization(name="normal")
+    normal.adapt(np.random.default_rng(0).normal(size=(9, 6)))
+    assert names(scaled(normal, layers.GaussianNoise(0.1, name="noise"))) == ("normal", "noise")
+
+
+class Counting(layers.Layer):
+    def build(self, shape):
+        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        self.seen.assign_add(1.0)
+        return x * 2.0
+
+
+class OwnStep(keras.Model):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+def own_step():
+    x = keras.Input((6,))
+    return OwnStep(x, layers.Dense(2)(layers.Rescaling(2.0)(x)))
+
+
+def two_users():
+    x = keras.Input((6,))
+    twice = layers.Rescaling(2.0)(x)
+    return keras.Model(x, layers.Dense(2)(layers.Concatenate()([x, twice])))
+
+
+def two_inputs():
+    x, y = keras.Input((6,)), keras.Input((6,))
+    return keras.Model([x, y], layers.Dense(2)(layers.Add()([x, y])))
+
+
+def only_scaled():
+    x = keras.Input((6,))
+    return keras.Model(x, layers.Rescaling(2.0)(x))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: scaled(layers.Dense(3)),
+        lambda: scaled(layers.BatchNormalization()),
+        lambda: scaled(Counting()),
+        lambda: scaled(layers.ActivityRegularization(0.1)),
+        own_step,
+        two_users,
+        two_inputs,
+        only_scaled,
+    ],
+)
+def test_these_begin_with_nothing_that_may_leave_the_step(model):
+    assert names(model()) == ()
+
+
+def test_layers_behind_are_found_up_to_the_first_that_learns():
+    model = scaled(
+        layers.Rescaling(2.0, name="a"), layers.Reshape((3, 2), name="b"), layers.Flatten()
+    )
+    assert names(model)[:2] == ("a", "b")
+
+
+def test_another_model_is_refused():
+    model, edit = KINDS["what draws nothing"]()
+    with pytest.raises(EditRefused, match="begins with count"):
+        StepSettings(model, (LayersInInput(layers=("other",)),))
+    with pytest.raises(EditRefused, match="layer that learns"):
+        FirstLayers(scaled(), edit)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": np.array(TEXTS, object), "y": np.array(LABELS)},
+        {"x": reviews(), "class_weight": {0: 1.0, 1: 2.0}},
+        {"x": reviews().map(lambda text, label: text)},
+        {"x": reviews().map(lambda text, label: ({"text": text}, label))},
+    ],
+)
+def test_other_data_is_refused(given):
+    model, edit = KINDS["what draws nothing"]()
+    with pytest.raises(EditRefused):
+        StepSettings(model, (edit,)).fed(Feed.of(given))
+
+
+def test_an_error_in_a_layer_is_the_same():
+    class Strict(layers.Layer):
+        def call(self, texts):
+            tf.debugging.assert_none_equal(texts, "q", message="no such review")
+            return texts
+
+    texts = [*TEXTS[:9], "q", *TEXTS[9:12]]
+    data = tf.data.Dataset.from_tensor_slices((texts, LABELS[: len(texts)])).batch(4)
+    seen = []
+    for planned in (False, True):
+        model, edit = moved(Strict(), counting())
+        step = PlannedStep(model, (edit,) if planned else ())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no such review"), step.in_force():
+            model.fit(step.fed({"x": data}), verbose=0)
+        seen.append(int(model.optimizer.iterations))
+    assert seen[0] == seen[1]
