@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.edit import FlatUpdates, LayersInInput, StepsPerExecution
+from uncork.core.edit import FlatUpdates, JitCompile, LayersInInput, StepsPerExecution
 from uncork.core.errors import EditRefused
 from uncork.step import (
     Feed,
@@ -169,6 +169,53 @@ def test_a_resident_step_is_one_without_these_layers():
     runner.prime()
     drawn = model.layers[0].seeds.state.numpy() - before
     assert np.abs(drawn).sum() <= 2, "once for the batch that is held, and not in each step"
+
+
+def pictures():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(20, 8, 8, 3)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((x, draw.normal(size=(20, 1)))).batch(4)
+
+
+def turning():
+    parts = [layers.RandomRotation(0.1, seed=3, name="turn"), layers.Flatten(), layers.Dense(1)]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *parts])
+    model.compile("adam", "mse", jit_compile=False)
+    return model
+
+
+def test_xla_compiles_a_step_that_what_it_cannot_take_has_left(monkeypatch):
+    model = turning()
+    edits = (LayersInInput(layers=("turn",), draws=True), JitCompile())
+    with pytest.raises(EditRefused, match="RandomRotation"):
+        StepSettings(model, edits[1:])
+    snapshot = Snapshot(model)
+    recording = Recording.of(Feed.of({"x": pictures()}), model, most=5, max_bytes=1 << 20)
+    order = [0, 1, 2, 3, 4, 0]
+    plain, compiled = (
+        replay(StepSettings(model, each), snapshot, recording.feed(order)) for each in ((), edits)
+    )
+    assert compiled.distance(plain) < 1e-5
+    asked, function = [], tf.function
+
+    def watched(*args, **kwargs):
+        asked.append(kwargs.get("jit_compile"))
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(tf, "function", watched)
+    with StepSettings(model, edits).active():
+        assert True in asked
+        asked.clear()
+        model.make_test_function(force=True)
+        assert True not in asked
+
+
+def test_what_stays_in_the_step_still_keeps_xla_from_it():
+    parts = [layers.Rescaling(2.0, name="scale"), layers.Conv2D(2, 3)]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *parts, layers.RandomRotation(0.1)])
+    model.compile("adam", "mse", jit_compile=False)
+    with pytest.raises(EditRefused, match="RandomRotation"):
+        StepSettings(model, (LayersInInput(layers=("scale",)), JitCompile()))
 
 
 def test_a_validation_is_measured_with_them():

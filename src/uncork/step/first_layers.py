@@ -18,10 +18,11 @@ import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
 from keras.src.ops.function import Function
 
-from uncork.core.edit import LayersInInput, StepEdit
+from uncork.core.edit import JitCompile, LayersInInput, StepEdit
 from uncork.core.errors import EditRefused
 from uncork.step.feed import Feed
 from uncork.step.traced_maps import attribute
+from uncork.step.xla import why_not_compiled
 
 # Their variables are set by ``adapt``, and by no step.
 _ADAPTED: Final = (
@@ -76,13 +77,17 @@ class FirstLayers:
     Args:
         model: The user's.
         edit: Names the layers.
+        compiled: XLA compiles the training step, and nothing else of the model.
+
+    Attributes:
+        layers: Those that the pipeline runs.
 
     Raises:
         EditRefused: The model does not begin with them.
     """
 
-    def __init__(self, model: Any, edit: LayersInInput) -> None:
-        self._model, self._draws = model, edit.draws
+    def __init__(self, model: Any, edit: LayersInInput, *, compiled: bool = False) -> None:
+        self._model, self._draws, self._compiled = model, edit.draws, compiled
         self._graph = _graph_of(model)
         chain = list(_chain(self._graph)) if self._graph is not None else []
         found = tuple(layer.name for layer, _ in chain)[: len(edit.layers)]
@@ -97,7 +102,7 @@ class FirstLayers:
                 f"a compiled model that begins with {', '.join(edit.layers)}",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        self._layers = [layer for layer, _ in chain[: len(edit.layers)]]
+        self.layers = [layer for layer, _ in chain[: len(edit.layers)]]
         assert self._graph is not None
         self._rest = Function([chain[len(found) - 1][1]], self._graph._outputs_struct, name=_NAME)
 
@@ -151,17 +156,28 @@ class FirstLayers:
                     return step(data.batch)
 
             if model.train_function is None or force:
-                with attribute(model, "train_step", train_step):
+                with attribute(model, "train_step", train_step), self._with_xla():
                     make(force=force)
             return model.train_function
 
         with attribute(model, "make_train_function", make_train_function):
             yield
 
+    @contextmanager
+    def _with_xla(self) -> Iterator[None]:
+        """Where it compiles the step alone, Keras's own setting would warn, and leave it off."""
+        written = self._model._jit_compile
+        if self._compiled:
+            self._model._jit_compile = True
+        try:
+            yield
+        finally:
+            self._model._jit_compile = written
+
     def _begun(self, *batch: Any) -> Begun:
         assert self._graph is not None
         (made,) = self._graph._standardize_inputs(batch[0])
-        for layer in self._layers:
+        for layer in self.layers:
             made = layer(made, training=True) if layer._call_has_training_arg else layer(made)
         return Begun(batch, made)
 
@@ -184,7 +200,16 @@ def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | No
         EditRefused: The model does not begin with them.
     """
     edit = next((edit for edit in edits if isinstance(edit, LayersInInput)), None)
-    return FirstLayers(model, edit) if edit else None
+    return FirstLayers(model, edit, compiled=compiled_apart(model, edits)) if edit else None
+
+
+def compiled_apart(model: Any, edits: tuple[StepEdit, ...]) -> bool:
+    """Whether XLA is for the training step alone: the rest of the model has layers it cannot take.
+
+    They are among the first ones, or :func:`~uncork.step.settings.check` refuses it.
+    """
+    kinds = {type(edit) for edit in edits}
+    return kinds >= {JitCompile, LayersInInput} and why_not_compiled(model) is not None
 
 
 def _graph_of(model: Any) -> Any | None:

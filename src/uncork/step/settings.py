@@ -24,7 +24,7 @@ from uncork.core.edit import (
 from uncork.core.errors import EditRefused
 from uncork.step.eager_model import guards_of
 from uncork.step.feed import Feed
-from uncork.step.first_layers import first_layers_of
+from uncork.step.first_layers import FirstLayers, compiled_apart, first_layers_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.rescaled_rate import rescaled, why_not_larger
@@ -151,7 +151,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
         if isinstance(edit, StepsPerExecution):
             model.steps_per_execution = edit.steps
         elif isinstance(edit, JitCompile):
-            model.jit_compile = True
+            if not compiled_apart(model, edits):
+                model.jit_compile = True
         elif isinstance(edit, DtypePolicy):
             _switch_policy(model, edit)
     if edits:
@@ -249,9 +250,9 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
             "a compiled step",
             "compile the model without run_eagerly=True",
         )
+    first = first_layers_of(model, edits)
     for edit in edits:
-        _check_one(model, edit)
-    first_layers_of(model, edits)
+        _check_one(model, edit, first)
     if scales_loss(edits):
         _check_built(model)
         reason = why_not_scaled(model, edits)
@@ -274,7 +275,7 @@ def _check_eager(model: Any, code: str) -> None:
         )
 
 
-def _check_one(model: Any, edit: StepEdit) -> None:
+def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
     if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
         raise EditRefused(
             f"steps_per_execution is {model.steps_per_execution} already",
@@ -282,7 +283,7 @@ def _check_one(model: Any, edit: StepEdit) -> None:
             "keep the user's value",
         )
     if isinstance(edit, JitCompile):
-        reason = why_not_compiled(model)
+        reason = why_not_compiled(model, first.layers if first else ())
         if reason is not None:
             raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
     if isinstance(edit, FlatUpdates):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +22,14 @@ _CREATED: Final = "The op is created at:"
 _CALL: Final = re.compile(r'^\s*File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
-def why_not_compiled(model: Any) -> str | None:
+def why_not_compiled(model: Any, besides: Collection[Any] = ()) -> str | None:
     """What makes Keras go on without XLA, with no more than a warning; None where nothing does.
 
     One layer is enough: all of the model then runs as before.
+
+    Args:
+        model: Of Keras's.
+        besides: Layers that do not count, and all inside them.
 
     Example:
         >>> import keras
@@ -40,6 +45,8 @@ def why_not_compiled(model: Any) -> str | None:
     vetoes = [layer for layer in model._flatten_layers() if not layer.supports_jit]
     # A model that holds such a layer says the same of itself.
     alone = [layer for layer in vetoes if not getattr(layer, "layers", None)] or vetoes
+    elsewhere = {id(inner) for layer in besides for inner in layer._flatten_layers()}
+    alone = [layer for layer in alone if id(layer) not in elsewhere]
     if not alone:
         return None
     named = [f"{type(layer).__name__} ('{layer.name}')" for layer in alone[:_NAMED]]
