@@ -141,6 +141,24 @@ def test_fit_trains_evaluates_and_saves_the_same_model(calls, tmp_path):
     assert planned[3] == plain[3]
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_outputs_come_as_the_model_gives_them(many):
+    begin = keras.Input((6,))
+    scale = layers.Rescaling(0.5, name="scale")(begin)
+    ends = {name: layers.Dense(1, name=name)(scale) for name in ("one", "two")[: 1 + many]}
+    model = keras.Model(begin, ends)
+    model.compile("sgd", loss=dict.fromkeys(ends, "mse"))
+    rows = np.random.default_rng(0).normal(size=(12, 6)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((rows, dict.fromkeys(ends, rows[:, :1]))).batch(4)
+    snapshot = Snapshot(model)
+    recording = Recording.of(Feed.of({"x": data}), model, most=3, max_bytes=1 << 20)
+    plain, other = (
+        replay(StepSettings(model, edits), snapshot, recording.feed([0, 1, 2]))
+        for edits in ((), (edit_of(model),))
+    )
+    assert other.equals(plain)
+
+
 def test_weights_of_samples_come_along():
     model, edit = KINDS["what draws nothing"]()
     weights = np.linspace(0.1, 2.0, len(TEXTS)).astype("float32")

@@ -8,7 +8,6 @@ nowhere else, the model goes on from there.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -16,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
-from keras.src.ops.function import Function
 
 from uncork.core.edit import JitCompile, LayersInInput, StepEdit
 from uncork.core.errors import EditRefused
@@ -32,7 +30,6 @@ _ADAPTED: Final = (
     keras.layers.StringLookup,
     keras.layers.TextVectorization,
 )
-_NAME: Final = "uncork_behind_first_layers"
 
 
 class Begun(NamedTuple):
@@ -103,8 +100,7 @@ class FirstLayers:
                 "run 'uncork tune' again to make a plan for this one",
             )
         self.layers = [layer for layer, _ in chain[: len(edit.layers)]]
-        assert self._graph is not None
-        self._rest = Function([chain[len(found) - 1][1]], self._graph._outputs_struct, name=_NAME)
+        self._at = chain[len(found) - 1][1]
 
     def fed(self, feed: Feed) -> Feed:
         """The same data, with what these layers make of it.
@@ -185,12 +181,24 @@ class FirstLayers:
         """Of the model, from there on."""
 
         def call(_inputs: Any, training: Any = None, **_given: Any) -> Any:
-            trained = functools.partial(operation_fn, training=training)
-            found = self._rest._run_through_graph([made], operation_fn=trained)
-            single = isinstance(found, list | tuple) and len(found) == 1
-            return found[0] if single else found  # as Functional.call gives it
+            return _run_from(self._graph, {id(self._at): made}, training)
 
         return call
+
+
+def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:
+    """What a functional model gives, begun at some tensors inside it: by their ``id``, in place."""
+    for depth in sorted(graph._nodes_by_depth, reverse=True):
+        for node in graph._nodes_by_depth[depth]:
+            if node.is_input or any(id(x) not in values for x in node.arguments.keras_tensors):
+                continue
+            args, kwargs = node.arguments.fill_in(values)
+            found = operation_fn(node.operation, training=training)(*args, **kwargs)
+            values |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=True)
+    outputs = [values[id(x)] for x in graph.outputs]
+    packed = keras.tree.pack_sequence_as(graph._outputs_struct, outputs)
+    is_single = isinstance(packed, list | tuple) and len(packed) == 1
+    return packed[0] if is_single else packed  # as Keras gives it
 
 
 def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | None:
