@@ -337,6 +337,35 @@ def test_other_data_is_refused(given):
         StepSettings(model, (edit,)).fed(Feed.of(given))
 
 
+class Warming(layers.Layer):
+    """Goes by a variable that some callback sets, and that Keras knows nothing of."""
+
+    def __init__(self, strength):
+        super().__init__(name="warming")
+        self.read = lambda: strength
+
+    def call(self, x):
+        return x * self.read()
+
+
+class Looking(layers.Layer):
+    def call(self, x):
+        return tf.ensure_shape(tf.numpy_function(lambda y: y * 2, [x], tf.float32), x.shape)
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [(lambda: Warming(tf.Variable(2.0)), "read"), (lambda: Looking(name="look"), "run Python")],
+)
+def test_layers_that_go_by_more_than_the_batch_stay_in_the_step(layer, told):
+    model = scaled(layer())
+    model.compile("sgd", "mse")
+    rows = np.ones((8, 6), "float32")
+    data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :2])).batch(4)
+    with pytest.raises(EditRefused, match=told):
+        StepSettings(model, (edit_of(model),)).fed(Feed.of({"x": data}))
+
+
 def test_an_error_in_a_layer_is_the_same():
     class Strict(layers.Layer):
         def call(self, texts):

@@ -18,6 +18,7 @@ from keras.src.models.functional import Functional, operation_fn
 
 from uncork.core.edit import JitCompile, LayersInInput, StepEdit
 from uncork.core.errors import EditRefused
+from uncork.pipeline.effects import runs_python
 from uncork.step.feed import Feed
 from uncork.step.traced_maps import attribute
 from uncork.step.xla import why_not_compiled
@@ -123,7 +124,8 @@ class FirstLayers:
         """What these layers make of its batches; random numbers are drawn in the batches' order.
 
         Raises:
-            EditRefused: Its elements are not inputs and targets.
+            EditRefused: Its elements are not inputs and targets, or the layers run Python or read
+                what the training may set.
         """
         spec = dataset.element_spec
         if not (isinstance(spec, tuple) and len(spec) in (2, 3)) or tf.nest.is_nested(spec[0]):
@@ -131,7 +133,24 @@ class FirstLayers:
                 f"the data gives {spec}", "pairs of one input and targets", "leave it as it is"
             )
         calls = None if self._draws else tf.data.AUTOTUNE
-        return dataset.map(self._begun, num_parallel_calls=calls).prefetch(tf.data.AUTOTUNE)
+        begun = dataset.map(self._begun, num_parallel_calls=calls)
+        self._check(begun._map_func.function)
+        return begun.prefetch(tf.data.AUTOTUNE)
+
+    def _check(self, function: Any) -> None:
+        """Run ahead of the training, they must neither see what it sets nor call into Python."""
+        inner = [each for layer in self.layers for each in layer._flatten_layers()]
+        seeds = [generator.state for each in inner for generator in each._seed_generators]
+        adapted = [v for each in inner if isinstance(each, _ADAPTED) for v in each.variables]
+        known = {id(variable.value) for variable in (*seeds, *adapted)}
+        others = [v.name for v in function.variables if id(v) not in known]
+        if others or runs_python(function):
+            what = f"read {', '.join(others)}" if others else "run Python"
+            raise EditRefused(
+                f"the first layers {what}",
+                "layers that depend on the batch alone",
+                "leave them in the model",
+            )
 
     @contextmanager
     def of_model(self) -> Iterator[None]:
