@@ -18,7 +18,9 @@ from uncork.core.record import Record, from_json, replace
 from uncork.engine.verbs import plan_of
 
 _DIAGNOSE_S: Final = 6
-_TUNE_S: Final = 100
+# As users tune who say nothing of the time: that, and the confirmation that goes beyond it.
+_TUNE_S: Final = Policy().budget_s
+_LONGEST_TUNING_S: Final = 900
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 # Plain runs before a change is put down to us: some scripts print another loss in one run of five.
 _AGAIN: Final = 8
@@ -221,7 +223,11 @@ def _differences(one: Effect | None, other: Effect) -> Iterator[str]:
 
 def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Plan | None:
     options = ("--budget", _TUNE_S, "--plan", "plan.json", "--report", "plan.html", "--quiet")
-    done = run([*_UNCORK, "tune", *options, workload.script, data], work / "tune", limit_s=400)
+    done = run(
+        [*_UNCORK, "tune", *options, workload.script, data],
+        work / "tune",
+        limit_s=_LONGEST_TUNING_S,
+    )
     file = work / "tune" / "plan.json"
     if done.exit_code != 0 or not file.exists():
         errors.append(f"tune: exit code {done.exit_code}: {done.errors}")
