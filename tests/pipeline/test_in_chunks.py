@@ -354,7 +354,7 @@ def test_what_is_kept_comes_in_chunks_and_not_the_other_way_round():
 
 @seed(1)
 @settings(
-    max_examples=BY_HAND or 80,
+    max_examples=BY_HAND or 40,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
