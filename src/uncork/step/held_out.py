@@ -116,7 +116,7 @@ class HeldOut:
         snapshot.restore_values()
         model = settings.model
         feed = self.feed(seed=seed, batch_size=batch_size, steps=steps)
-        with settings.active(), feed.reading(model) as epochs:
+        with settings.active(), settings.fed(feed).reading(model) as epochs:
             told = [(0, self.loss(model))]
             with epochs.catch_stop_iteration():
                 for _, end, iterator in executions(epochs):
