@@ -5,6 +5,7 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from uncork.measure.kernels import forget_kernels, kernels_of, profiled
+from uncork.measure.traces import host_threads
 
 RUNTIME = "ExecutorState::Process"
 
@@ -37,7 +38,7 @@ class FakeTrace:
 
     @property
     def kernels(self):
-        return {k.name: k for k in kernels_of(self.space)}
+        return {k.name: k for k in kernels_of(host_threads(self.space))}
 
 
 def test_time_between_kernels_belongs_to_the_one_before():
@@ -61,7 +62,9 @@ def test_a_kernel_inside_another_counts_for_itself():
 
 def test_functions_that_return_before_they_end_are_told_by_what_they_say_of_themselves():
     start = (f"{RUNTIME}Async::Start", 0, 4)
-    (kernel,) = kernels_of(FakeTrace().thread(start, name="conv/Call", kernel_type="Call").space)
+    (kernel,) = kernels_of(
+        host_threads(FakeTrace().thread(start, name="conv/Call", kernel_type="Call").space)
+    )
     assert (kernel.name, kernel.kind) == ("conv/Call", "Call")
 
 
@@ -124,8 +127,8 @@ def test_an_op_of_few_steps_counts_as_it_ran():
 
 def test_what_the_runtime_and_the_pipeline_tell_of_themselves_is_no_kernel():
     events = [("Iterator::Root::Prefetch", 0, 5), ("EagerExecute", 0, 5), ("a: Mul", 0, 5)]
-    assert kernels_of(FakeTrace().thread(*events).space) == ()
-    assert kernels_of(xplane_pb2.XSpace()) == ()
+    assert kernels_of(host_threads(FakeTrace().thread(*events).space)) == ()
+    assert kernels_of(host_threads(xplane_pb2.XSpace())) == ()
 
 
 def test_real_kernels_are_told_with_how_often_they_run_in_a_step():

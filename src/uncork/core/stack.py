@@ -122,6 +122,17 @@ def _owner(path: str, module: str, main_file: str) -> Owner:
         return _FRAMEWORKS[package]
     generated = _REWRITTEN in path or (path.startswith("<") and not path.startswith(_TYPED))
     installed = path.startswith(_STDLIB) or any(part in path for part in _INSTALLED)
-    if generated or installed:
+    if generated or installed or any(map(_holds_packages, _searched_above(path))):
         return "library"
     return "user"
+
+
+def _searched_above(path: str) -> Iterator[str]:
+    """Folders where Python looks for modules, and that hold this file."""
+    return (folder for folder in sys.path if folder and path.startswith(os.path.join(folder, "")))  # noqa: PTH118
+
+
+@functools.lru_cache(maxsize=256)
+def _holds_packages(folder: str) -> bool:
+    """Whether pip installed here: ``pip install --target`` takes a folder of any name."""
+    return any(Path(folder).glob("*.dist-info"))

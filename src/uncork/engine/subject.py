@@ -37,6 +37,7 @@ from uncork.core.workload import Workload
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.unrolled import unrolled
 from uncork.engine.version import Version, VersionRunner
+from uncork.measure.devices import best_device
 from uncork.measure.kernels import forget_kernels, profiled
 from uncork.pipeline import supply
 from uncork.step import Padding, defects_of_losses, full_size, kernel_parts, slow_layers
@@ -191,13 +192,17 @@ class Subject(ABC):
         return ()
 
     def kernels(self, version: Version, seconds: float) -> tuple[KernelPart, ...]:
-        """Whose kernels the resident step runs; nothing where no graph of it was traced."""
-        if self.layers is None:
+        """Whose kernels the resident step runs; nothing where no graph of it was traced.
+
+        On a GPU they are the GPU's; nobody reads a TPU's.
+        """
+        device = best_device()
+        if self.layers is None or device == "TPU":
             return ()
         runner = self.resident(version)
         if self.ends_here:
             forget_kernels()
-        found = profiled(lambda: runner.block(seconds))
+        found = profiled(lambda: runner.block(seconds), on_gpu=device == "GPU")
         return kernel_parts(found, self.layers, self.workload.batch_size)
 
     def in_policy(self, version: Version, policy: Precision) -> Version | None:
