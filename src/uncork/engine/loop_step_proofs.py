@@ -14,10 +14,13 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.engine.data_orders import prove_over_orders
 from uncork.proof.rounding import (
+    ASTRAY_RUNS,
     NUDGE_UNITS,
     NUDGED_RUNS,
     prove_exact,
     prove_rounding,
+    rounds_anew,
+    tell_enough,
     unrepeatable,
 )
 from uncork.step import GraphState, Mode, Replay, TakenStep
@@ -72,13 +75,32 @@ def _compared(
     original, again = run(step.written), run(step.written)
     refused = unrepeatable(original, again, kind)
     if refused is not None:
-        return refused
+        return _by_what_repeats(step, otherwise, state) or refused
     candidate = run(otherwise)
     exact = prove_exact(original, again, candidate, steps)
     if exact is not None and (exact.passed or kind == "exact"):
         return exact
     nudged = [run(step.written, seed) for seed in range(NUDGED_RUNS)]
-    return prove_rounding(original, nudged, candidate, steps)
+    rounded = prove_rounding(original, nudged, candidate, steps)
+    if rounded.passed or original.equals(again):
+        return rounded
+    return _by_what_repeats(step, otherwise, state) or rounded
+
+
+def _by_what_repeats(
+    step: TakenStep, otherwise: Callable[..., Any], state: GraphState
+) -> Proof | None:
+    """Of a training that goes astray by rounding; None where it does not, or not by it alone."""
+    order = [n % len(step.calls) for n in range(_FIRST_STEPS)]
+    train = _Training(step, state)
+    start, first, again = (train.over(step.written, part) for part in ([], order[:1], order[:1]))
+    if not rounds_anew(first, again):
+        return None
+    original, *others = (train.over(step.written, order) for _ in range(1 + ASTRAY_RUNS))
+    others += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+    if not tell_enough(start, original, others):
+        return None
+    return prove_rounding(original, others, train.over(otherwise, order), len(order))
 
 
 def _over_orders(

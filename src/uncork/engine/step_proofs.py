@@ -11,10 +11,13 @@ from uncork.core.record import replace
 from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
 from uncork.engine.handed_over import HandedOver
 from uncork.proof.rounding import (
+    ASTRAY_RUNS,
     NUDGED_RUNS,
     nudge,
     prove_exact,
     prove_rounding,
+    rounds_anew,
+    tell_enough,
     unrepeatable,
 )
 from uncork.step import (
@@ -25,6 +28,7 @@ from uncork.step import (
     give_state,
     replay,
     state_of,
+    weights,
 )
 
 # Steps compared: enough for several executions of a grouped step, few enough that rounding noise
@@ -109,14 +113,16 @@ class StepProver:
 
     def _twice(self, order: list[int], kind: Guarantee) -> tuple[Replay, Replay] | Proof:
         """Two runs of the original, or that nothing can be compared with them."""
-        original, again = (self._run(self._original, order) for _ in range(2))
+        original, again = self._both(order)
         if not original.equals(again):
-            few = order[:_ROUNDING_STEPS]  # rounding has not grown by then
-            one, other = (self._run(self._original, few) for _ in range(2))
-            refused = unrepeatable(one, other, kind)
+            # Rounding has not grown by then.
+            refused = unrepeatable(*self._both(order[:_ROUNDING_STEPS]), kind)
             if refused is not None:
                 return refused
         return original, again
+
+    def _both(self, order: list[int]) -> tuple[Replay, Replay]:
+        return self._run(self._original, order), self._run(self._original, order)
 
     def _nudged(self, order: list[int]) -> list[Replay]:
         feed = self._recording.feed(order)
@@ -130,13 +136,32 @@ class StepProver:
         order = self._order(settings.edits, steps)
         twice = self._twice(order, kind)
         if isinstance(twice, Proof):
-            return twice
+            return self._by_what_repeats(settings) or twice
         original, again = twice
         candidate = self._run(settings, order)
         exact = prove_exact(original, again, candidate, len(order))
         if exact is not None and (exact.passed or kind == "exact"):
             return exact
-        return prove_rounding(original, self._nudged(order), candidate, len(order))
+        rounded = prove_rounding(original, self._nudged(order), candidate, len(order))
+        if rounded.passed or original.equals(again):
+            return rounded
+        return self._by_what_repeats(settings) or rounded
+
+    def _by_what_repeats(self, settings: StepSettings) -> Proof | None:
+        """Of a training that goes astray by rounding; None where it does not, or not by it alone.
+
+        By as few steps as it takes, as runs are further apart with each.
+        """
+        order = self._order(settings.edits, 1)
+        if not rounds_anew(*self._both(order[:1])):
+            return None
+        self._snapshot.restore_values()
+        start = Replay((), weights(self._original.model))
+        original, *others = (self._run(self._original, order) for _ in range(1 + ASTRAY_RUNS))
+        others += self._nudged(order)
+        if not tell_enough(start, original, others):
+            return None
+        return prove_rounding(original, others, self._run(settings, order), len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
         def train(settings: StepSettings) -> Train:

@@ -1,8 +1,11 @@
 """``exact`` and ``rounding`` for the training step: same batches, same start, compare the weights.
 
 Exact: the weights and optimizer slots after N steps are equal bit for bit. Where two runs of the
-*original* already differ a little (kernels that add up in any order), exactness cannot be judged,
-and the next row decides; where they differ by more than that, nothing is proved.
+*original* already differ a little (kernels that add up in any order, as a GPU's do), exactness
+cannot be judged, and the next row decides; where they differ by more than that, nothing is proved.
+Adam takes a whole step by the sign of a gradient that is nothing but rounding, and two such runs
+are soon far apart: then their first losses tell whether they draw random numbers, which no rounding
+does, and the variables that repeat themselves tell what was learned.
 
 Rounding: the same mathematics in another order of operations. How far that may carry a training is
 the training's own affair, so the band is measured: the original is run again from weights nudged
@@ -12,7 +15,8 @@ whole, and, because one large variable would hide all others, not in any single 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +31,12 @@ NUDGED_RUNS: Final = 3
 # Relative distance of the weights. Kernels that add up in any order stay below it for so few steps;
 # beyond it, a step draws random numbers that nobody can set, and any band would be theirs.
 _REPEATABLE: Final = 1e-4
+# Of a training that goes astray by rounding: what Adam makes of it is not the same each time.
+ASTRAY_RUNS: Final = 6
+# Relative, of the loss of the very first step: what kernels that add up in any order leave of it.
+_SAME_LOSS: Final = 1e-5
+# Of the way that the weights go, what must be gone by variables that repeat themselves.
+_TELLING: Final = 0.5
 # A reordered kernel rounds differently in every step, the nudge only in the first.
 _SLACK: Final = 4.0
 # The same for single variables: of many, the one that strays most is further out than their mean.
@@ -38,6 +48,33 @@ def unrepeatable(original: Replay, again: Replay, kind: Guarantee) -> Proof | No
     if original.equals(again) or original.distance(again) <= _REPEATABLE:
         return None
     return Proof(kind=kind, passed=False, detail="two runs of the step itself differ")
+
+
+def rounds_anew(first: Replay, again: Replay) -> bool:
+    """Whether two runs of a first step, from the same weights, differ by rounding alone.
+
+    Example:
+        >>> rounds_anew(Replay((0.69314,), []), Replay((0.693141,), []))
+        True
+        >>> rounds_anew(Replay((0.69314,), []), Replay((0.7,), []))
+        False
+    """
+    pairs = list(zip(first.losses, again.losses, strict=True))
+    return bool(pairs) and all(math.isclose(a, b, rel_tol=_SAME_LOSS) for a, b in pairs)
+
+
+def tell_enough(start: Replay, original: Replay, others: Sequence[Replay]) -> bool:
+    """Whether a training that strays from these runs would be seen to.
+
+    Args:
+        start: Weights and state from which all of them began.
+        original: Of the script as written.
+        others: Of the same; or nudged, which go astray no less.
+    """
+    ways = original.gaps(start)
+    apart = [max(gaps) for gaps in zip(*(original.gaps(run) for run in others), strict=True)]
+    clear = [way for way, gap in zip(ways, apart, strict=True) if 2 * _SLACK_EACH * gap <= way]
+    return math.hypot(*clear) ** 2 >= _TELLING * math.hypot(*ways) ** 2
 
 
 def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) -> Proof | None:
