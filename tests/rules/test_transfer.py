@@ -45,10 +45,10 @@ def test_what_is_narrow_already_could_stay_on_the_device():
     assert "put it there once" in finding.remedy
 
 
-def test_in_fit_it_can_be_sent_ahead():
+def test_in_fit_as_well():
     wide = Transfer(device="GPU:0", bytes=4_000, needed_bytes=4_000, wall_s=0.05, cpu_s=0.0)
     (finding,) = found(*WIDE, sent=wide)
-    assert "prefetch_to_device" in finding.remedy
+    assert "put it there once" in finding.remedy
     assert finding.at == "train.py:41"
 
 

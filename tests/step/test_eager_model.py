@@ -211,7 +211,9 @@ def test_a_layer_that_is_frozen_is_left_alone(steps):
         def on_epoch_begin(self, epoch, logs=None):
             self.model.layers[0].trainable = epoch < steps
 
-    plain, graph, heard = (*(model(keras.layers.Dense(3)) for _ in range(2)), [])
+    keras.utils.set_random_seed(3)
+    plain, graph, heard = model(keras.layers.Dense(3)), model(keras.layers.Dense(3)), []
+    graph.set_weights(plain.get_weights())
     for made, fit in ((plain, fitted), (graph, lambda m, **o: run_as_graph(m, heard, **o))):
         made.compile("sgd", "mse", run_eagerly=True)
         fit(made, epochs=8, shuffle=False, callbacks=[Freeze()])
