@@ -146,6 +146,21 @@ def test_real_kernels_are_told_with_how_often_they_run_in_a_step():
     assert found[0] == products[0]
 
 
+def test_what_xla_compiled_is_told_by_the_ops_that_it_was_made_of():
+    large = tf.ones((600, 600))
+
+    @tf.function(autograph=False, jit_compile=True)
+    def step(x):
+        return tf.nn.relu(tf.matmul(x, large, name="large") + 1.0, name="last")
+
+    step(large)
+    forget_kernels()
+    found = {kernel.name: kernel for kernel in profiled(lambda: [step(large) for _ in range(3)])}
+    assert found["large"].kind == "MatMul"
+    waiting = sum(k.seconds for k in found.values() if k.kind.endswith("PartitionedCall"))
+    assert found["large"].seconds > waiting  # who waits for it does no work
+
+
 def test_kernels_that_were_found_to_be_cheap_are_told_again_once_they_are_forgotten():
     weight = tf.Variable(tf.ones((4,)))
 

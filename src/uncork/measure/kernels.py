@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.traces import Op, Span, gpu_streams, host_threads
+from uncork.measure.traces import WAITING, Op, Span, gpu_streams, host_threads
 
 # Of the trace: kernels, no details of them.
 _LEVEL: Final = 2
@@ -102,13 +102,14 @@ def kernels_of(threads: Sequence[Sequence[Span]]) -> tuple[Kernel, ...]:
     Args:
         threads: Of a host, or streams of a GPU; the spans of each, outer ones before those inside.
     """
-    ops = sorted(span for spans in threads for span in spans if span.op is not None)
+    ops = sorted(s for spans in threads for s in spans if s.op not in (None, WAITING))
     if not ops:
         return ()
     borders = _steps(ops)
     begin, end, steps = borders[0], borders[-1], len(borders) - 1
     calls = Counter(span.op for span in ops if begin <= span.begin < end)
-    moments = [m for spans in threads for m in _with_runtime(list(_innermost(spans)))]
+    at_work = ([m for m in _innermost(spans) if m.op != WAITING] for spans in threads)
+    moments = [m for spans in at_work for m in _with_runtime(spans)]
     each_step = [_shared(moments) for moments in _by_step(moments, borders)]
     found = [
         Kernel(*op, calls[op] / steps, _mean([seconds.get(op, 0.0) for seconds in each_step]))

@@ -1,8 +1,8 @@
 """What TensorFlow's profiler wrote down: which op a thread, or a stream of a GPU, was at, and when.
 
 On a host, every execution of a kernel is an event named ``scope/of/the/op:Kind``. On a GPU, events
-are named after CUDA's kernels, and say of which op they are; what XLA compiled says of which
-instruction, and the program that comes with the trace, which op that was made of.
+are named after CUDA's kernels, and say of which op they are. What XLA compiled says, on either, of
+which instruction it is, and the program that comes with the trace, which op that was made of.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from tensorflow.compiler.xla.service import hlo_pb2
 
 Op = tuple[str, str]
+_Programs = Mapping[int, Mapping[str, Op]]
 
 _OP: Final = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
 # Functions are inlined before they run: what stands before their ops' own names.
@@ -25,6 +26,10 @@ _RUNTIME: Final = "ExecutorState::Process"
 _ASYNCHRONOUS: Final = "ExecutorState::ProcessAsync::Start"
 # oneDNN's kernels, on processors where TensorFlow lets them stand in for its own ones.
 _ONEDNN: Final = re.compile(r"^_Mkl(?:Native)?(?!ToTf)(?=(Fused)?)")
+# A thread of the runtime's gives a program of XLA's to others, and waits for them.
+_WAITS: Final = "CpuExecutable::ExecuteAsyncOnStream"
+WAITING: Final[Op] = ("", "")
+_GRADIENT: Final = "gradient_tape/"
 _HOST: Final = "/host:CPU"
 _GPU: Final = "/device:GPU:"
 _PROGRAMS: Final = "/host:metadata"
@@ -37,7 +42,7 @@ _STARTING: Final = 20 * 10**6
 
 
 class Span(NamedTuple):
-    """Of one thread, in picoseconds; without an op, the runtime itself is at work."""
+    """Of one thread, in picoseconds; without an op, the runtime itself is at work, or waits."""
 
     begin: int
     end: int
@@ -50,8 +55,9 @@ def host_threads(space: Any) -> list[list[Span]]:
     Args:
         space: An ``XSpace``.
     """
+    programs = _programs(space)
     lines = [(plane, line) for plane in space.planes if plane.name == _HOST for line in plane.lines]
-    return [list(_of_thread(plane, line)) for plane, line in lines]
+    return [list(_of_thread(plane, line, programs)) for plane, line in lines]
 
 
 def gpu_streams(space: Any) -> list[list[Span]]:
@@ -72,15 +78,17 @@ def gpu_streams(space: Any) -> list[list[Span]]:
     return []
 
 
-def _of_thread(plane: Any, line: Any) -> Iterator[Span]:
+def _of_thread(plane: Any, line: Any, programs: _Programs) -> Iterator[Span]:
     known = {n: _known(event.name) for n, event in plane.event_metadata.items()}
     for event, begin, end in _events(line):
         is_told, op = known[event.metadata_id]
         if is_told:
             yield Span(begin, end, op or _asynchronous(plane, event))
+        elif programs and (op := _of_program(_stats(plane, event), programs)):
+            yield Span(begin, end, op)
 
 
-def _of_stream(plane: Any, line: Any, programs: Mapping[int, Mapping[str, Op]]) -> Iterator[Span]:
+def _of_stream(plane: Any, line: Any, programs: _Programs) -> Iterator[Span]:
     for event, begin, end in _events(line):
         op = _of_kernel(_stats(plane, event), programs)
         if op is not None and not plane.event_metadata[event.metadata_id].name.startswith(_COPIES):
@@ -96,7 +104,7 @@ def _events(line: Any) -> Iterator[tuple[Any, int, int]]:
 
 def _known(name: str) -> tuple[bool, Op | None]:
     """Whether an event counts, and its op where its name tells."""
-    op = _op(name)
+    op = WAITING if name == _WAITS else _op(name)
     return op is not None or name in (_RUNTIME, _ASYNCHRONOUS), op
 
 
@@ -117,16 +125,20 @@ def _kind(told: str) -> str:
     return _ONEDNN.sub(lambda found: "_" if found[1] else "", told)
 
 
-def _of_kernel(told: Mapping[str, Any], programs: Mapping[int, Mapping[str, Op]]) -> Op | None:
-    if "hlo_op" in told:
-        made_of = programs.get(int(told.get("program_id", 0)), {})
-        return made_of.get(str(told["hlo_op"]), (str(told["hlo_op"]), "XLA"))
-    op = _op(str(told.get("tf_op", "")))
+def _of_kernel(told: Mapping[str, Any], programs: _Programs) -> Op | None:
+    op = _of_program(told, programs) or _op(str(told.get("tf_op", "")))
     # What belongs to a program of XLA's as a whole: its copies of what it is given.
     return None if op is None or op[1].endswith(_CALL) else op
 
 
-def _programs(space: Any) -> dict[int, dict[str, Op]]:
+def _of_program(told: Mapping[str, Any], programs: _Programs) -> Op | None:
+    if "hlo_op" not in told:
+        return None
+    made_of = programs.get(int(told.get("program_id", 0)), {})
+    return made_of.get(str(told["hlo_op"]), (str(told["hlo_op"]), "XLA"))
+
+
+def _programs(space: Any) -> _Programs:
     """By number: of which op each instruction of a program of XLA's was made."""
     return {
         number: dict(_instructions(stat.bytes_value))
@@ -139,15 +151,35 @@ def _programs(space: Any) -> dict[int, dict[str, Op]]:
 
 
 def _instructions(program: bytes) -> Iterator[tuple[str, Op]]:
-    """Of a fusion that says nothing of itself, what it ends with that does."""
+    """Of which op each instruction was made, as far as the program tells.
+
+    A fusion that says nothing of itself is told by what it ends with. Of another one, a transposed
+    copy or a rewritten convolution, the neighbours tell: a gradient that it is given, else what it
+    is given to.
+    """
     module = hlo_pb2.HloProto.FromString(program).hlo_module
     inside = {each.id: each.instructions for each in module.computations}
     for computation in module.computations:
-        for each in computation.instructions:
+        own: dict[int, Op] = {}
+        for each in computation.instructions:  # what is computed first stands first
             called = (part for n in each.called_computation_ids for part in reversed(inside[n]))
-            told = next((part.metadata for part in (each, *called) if part.metadata.op_type), None)
-            if told is not None:
-                yield each.name, (_CALLED.sub("", told.op_name), told.op_type)
+            op = next(filter(None, map(_made_of, (each, *called))), None)
+            op = op or next((own[n] for n in each.operand_ids if _is_gradient(own.get(n))), None)
+            if op is not None:
+                own[each.id] = op
+        for each in reversed(computation.instructions):
+            if each.id in own:
+                yield each.name, own[each.id]
+                own |= {n: own[each.id] for n in each.operand_ids if n not in own}
+
+
+def _made_of(instruction: Any) -> Op | None:
+    told = instruction.metadata
+    return (_CALLED.sub("", told.op_name), told.op_type) if told.op_type else None
+
+
+def _is_gradient(op: Op | None) -> bool:
+    return op is not None and op[0].startswith(_GRADIENT)
 
 
 def _stats(plane: Any, event: Any) -> dict[str, Any]:

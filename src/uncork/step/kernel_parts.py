@@ -44,7 +44,7 @@ def kernel_parts(
         batch_size: Samples of the step.
 
     Returns:
-        Nothing where no kernel could be found in a graph: all was compiled by XLA, say.
+        Nothing where no kernel could be found in a graph: none was traced, say.
     """
     sorter = _Sorter(layers, kernels, batch_size)
     parts: dict[Any, _Part] = {}
