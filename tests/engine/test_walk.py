@@ -23,7 +23,7 @@ from uncork.engine.subject import Subject
 from uncork.engine.trials import Tuning
 from uncork.engine.version import Version, VersionRunner
 from uncork.engine.walk import Walk
-from uncork.measure.interleave import Block
+from uncork.measure.interleave import Block, interleave
 from uncork.road import Optimization, Proposal, Skipped
 
 FAR = 1e9  # seconds of budget
@@ -198,6 +198,24 @@ def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
     assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
+
+
+@pytest.mark.parametrize(("promised", "kept"), [(2.0, 0), (1.1, 1)])
+def test_a_gain_that_was_seen_gets_the_time_of_what_promises_less(
+    walked, monkeypatch, promised: float, kept: int
+) -> None:
+    patience: list[float] = []
+
+    def measured(*runners: Any, **options: Any) -> Any:
+        patience.append(options["patience_s"])
+        return interleave(*runners, **options)
+
+    monkeypatch.setattr("uncork.engine.walk.interleave", measured)
+    budget_s = 1000.0
+    promises = {2: promised, 3: 1.5}
+    walked({2: [CLEAR], 3: [CLEAR]}, budget_s, promises=promises, reserved_s=0.0)
+    needed_s = seconds.TAIL_S + kept * (seconds.PAIRS_S + seconds.TAIL_S)
+    assert patience[0] == pytest.approx(budget_s - needed_s, abs=5.0)
 
 
 @pytest.mark.parametrize("outcome", ["kept", "rejected"])

@@ -48,14 +48,20 @@ def block_s(now: WorkloadDiagnosis) -> float:
     return min(longest, max(shortest, EPOCHS_A_BLOCK * steps * now.step_s))
 
 
-def needed_s(further: Iterable[Proposal | Skipped]) -> float:
-    """For what is further along the road, as far as it may gain something."""
+def needed_s(further: Iterable[Proposal | Skipped], promised: float = 1.0) -> float:
+    """For what is further along the road, as far as it may gain more than was promised here.
+
+    Example:
+        >>> cache = Proposal(edits=(), predicted=8.0, at=None, why="")
+        >>> needed_s([cache]), needed_s([cache], promised=9.0)
+        (38.0, 0.0)
+    """
     total_s = 0.0
     for proposal in further:
         if isinstance(proposal, Skipped):
             continue
         if proposal.predicted is None:
             total_s += ALONE_S
-        elif proposal.predicted >= WORTH_TRYING:
+        elif proposal.predicted >= max(WORTH_TRYING, promised):
             total_s += PAIRS_S + TAIL_S
     return total_s

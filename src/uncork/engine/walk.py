@@ -271,7 +271,9 @@ class Walk:
             if predicted < WORTH_TRYING:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
-        trial = self._measure(candidate, optimization, again)
+        further = [p for _, p in self._further(optimization)]
+        kept_s = seconds.TAIL_S + seconds.needed_s(further, _promised(proposal))
+        trial = self._measure(candidate, again, kept_s)
         found = trial.comparison
         if self._validates_otherwise(candidate):
             self.now = with_validation(self.now, trial.base.samples_per_s, edited=False)
@@ -343,7 +345,8 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, seconds.RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version, optimization: Optimization, again: bool) -> Trial:
+    def _measure(self, candidate: Version, again: bool, kept_s: float) -> Trial:
+        """Patiently, but for the seconds that are kept for the proof and for better steps."""
         run = self.subject.runner
         if self._validates_otherwise(candidate):
             run = self.subject.validation_runner
@@ -360,9 +363,7 @@ class Walk:
             runner,
             block_s=block_s,
             budget_s=min(seconds.PAIRS_S, left_s),
-            patience_s=left_s
-            - seconds.TAIL_S
-            - seconds.needed_s(p for _, p in self._further(optimization)),
+            patience_s=left_s - kept_s,
             at_least=at_least,
         )
 
