@@ -21,8 +21,6 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from uncork.measure.traces import WAITING, Op, Span, gpu_streams, host_threads
 
-# Of the trace: kernels, no details of them.
-_LEVEL: Final = 2
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
 _TOLD: Final = 80
 # In the name of an op in a loop that the graph itself runs.
@@ -80,12 +78,9 @@ def profiled(steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kern
         >>> [kernel.kind for kernel in profiled(lambda: step(ones)) if kernel.kind == "MatMul"]
         ['MatMul']
     """
-    # That of an accelerator may take seconds to begin: only where it is read.
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=_LEVEL, device_tracer_level=int(on_gpu)
-    )
+    # No options: TensorFlow 2.21 warns of each and takes none. That of a GPU begins in 0.02 s.
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-        tf.profiler.experimental.start(folder, options=options)
+        tf.profiler.experimental.start(folder)
         try:
             steps()
         finally:
