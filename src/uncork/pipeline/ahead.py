@@ -46,7 +46,7 @@ def rewritten_by_default(pipeline: Pipeline) -> bool:
         >>> rewritten_by_default(read(tf.data.Dataset.range(9)))
         True
     """
-    options = pipeline.dataset.options()
+    options = pipeline.options
     autotune = getattr(options.autotune, "enabled", None)
     rewrites = options.experimental_optimization.apply_default_optimizations
     return autotune is not False and rewrites is not False

@@ -219,7 +219,7 @@ def _under(stage: Measured) -> tuple[float, float] | None:
 
 def _stage(whole: Pipeline, stage: Measured) -> Stage:
     node = stage.node
-    options = whole.dataset.options()
+    options = whole.options
     return Stage(
         index=stage.index,
         first=stage.first,

@@ -237,7 +237,7 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
-    if pipeline.dataset.options().autotune.enabled is False:
+    if pipeline.options.autotune.enabled is False:
         raise EditRefused("tf.data's autotuner is off already", "one that is on", "keep it")
     options = tf.data.Options()
     options.autotune.enabled = False

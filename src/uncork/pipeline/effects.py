@@ -17,6 +17,7 @@ from uncork.pipeline.graphs import (
     called,
     graph_of,
     is_control,
+    once_for_each,
     op_def,
     op_of,
     output_types,
@@ -63,11 +64,13 @@ _BRANCHES: Final = frozenset({
 WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
 
 
+@once_for_each
 def is_stateless(function: ConcreteFunction) -> bool:
     """No random draw, no state, no Python, no table: what TensorFlow runs in parallel unasked."""
     return Judge(graph_of(function)).all_repeatable()
 
 
+@once_for_each
 def is_deterministic(function: ConcreteFunction) -> bool:
     """Same input, same output, always.
 
@@ -76,11 +79,13 @@ def is_deterministic(function: ConcreteFunction) -> bool:
     return Judge(graph_of(function), tables=True).all_repeatable()
 
 
+@once_for_each
 def is_order_free(function: ConcreteFunction) -> bool:
     """Calls may overlap without changing any result: tables and variables may be read, not more."""
     return Judge(graph_of(function), resources=True).all_repeatable()
 
 
+@once_for_each
 def may_overlap(function: ConcreteFunction) -> bool:
     """Calls may overlap and stay right in distribution: they draw, but keep no other state.
 
@@ -125,6 +130,7 @@ def python_at(function: ConcreteFunction) -> str | None:
     return None
 
 
+@once_for_each
 def op_types(function: ConcreteFunction) -> frozenset[str]:
     """Types of all ops in a function and in those it calls."""
     graph = graph_of(function)

@@ -48,7 +48,7 @@ def is_left_out(node: Node) -> bool:
 
 def leaves_out(pipeline: Pipeline) -> bool:
     """TensorFlow takes out what does nothing, unless the options of the whole say otherwise."""
-    wanted = pipeline.outermost.dataset.options().experimental_optimization
+    wanted = pipeline.outermost.options.experimental_optimization
     by_default = wanted.apply_default_optimizations is not False
     return by_default if wanted.noop_elimination is None else bool(wanted.noop_elimination)
 

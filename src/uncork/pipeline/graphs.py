@@ -9,8 +9,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -23,6 +23,7 @@ ConcreteFunction = Any
 GraphDef = Any
 NodeDef = Any
 Tensor = Any
+Answer = TypeVar("Answer")
 
 
 def op_of(reference: str) -> str:
@@ -111,17 +112,24 @@ def full_name(reference: str) -> str:
     return reference if is_control(reference) or ":" in reference else f"{reference}:0"
 
 
-_graphs: weakref.WeakKeyDictionary[Any, Graph] = weakref.WeakKeyDictionary()
+def once_for_each(
+    ask: Callable[[ConcreteFunction], Answer],
+) -> Callable[[ConcreteFunction], Answer]:
+    """A question that is answered once for each traced function, none of which ever changes."""
+    known: weakref.WeakKeyDictionary[ConcreteFunction, Answer] = weakref.WeakKeyDictionary()
+
+    @wraps(ask)
+    def answer(function: ConcreteFunction) -> Answer:
+        if function not in known:
+            known[function] = ask(function)
+        return known[function]
+
+    return answer
 
 
+@once_for_each
 def graph_of(function: ConcreteFunction) -> Graph:
-    """The function as data; read once for each function."""
-    if function not in _graphs:
-        _graphs[function] = _read(function)
-    return _graphs[function]
-
-
-def _read(function: ConcreteFunction) -> Graph:
+    """The function as data."""
     graph = function.graph
     proto = graph.as_graph_def(add_shapes=True)
     captured = {t.op.name for t in graph.internal_captures}

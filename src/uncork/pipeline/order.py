@@ -22,7 +22,7 @@ _INTERLEAVE = "_ParallelInterleaveDataset"
 
 def ordered_by_default(pipeline: Pipeline) -> bool:
     """False when the options of the whole pipeline let faster elements overtake."""
-    return pipeline.outermost.dataset.options().deterministic is not False
+    return pipeline.outermost.options.deterministic is not False
 
 
 def keeps_order(node: Node, *, ordered: bool = True) -> bool:

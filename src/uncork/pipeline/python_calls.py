@@ -23,6 +23,7 @@ from uncork.pipeline.graphs import (
     called,
     graph_of,
     is_control,
+    once_for_each,
     replay,
     trace,
 )
@@ -51,11 +52,7 @@ def python_functions(function: ConcreteFunction) -> dict[str, Callable[..., Any]
         >>> list(found.values())
         [<ufunc 'negative'>]
     """
-    graph = graph_of(function)
-    if any(_is_call(node) for node in _called_bodies(graph)):
-        return {}
-    tokens = (node.attr[_TOKEN].s.decode() for node in graph.nodes.values() if _is_call(node))
-    found = {token: _registry.get(token) for token in tokens}
+    found = {token: _registry.get(token) for token in _tokens(function)}
     return {token: _users(_called(f)) for token, f in found.items() if f is not None}
 
 
@@ -188,6 +185,15 @@ def in_python(node: Node) -> bool:
 def keeps_python(node: Node) -> bool:
     """What its Python code makes is kept already."""
     return any(map(_keeps_calls, node.functions)) or isinstance(generator_of(node), KeptGenerator)
+
+
+@once_for_each
+def _tokens(function: ConcreteFunction) -> tuple[str, ...]:
+    """Of the calls into Python; none where one is made inside a loop or a branch."""
+    graph = graph_of(function)
+    if any(_is_call(node) for node in _called_bodies(graph)):
+        return ()
+    return tuple(n.attr[_TOKEN].s.decode() for n in graph.nodes.values() if _is_call(n))
 
 
 def _called_bodies(graph: Graph) -> Iterator[Any]:

@@ -14,7 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.record import digest
-from uncork.pipeline.graphs import NodeDef, full_name, graph_of, is_control, op_of
+from uncork.pipeline.graphs import (
+    NodeDef,
+    full_name,
+    graph_of,
+    is_control,
+    once_for_each,
+    op_of,
+)
 from uncork.pipeline.kinds import kind_of
 from uncork.pipeline.node import Node
 from uncork.pipeline.python_calls import keeps_python
@@ -67,6 +74,7 @@ def _text(value: Any) -> str:
     return repr(value)
 
 
+@once_for_each
 def function_digest(function: Any) -> str:
     """Digest of a traced function: ops, attributes, wiring and constants."""
     graph = graph_of(function)

@@ -74,6 +74,11 @@ class Pipeline:
         """Equal for pipelines that do the same work on data of the same spec; seeds aside."""
         return structure_digest(self.root)
 
+    @cached_property
+    def options(self) -> tf.data.Options:
+        """How it is run, by its own words and those of what it is made from; to be read only."""
+        return self.dataset.options()
+
     @property
     def cardinality(self) -> int:
         """Elements in one pass; negative when infinite (-1) or unknown (-2)."""
