@@ -132,14 +132,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return begun(tmp_path_factory.mktemp("threads"), TRAIN, "engine.test_kernel_threads")
 
 
-def asked(folder: Path, monkeypatch: Any, handed: str = "handed_over") -> ProcessTrial:
+def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
     monkeypatch.chdir(folder)
     job = Job(
         mode="threads",
         training=0,
         plan="plan.json",
         environment={INTRA_OP_THREADS: "1"},
-        hand_over=str(folder / handed),
+        hand_over=str(folder / "handed_over"),
     )
     return run_child(job, Script("train.py"), nothing, quiet=True).elsewhere
 
@@ -153,13 +153,22 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
 
 
 @pytest.mark.slow
-def test_another_training_is_not(made, monkeypatch):
+def test_another_training_is_not(made, monkeypatch, tmp_path):
+    """Which threads a process has says nothing of that: it is asked in this one."""
+    from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    names: dict[str, Any] = {}
+    exec(TRAIN.partition("model.fit(")[0], names)
+    arguments = {"x": names["data"], "epochs": 2, "verbose": 0}
+    subject = FitSubject(names["model"], arguments, 0, "train.py:15", str(tmp_path))
+    version = subject.original.with_step_edits((StepsPerExecution(steps=4),))
     handed = HandedOver.read(made / "handed_over")
+    assert subject.prove_elsewhere(version, handed).passed
     other = [handed.order[1], handed.order[0], *handed.order[2:]]
-    dataclasses.replace(handed, order=other).write(made / "other")
-    dataclasses.replace(handed, refused="too large").write(made / "refused")
-    assert not asked(made, monkeypatch, "other").proof.passed
-    assert asked(made, monkeypatch, "refused").proof.detail == "too large"
+    assert not subject.prove_elsewhere(version, dataclasses.replace(handed, order=other)).passed
+    refused = dataclasses.replace(handed, refused="too large")
+    assert subject.prove_elsewhere(version, refused).detail == "too large"
 
 
 @pytest.mark.slow

@@ -61,17 +61,6 @@ def a_call(*args, **kwargs):
 
 
 @pytest.mark.slow
-def test_a_step_in_python_gets_arrays_as_it_does_from_its_loop(write: Write, uncork: Run, tmp_path):
-    """A tensor has no astype."""
-    done = uncork(
-        "diagnose", "--budget", "3", "--json", "d.json", write(TRAINING + BY_HAND + ARRAYS)
-    )
-    assert done.returncode == 0, done.stderr
-    found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
-    assert found.workload.eager_step
-
-
-@pytest.mark.slow
 def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, uncork: Run, tmp_path):
     script = write(TRAINING + ARRAYS)
     for _ in range(3):  # on a busy machine a short look may find nothing
@@ -90,7 +79,7 @@ def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, unc
 
 @pytest.mark.slow
 def test_several_datasets_in_one_loop_stay_together(write: Write, uncork: Run, tmp_path):
-    done = uncork("diagnose", "--budget", "5", "--json", "d.json", write(TRAINING + ZIPPED))
+    done = uncork("diagnose", "--budget", "2", "--json", "d.json", write(TRAINING + ZIPPED))
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
     assert found.workload.batch_size == 40
@@ -98,8 +87,13 @@ def test_several_datasets_in_one_loop_stay_together(write: Write, uncork: Run, t
 
 
 @pytest.mark.slow
-def test_an_eager_step_over_arrays_is_named_with_its_function(write: Write, uncork: Run, tmp_path):
-    script = write((TRAINING + ARRAYS).replace("@tf.function", "# no tf.function"))
+def test_an_eager_step_gets_arrays_and_is_named_with_its_function(
+    write: Write, uncork: Run, tmp_path
+):
+    """It gets them as it does from its loop: a tensor has no astype."""
+    head, compiled, _ = TRAINING.partition("    @tf.function\n")
+    assert compiled
+    script = write(head + BY_HAND + ARRAYS)
     done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
@@ -114,13 +108,6 @@ def test_tune_has_nothing_to_edit_in_it(write: Write, uncork: Run):
     done = uncork("tune", "--budget", "20", write(TRAINING + ARRAYS))
     assert done.returncode == 0, done.stderr
     assert "left as it is" in done.stdout
-
-
-@pytest.mark.slow
-def test_a_loop_that_ends_too_early_is_told_so(write: Write, uncork: Run):
-    done = uncork("diagnose", write(TRAINING + ARRAYS.replace("10_000", "1")))
-    assert done.returncode == 3
-    assert "ended by itself before it was measured" in done.stderr
 
 
 @pytest.mark.slow
