@@ -62,8 +62,9 @@ def script(extra: str = "pass") -> str:
     return SCRIPT.format(extra=extra)
 
 
-def diagnosed(uncork: Run, path: Path, folder: Path):
-    done = uncork("diagnose", "--budget", "5", "--json", "d.json", path, "100000")
+def diagnosed(uncork: Run, path: Path, folder: Path, budget_s: int = 5):
+    """With more seconds where its findings are looked at, not only what is trained."""
+    done = uncork("diagnose", "--budget", budget_s, "--json", "d.json", path, "100000")
     assert done.returncode == 0, done.stderr
     return from_json((folder / "d.json").read_bytes(), Diagnosis).workloads[0]
 
@@ -152,7 +153,7 @@ def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     text = script().replace("keras.layers.Dropout(0.2), ", "")
     compiled = text.replace("    def train_step", "    @tf.function\n    def train_step")
     path = write(compiled)
-    found = diagnosed(uncork, path, tmp_path).workload
+    found = diagnosed(uncork, path, tmp_path, budget_s=2).workload
     assert not found.eager_step
     assert not found.jit_compile
     assert found.step_code
@@ -192,7 +193,7 @@ LENGTHS = """
         return loss
 
     rows = tf.random.stateless_normal((64, 40, 4), (1, 2))
-    data = tf.data.Dataset.range(32).map(lambda n: rows[:, : n + 8])
+    data = tf.data.Dataset.range(16).map(lambda n: rows[:, : n + 8])
     for epoch in range(int(sys.argv[1])):
         for x in data:
             loss = train_step(x)
@@ -204,19 +205,19 @@ LENGTHS = """
 @pytest.mark.slow
 def test_a_step_for_all_shapes(write: Write, uncork: Run, tmp_path: Path):
     path = write(LENGTHS)
-    found = diagnosed(uncork, path, tmp_path).workload
+    found = diagnosed(uncork, path, tmp_path, budget_s=2).workload
     made = planned(tmp_path, found, ReduceRetracing(code=found.step_code))
     plain, tuned = uncork("run", path, "2"), uncork("run", "--strict", "--plan", made, path, "2")
     assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
     assert tuned.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
-    assert losses(plain.stdout.splitlines()[-1]) >= 32
+    assert losses(plain.stdout.splitlines()[-1]) >= 16
     assert losses(tuned.stdout.splitlines()[-1]) <= 8
 
 
 NUMBERS = (
     LENGTHS.replace("def train_step(x):", "def train_step(x, rate, axis=1):")
     .replace("loss = tf.reduce_mean(model", "loss = rate * tf.reduce_mean(model")
-    .replace("tf.data.Dataset.range(32).map(lambda n: rows[:, : n + 8])", "[rows] * 32")
+    .replace("tf.data.Dataset.range(16).map(lambda n: rows[:, : n + 8])", "[rows] * 32")
     .replace("for x in data:", "for number, x in enumerate(data):")
     .replace("train_step(x)", "train_step(x, number / 32)")
 )
@@ -244,7 +245,7 @@ def test_a_step_in_another_precision(write: Write, uncork: Run, tmp_path: Path):
     seen = "traced.append(model.layers[0].compute_dtype)\n        return loss"
     low = low.replace("traced.append(x.shape)", "pass").replace("return loss", seen)
     path = write(low.replace("len(traced)", SET))
-    found = diagnosed(uncork, path, tmp_path).workload
+    found = diagnosed(uncork, path, tmp_path, budget_s=2).workload
     assert found.dtype_policies == ("mixed_bfloat16",)
     made = planned(tmp_path, found, DtypePolicy(policy="float32", code=found.step_code))
     plain, tuned = uncork("run", path, "2"), uncork("run", "--strict", "--plan", made, path, "2")

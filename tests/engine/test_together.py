@@ -14,6 +14,7 @@ from uncork.core.edit import ParallelMap, Prefetch
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Ratio, Step
 from uncork.core.record import replace
+from uncork.engine import observe
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.together import left_open
 from uncork.engine.version import Version, VersionRunner
@@ -60,7 +61,10 @@ class InParallel(Optimization):
 
 
 @pytest.fixture
-def walked() -> Callable[..., Walk]:
+def walked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Walk]:
+    """Between its trials it is looked at only as long as it takes to find anything."""
+    monkeypatch.setattr(observe, "_BRIEF", observe._BRIEF.scaled(0.1))
+
     def run(speeds: dict[int, list[float]], road: tuple[Optimization, ...] = ROAD) -> Walk:
         walk = Walk(
             FakePipelineSubject(speeds),
