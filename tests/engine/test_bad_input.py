@@ -85,7 +85,7 @@ for rate in (0.1, 0.01, 0.001, 0.0001, 0.00001):
         print("failed", rate)
 """
     )
-    done = uncork("diagnose", "--budget", "6", "train.py")
+    done = uncork("diagnose", "--budget", 2, "train.py")
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout
 
@@ -237,7 +237,7 @@ def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_
     missing = uncork("diagnose", "--training", 7, "train.py")
     assert missing.returncode == 2
     assert "--training 0" in missing.stderr
-    second = uncork("diagnose", "--quiet", "--budget", 3, "--training", 1, "train.py")
+    second = uncork("diagnose", "--quiet", "--budget", 2, "--training", 1, "train.py")
     assert second.returncode == 0, second.stderr
     assert "fold 2 done" in second.stdout, "what comes before it is trained"
     assert diagnosis(tmp_path).workloads[0].workload.at == "train.py:16"
@@ -259,7 +259,7 @@ def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: 
     (tmp_path / "answers").write_text("3\n")
     write(HEAD + "mlp().fit(x, y, batch_size=8, epochs=int(input('epochs? ')))")
     with (tmp_path / "answers").open() as answers:
-        done = uncork("diagnose", "--quiet", "--budget", 3, "train.py", stdin=answers)
+        done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", stdin=answers)
     assert done.returncode == 0, done.stderr
     assert diagnosis(tmp_path).workloads[0].workload.epochs == 3
 
@@ -272,7 +272,8 @@ def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
 
 
 def tuning(cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "uncork", "tune", "--budget", "60", "train.py"]
+    """With time enough that something is still to be tried after a slow start."""
+    command = [sys.executable, "-m", "uncork", "tune", "--budget", "120", "train.py"]
     pipes = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,
@@ -329,7 +330,9 @@ def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:
     write(LONG)
     with tuning(tmp_path) as process:
         until(process, "skipped")
-        time.sleep(0.5)
+        while not list(tmp_path.glob("temp/uncork-*/result")):  # a step is told, then saved
+            assert process.poll() is None
+            time.sleep(0.02)
         os.kill(child_of(process), signal.SIGKILL)
         rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130, rest
@@ -393,7 +396,7 @@ def test_a_full_disk_is_named_and_the_result_is_printed(
     write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HEAD + f"mlp().fit({ROWS}.batch(8), epochs=9)")
-    done = uncork("diagnose", "--quiet", "--budget", 3, "train.py", preexec_fn=small_files)
+    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", preexec_fn=small_files)
     assert done.returncode == 2, done.stderr
     assert "cannot write" in done.stderr
     assert "samples/s" in done.stdout

@@ -30,7 +30,7 @@ SCRIPT = """
         noise = tf.random.stateless_normal((50_000,), tf.stack([seed, 1]))
         return tf.sort(noise)[::3_125], seed % 2
 
-    data = tf.data.Dataset.range(480).map(work).batch(8).prefetch(1)
+    data = tf.data.Dataset.range(240).map(work).batch(8).prefetch(1)
 
     @tf.function
     def train_epoch(batches):
@@ -55,7 +55,7 @@ def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: P
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
     assert found.workload.data == "tf.data"
-    assert (found.workload.batch_size, found.workload.steps_per_epoch) == (8, 60)
+    assert (found.workload.batch_size, found.workload.steps_per_epoch) == (8, 30)
     named = [(finding.cause, finding.at) for finding in found.findings]
     assert found.unclear or named[0] == ("cache_missing", "train.py:13")
     kept = next(step for step in STEPS if step.outcome == "kept")

@@ -91,7 +91,7 @@ def test_behind_its_loop_a_script_is_ended_before_it_writes(script, uncork: Run,
 
 @pytest.mark.slow
 def test_what_it_writes_in_its_loop_is_told(script, uncork: Run, tmp_path):
-    done = uncork("diagnose", "--budget", "5", "--json", "d.json", script(epochs=100_000))
+    done = uncork("diagnose", "--budget", "2", "--json", "d.json", script(epochs=100_000))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "log.txt").read_text() == "their log"
     notes = "\n".join(from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0].notes)
