@@ -4,6 +4,7 @@ import pytest
 
 from records import observed
 from uncork.core.edit import LayersInInput
+from uncork.core.facts import Transfer
 from uncork.core.kernels import KernelPart
 from uncork.core.record import replace
 from uncork.road.layers_in_input import PreprocessBeside
@@ -43,6 +44,11 @@ def test_what_draws_is_done_by_one_of_them():
 
 def test_a_model_that_begins_with_what_it_learns_is_left_alone():
     assert "layer that learns" in reason(BESIDE, training(first_layers=()))
+
+
+def test_what_another_device_computes_is_left_to_it():
+    sent = Transfer(device="GPU:0", bytes=100, needed_bytes=100, wall_s=0.001, cpu_s=0.0)
+    assert "sent to GPU:0" in reason(BESIDE, replace(training(), transfer=sent))
 
 
 def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.facts import SlowLayer
+from uncork.core.facts import SlowLayer, Transfer
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.core.record import replace
@@ -118,6 +118,11 @@ class TestAugmentationInModel:
 
     def test_where_all_cores_are_busy_moving_it_wins_nothing(self):
         assert found(augmentation_in_model, part(0.6, of_batch=0.6), consumer_cpu_s=0.0199) == []
+
+    def test_what_another_device_computes_is_left_to_it(self):
+        words = part(0.6, of_batch=0.6, at="a.py:3")
+        sent = Transfer(device="GPU:0", bytes=100, needed_bytes=100, wall_s=0.001, cpu_s=0.0)
+        assert found(augmentation_in_model, words, consumer_cpu_s=0.011, transfer=sent) == []
 
     def test_layers_that_learn_stay(self):
         assert found(augmentation_in_model, part(1.0), consumer_cpu_s=0.001) == []

@@ -79,6 +79,11 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
             reason="the model begins with a layer that learns, or what it does before is its own "
             "code"
         )
+    if diagnosis.transfer is not None:
+        return Skipped(
+            reason=f"what they make would have to be sent to {diagnosis.transfer.device} beside "
+            "each batch"
+        )
     if workload.called_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     return None

@@ -20,8 +20,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where the pipeline could do it beside the step.
 
     What depends on the batch alone may leave the step. All cores together must do it nevertheless:
-    kernels that keep them busy already win nothing by moving.
+    kernels that keep them busy already win nothing by moving. What another device does of it is
+    left to it: here it would have to be done first, and then sent.
     """
+    if diagnosis.transfer is not None:
+        return
     narrowing = wide_casts(diagnosis)
     parts = [p for p in diagnosis.kernels if p.of_batch and p not in narrowing]
     if not parts:
