@@ -152,7 +152,7 @@ def test_what_is_no_plan_is_refused(plan: object) -> None:
 def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     model = mlp()
     before = state(model)
-    (found,) = uncork.diagnose(model, (X, Y), batch_size=16, budget=3, quiet=True).record.workloads
+    (found,) = uncork.diagnose(model, (X, Y), batch_size=16, budget=2, quiet=True).record.workloads
     assert state(model) == before
     assert found.workload.data == "numpy"
     assert "test_api.py:" in found.workload.at
@@ -245,7 +245,7 @@ def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
     cell.write("model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n")
     cell.write("model.compile('sgd', 'mse')\n")
     cell.write("x = np.ones((64, 4), 'float32')\n")
-    cell.write("shown = uncork.diagnose(model, (x, x[:, :1]), budget=3, quiet=True)\n")
+    cell.write("shown = uncork.diagnose(model, (x, x[:, :1]), budget=2, quiet=True)\n")
     cell.write("print(shown.record.workloads[0].workload.kind, '<svg' in shown.html())")
     done = subprocess.run(
         [sys.executable, "-"],

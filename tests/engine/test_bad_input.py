@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from uncork.core.diagnosis import Diagnosis
+from uncork.core.edit import DtypePolicy, Guarantee, JitCompile, StepEdit
 from uncork.core.plan import Policy, load
 from uncork.core.record import from_json
 
@@ -204,13 +206,27 @@ def test_a_fit_that_is_called_a_few_times_is_too_small(write: Write, uncork: Run
     assert "1 steps x 1 epochs" in done.stderr
 
 
-def test_a_nan_loss_is_never_proved_to_be_kept(write: Write, uncork: Run, tmp_path: Path) -> None:
-    write(HEAD + "y = y * np.nan\n" + f"mlp().fit({ROWS}.batch(8), epochs=3)")
-    done = uncork("tune", "--budget", 30, "--quiet", "train.py")
-    assert done.returncode == 0, done.stderr
-    plan = load((tmp_path / "plan.json").read_bytes())
-    assert plan.guarantee in ("exact", "resampled")
-    assert [s.name for s in plan.kept if s.guarantee in ("rounding", "precision")] == []
+@pytest.mark.parametrize(
+    ("edit", "guarantee", "words"),
+    [
+        (JitCompile(), "rounding", "loss difference nan"),
+        (DtypePolicy(policy="mixed_bfloat16"), "precision", "loss is not finite"),
+    ],
+    ids=["rounding", "precision"],
+)
+def test_a_nan_loss_is_never_proved_to_be_kept(
+    edit: StepEdit, guarantee: Guarantee, words: str, tmp_path: Path
+) -> None:
+    from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+    names: dict[str, Any] = {}
+    exec(HEAD + f"y = y * np.nan\nmodel = mlp()\ndata = {ROWS}.batch(8)", names)
+    given = {"x": names["data"], "epochs": 3}
+    subject = FitSubject(names["model"], given, 0, "train.py:9", str(tmp_path))
+    version = subject.original.with_step_edits((edit,))
+    proof = subject.prove_step(version, guarantee, 5.0)
+    assert not proof.passed
+    assert words in proof.detail
 
 
 STAGES = (

@@ -22,7 +22,7 @@ data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(8)
 
 def test_a_trace_is_kept_and_named(write: Write, uncork: Run, tmp_path: Path) -> None:
     script = write(TRAINING + "model.fit(data, epochs=50, verbose=0)\n")
-    done = uncork("diagnose", "--budget", "3", "--timeline", "traces", script)
+    done = uncork("diagnose", "--budget", "2", "--timeline", "traces", script)
     assert done.returncode == 0, done.stderr
     assert "timeline: tensorboard --logdir traces" in done.stdout
     (trace,) = (tmp_path / "traces").rglob("*.xplane.pb")
@@ -37,7 +37,7 @@ for epoch in range(1000):
     for x, y in data:
         model.train_on_batch(x, y)
 """
-    done = uncork("diagnose", "--budget", "3", "--timeline", "traces", write(TRAINING + loop))
+    done = uncork("diagnose", "--budget", "2", "--timeline", "traces", write(TRAINING + loop))
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "traces").rglob("*.xplane.pb")
     space = xplane_pb2.XSpace.FromString(file.read_bytes())
@@ -50,7 +50,7 @@ def test_a_script_that_profiles_itself_gets_its_diagnosis_all_the_same(
 ) -> None:
     own = "tf.profiler.experimental.start('own')\n"
     script = write(TRAINING + own + "model.fit(data, epochs=50, verbose=0)\n")
-    done = uncork("diagnose", "--budget", "3", "--timeline", "traces", script)
+    done = uncork("diagnose", "--budget", "2", "--timeline", "traces", script)
     assert done.returncode == 0, done.stderr
     assert "no timeline was kept" in done.stdout
     assert "tensorboard --logdir traces" not in done.stdout

@@ -94,7 +94,7 @@ def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> N
 
 
 def test_custom_loop_is_diagnosed_and_stopped(photos: Path, tmp_path: Path) -> None:
-    done = uncork("diagnose", "--budget", 5, EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
+    done = uncork("diagnose", "--budget", 2, EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "uncork-report/diagnosis.json").read_bytes(), Diagnosis)
     workload = found.workloads[0].workload
