@@ -135,7 +135,7 @@ def load(number):
 data = tf.data.Dataset.range(64).map(lambda n: load(tf.cast(n, tf.int32))).batch(8)
 model = keras.Sequential([keras.Input((4096,)), keras.layers.Dense(3)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(data, epochs=50, verbose=0)
+model.fit(data, epochs=int(sys.argv[1]), verbose=0)
 """
 
 
@@ -144,7 +144,7 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     folder = tmp_path / "on disk"
     folder.mkdir()
     options = "--memory", 1e-6, "--disk-cache", folder, "--budget", 40, "--strict", "exact"
-    done = uncork("tune", "--quiet", *options, "train.py")
+    done = uncork("tune", "--quiet", *options, "train.py", 50)
     assert done.returncode == 0, done.stderr
     assert not list(folder.iterdir())
     made = load((tmp_path / "plan.json").read_bytes())
@@ -158,7 +158,7 @@ def test_a_script_is_tuned_and_run_end_to_end(uncork: Run, tmp_path: Path) -> No
     if found.outcome == "kept":
         assert found.proof is not None
         assert found.proof.passed
-    ran = uncork("run", "--plan", "plan.json", "train.py")
+    ran = uncork("run", "--plan", "plan.json", "train.py", 2)
     assert ran.returncode == 0, ran.stderr
     assert not list(folder.iterdir())
 

@@ -63,18 +63,19 @@ def a_call(*args, **kwargs):
 @pytest.mark.slow
 def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, uncork: Run, tmp_path):
     script = write(TRAINING + ARRAYS)
-    for _ in range(3):  # on a busy machine a short look may find nothing
+    step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1
+    loader = ("python_loader", f"train.py:{step}")
+    for _ in range(3):  # on a busy machine a short look may find nothing, or something else first
         done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
         assert done.returncode == 0, done.stderr
         assert "trained to the end" not in done.stdout
         found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
-        if found.findings:
+        named = [(finding.cause, finding.at) for finding in found.findings]
+        if named[:1] == [loader]:
             break
-    step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1
     assert found.workload.at == f"train.py:{step}"
     assert (found.workload.kind, found.workload.batch_size) == ("custom_loop", 40)
-    named = [(finding.cause, finding.at) for finding in found.findings]
-    assert found.unclear or named[0] == ("python_loader", f"train.py:{step}")
+    assert found.unclear or named[:1] == [loader]
 
 
 @pytest.mark.slow
@@ -112,7 +113,7 @@ def test_tune_has_nothing_to_edit_in_it(write: Write, uncork: Run):
 
 @pytest.mark.slow
 def test_it_is_listed(write: Write, uncork: Run):
-    done = uncork("diagnose", "--list", write(TRAINING + ARRAYS.replace("10_000", "3")))
+    done = uncork("diagnose", "--list", write(TRAINING + ARRAYS.replace("10_000", "2")))
     assert done.returncode == 0, done.stderr
     assert "custom loop" in done.stdout
 
