@@ -271,9 +271,7 @@ class Walk:
             if predicted < WORTH_TRYING:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
-        further = [p for _, p in self._further(optimization)]
-        kept_s = seconds.TAIL_S + seconds.needed_s(further, _promised(proposal))
-        trial = self._measure(candidate, again, kept_s)
+        trial = self._measure(candidate, None if again else self._better_s(optimization, proposal))
         found = trial.comparison
         if self._validates_otherwise(candidate):
             self.now = with_validation(self.now, trial.base.samples_per_s, edited=False)
@@ -345,8 +343,13 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, seconds.RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version, again: bool, kept_s: float) -> Trial:
-        """Patiently, but for the seconds that are kept for the proof and for better steps."""
+    def _better_s(self, optimization: Optimization, proposal: Proposal) -> float:
+        """Seconds for what is further along the road and promises more."""
+        further = [answer for _, answer in self._further(optimization)]
+        return seconds.needed_s(further, _promised(proposal))
+
+    def _measure(self, candidate: Version, better_s: float | None) -> Trial:
+        """Patiently, but for what is kept for better steps; at a second look for nothing."""
         run = self.subject.runner
         if self._validates_otherwise(candidate):
             run = self.subject.validation_runner
@@ -355,7 +358,7 @@ class Walk:
         base.prime()
         block_s, left_s = seconds.block_s(self.now), self.left_s
         at_least = self._at_least(candidate)
-        if again:
+        if better_s is None:
             budget_s = left_s - seconds.TAIL_S
             return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=at_least)
         return interleave(
@@ -363,7 +366,7 @@ class Walk:
             runner,
             block_s=block_s,
             budget_s=min(seconds.PAIRS_S, left_s),
-            patience_s=left_s - kept_s,
+            patience_s=left_s - seconds.TAIL_S - better_s,
             at_least=at_least,
         )
 
