@@ -14,9 +14,17 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_folder_of_any_name_that_pip_installed_into_holds_libraries(folder):
-    (folder / "layers-1.0.dist-info").mkdir()
+def test_what_pip_installed_into_a_folder_of_any_name_is_a_library(folder):
+    installed = folder / "layers-1.0.dist-info"
+    installed.mkdir()
+    (installed / "RECORD").write_text(
+        "layers/__init__.py,sha256=a,0\nlayers/dense.py,,\nalone.py,,\n"
+    )
     assert not is_users(str(folder / "layers" / "dense.py"))
+    assert not is_users(str(folder / "alone.py"))
+    # The user's own modules may lie beside it, and have to be watched.
+    assert is_users(str(folder / "own.py"))
+    assert is_users(str(folder / "layers2" / "dense.py"))
     assert is_users(str(folder.parent / "train.py"))
 
 

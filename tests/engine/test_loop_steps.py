@@ -234,6 +234,7 @@ NUMBERS = (
 def test_numbers_that_change_are_handed_over_as_tensors(write: Write, uncork: Run, tmp_path: Path):
     path = write(NUMBERS)
     found = diagnosed(uncork, path, tmp_path, "retracing")
+    assert found.findings[0].cause == "retracing"
     assert found.workload.numbers == ("rate",)
     edit = TensorArguments(code=found.workload.step_code, names=("rate",))
     made = planned(tmp_path, found.workload, edit)

@@ -132,7 +132,7 @@ def test_what_the_runtime_and_the_pipeline_tell_of_themselves_is_no_kernel():
 
 
 def test_real_kernels_are_told_with_how_often_they_run_in_a_step():
-    large, small = tf.ones((400, 400)), tf.ones((40, 40))
+    large, small = tf.ones((1000, 1000)), tf.ones((40, 40))
 
     @tf.function(autograph=False)
     def step():

@@ -122,17 +122,28 @@ def _owner(path: str, module: str, main_file: str) -> Owner:
         return _FRAMEWORKS[package]
     generated = _REWRITTEN in path or (path.startswith("<") and not path.startswith(_TYPED))
     installed = path.startswith(_STDLIB) or any(part in path for part in _INSTALLED)
-    if generated or installed or any(map(_holds_packages, _searched_above(path))):
-        return "library"
-    return "user"
+    return "library" if generated or installed or _is_recorded(path) else "user"
 
 
-def _searched_above(path: str) -> Iterator[str]:
-    """Folders where Python looks for modules, and that hold this file."""
-    return (folder for folder in sys.path if folder and path.startswith(os.path.join(folder, "")))  # noqa: PTH118
+def _is_recorded(path: str) -> bool:
+    """Whether pip wrote this file: ``pip install --target`` takes a folder of any name.
+
+    It may be that of the user's own modules, which stay his.
+    """
+    folders = (os.path.join(folder, "") for folder in sys.path if folder)  # noqa: PTH118
+    return any(
+        path.removeprefix(folder).partition(os.sep)[0] in _recorded(folder)
+        for folder in folders
+        if path.startswith(folder)
+    )
 
 
 @functools.lru_cache(maxsize=256)
-def _holds_packages(folder: str) -> bool:
-    """Whether pip installed here: ``pip install --target`` takes a folder of any name."""
-    return any(Path(folder).glob("*.dist-info"))
+def _recorded(folder: str) -> frozenset[str]:
+    """Names of the packages and modules that pip has put into a folder, by its own records."""
+    found: set[str] = set()
+    for record in Path(folder).glob("*.dist-info/RECORD"):
+        with contextlib.suppress(OSError):
+            lines = record.read_text("utf-8", "replace").splitlines()
+            found.update(line.partition(",")[0].partition("/")[0] for line in lines)
+    return frozenset(found)

@@ -345,8 +345,7 @@ class Walk:
 
     def _better_s(self, optimization: Optimization, proposal: Proposal) -> float:
         """Seconds for what is further along the road and promises more."""
-        further = [answer for _, answer in self._further(optimization)]
-        return seconds.needed_s(further, _promised(proposal))
+        return seconds.needed_s((p for _, p in self._further(optimization)), _promised(proposal))
 
     def _measure(self, candidate: Version, better_s: float | None) -> Trial:
         """Patiently, but for what is kept for better steps; at a second look for nothing."""
@@ -357,16 +356,15 @@ class Walk:
         runner.prime()
         base.prime()
         block_s, left_s = seconds.block_s(self.now), self.left_s
-        at_least = self._at_least(candidate)
+        at_least, spare_s = self._at_least(candidate), left_s - seconds.TAIL_S
         if better_s is None:
-            budget_s = left_s - seconds.TAIL_S
-            return patiently(base, runner, block_s=block_s, budget_s=budget_s, at_least=at_least)
+            return patiently(base, runner, block_s=block_s, budget_s=spare_s, at_least=at_least)
         return interleave(
             base,
             runner,
             block_s=block_s,
             budget_s=min(seconds.PAIRS_S, left_s),
-            patience_s=left_s - seconds.TAIL_S - better_s,
+            patience_s=spare_s - better_s,
             at_least=at_least,
         )
 

@@ -67,7 +67,7 @@ def profiled(steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kern
             would be the time to start kernels, not the time that they take.
 
     Returns:
-        None where there is no GPU to tell of, or CUDA's tracer is not allowed to.
+        Nothing where there is no GPU to tell of, or CUDA's tracer is not allowed to.
 
     Raises:
         tensorflow.errors.AlreadyExistsError: Somebody profiles already.

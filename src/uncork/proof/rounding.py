@@ -5,7 +5,8 @@ Exact: the weights and optimizer slots after N steps are equal bit for bit. Wher
 cannot be judged, and the next row decides; where they differ by more than that, nothing is proved.
 Adam takes a whole step by the sign of a gradient that is nothing but rounding, and two such runs
 are soon far apart: then their first losses tell whether they draw random numbers, which no rounding
-does, and the variables that repeat themselves tell what was learned.
+does, and the variables that repeat themselves tell what was learned. Numbers that nobody can seed,
+drawn for the update alone, escape the first loss: where they are small, they pass for rounding.
 
 Rounding: the same mathematics in another order of operations. How far that may carry a training is
 the training's own affair, so the band is measured: the original is run again from weights nudged
