@@ -228,6 +228,15 @@ class LayersInInput(Record, tag="layers_in_input", frozen=True, kw_only=True):
     draws: bool = False
 
 
+class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
+    """Do the last map of the input pipeline in the training step, on the device that trains.
+
+    Its function, called for a whole batch, has this digest.
+    """
+
+    expects: str
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -346,6 +355,7 @@ StepEdit = (
     | FunctionEdit
     | ReuseIterator
     | LayersInInput
+    | MapOnDevice
     | StepsPerExecution
     | FlatUpdates
     | FusedUpdates

@@ -233,6 +233,8 @@ class Stage(Record, frozen=True, kw_only=True):
             it.
         by_number: It keeps one of so many elements, by their number.
         vectorized: Set on a map whose function can take the elements of the batch above at once.
+        in_step: On a last map that the training step could do instead, on its device, and with
+            fewer bytes to be sent: digest of its function, called for a whole batch.
         chunked: Set on a brief generator whose elements can be handed over several at once.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
     """
@@ -276,6 +278,7 @@ class Stage(Record, frozen=True, kw_only=True):
     may_precede: tuple[int, ...] = ()
     by_number: bool = False
     vectorized: Vectorized | None = None
+    in_step: str = ""
     chunked: Chunked | None = None
     opaque: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import keras
@@ -31,6 +31,7 @@ from uncork.step import (
     Snapshot,
     StepSettings,
     Validating,
+    batch_samples,
     callback_costs,
     defects_of_fit,
     device_of,
@@ -63,6 +64,10 @@ class FitLooks(Subject):
     @abstractmethod
     def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
         """How the step with these edits runs."""
+
+    @abstractmethod
+    def _given(self, version: Version) -> Sequence[Any]:
+        """Batches as a version's step is given them."""
 
     @abstractmethod
     def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
@@ -170,11 +175,12 @@ class FitLooks(Subject):
         _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
         return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
 
-    def transfer(self) -> Transfer | None:
+    def transfer(self, version: Version) -> Transfer | None:
         """To where the model's weights are; not asked where a strategy sends the batches."""
-        return (
-            None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
-        )
+        if self.workload.distributed:
+            return None
+        largest = max(self._given(version), key=lambda batch: batch_samples(batch) or 0)
+        return transfer_of(largest, device_of(self.model))
 
 
 def _lengths(model: Any) -> set[int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from uncork.core.edit import (
     Guarantee,
     LoaderCache,
     LoaderEdit,
+    MapOnDevice,
     StepEdit,
     StepsPerExecution,
     batches_in_one,
@@ -70,7 +71,7 @@ from uncork.watch import loader_digest, loader_draws, random_state, set_random_s
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20
-_RECORDED_BATCHES: Final = 64
+_RECORDED: Final = {"most": 64, "max_bytes": _RECORDED_BYTES}
 # And samples for what another batch does to the training.
 _JUDGED_SAMPLES: Final = 1 << 14
 # Resident steps longer than this are not grouped to find the time between them: compiling the group
@@ -130,6 +131,7 @@ class FitSubject(FitLooks):
             self._parts_later = parts_made()
             self.snapshot = Snapshot(model)
         self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
+        self._unmade: dict[tuple[StepEdit, ...], tuple[Any, ...]] = {}
         self._prover: StepProver | None = None
         self._judged: HeldOut | None = None
         self._loaders: dict[tuple[LoaderEdit, ...], Any] = {}
@@ -137,7 +139,7 @@ class FitSubject(FitLooks):
         described = self._describe(arguments, index, at)
         self.workload = replace(described, step_at=step_at, policy_at=policy_at)
         if model.run_eagerly:
-            refusal, code = traceable(model, self._resident(()).prime)
+            refusal, code = traceable(model, self._resident(self.original).prime)
             self.workload = replace(self.workload, not_traceable=refusal, step_code=code)
             self.restore()
 
@@ -149,7 +151,7 @@ class FitSubject(FitLooks):
 
     def resident(self, version: Version) -> VersionRunner:
         """A version's step on the same batches over and over."""
-        return self._resident(version.step)
+        return self._resident(version)
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """Many resident steps in one execution; a step of the user's own need not allow that.
@@ -166,7 +168,8 @@ class FitSubject(FitLooks):
             if resident_s > _LONG_STEP_S:
                 return None
             with suppress(Exception):
-                runner = self._resident((*version.step, StepsPerExecution(steps=_GROUP)))
+                group = StepsPerExecution(steps=_GROUP)
+                runner = self._resident(version.with_step_edits((group,)))
                 runner.prime()
                 return runner
         self.notes.append("time between steps is counted as part of the step")
@@ -210,7 +213,12 @@ class FitSubject(FitLooks):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
-        return self._step_prover().prove(self._with(version.step), kind, budget_s)
+        settings = self._with(version.step)
+        pairs = settings.in_two(self._feed(version))
+        if pairs is None:
+            return self._step_prover().prove(settings, kind, budget_s)
+        recording = Recording.in_two(pairs, **_RECORDED)
+        return StepProver(self._with(()), self.snapshot, recording).prove(settings, kind, budget_s)
 
     def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
         """The state before the first step, and what it leads to on recorded batches."""
@@ -222,9 +230,7 @@ class FitSubject(FitLooks):
 
     def _step_prover(self) -> StepProver:
         if self._prover is None:
-            recording = Recording.of(
-                self.feed, self.model, most=_RECORDED_BATCHES, max_bytes=_RECORDED_BYTES
-            )
+            recording = Recording.of(self.feed, self.model, **_RECORDED)
             self._prover = StepProver(self._with(()), self.snapshot, recording)
         return self._prover
 
@@ -308,10 +314,18 @@ class FitSubject(FitLooks):
             self._settings[step] = StepSettings(self.model, step)
         return self._settings[step]
 
-    def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
-        times = batches_in_one(step)
-        batches = [several_times(batch, times) for batch in self._batches]
-        return PrimedRunner(self._fit_runner(step, self.feed.resident(batches)), None)
+    def _resident(self, version: Version) -> VersionRunner:
+        batches = [several_times(batch, version.times) for batch in self._given(version)]
+        return PrimedRunner(self._fit_runner(version.step, self.feed.resident(batches)), None)
+
+    def _given(self, version: Version) -> Sequence[Any]:
+        """Batches as a version's step is given them."""
+        if not any(isinstance(edit, MapOnDevice) for edit in version.step):
+            return self._batches
+        if version.step not in self._unmade:
+            fed = self._with(version.step).fed(self._feed(version))
+            self._unmade[version.step] = tuple(fed.x.take(len(self._batches)))
+        return self._unmade[version.step]
 
     def _compiled(self) -> VersionRunner | None:
         """None where Python does in each step what would happen once only when it is traced."""

@@ -34,6 +34,7 @@ class Feed:
         shuffle: As given; acts on arrays only.
         class_weight: As given.
         held: Batches that a resident feed gives in turn, 0 of any other.
+        recorded: The batches are held in memory, as the training step is to be given them.
         in_one_thread: Arrays are read as :mod:`uncork.step.array_feed` does.
     """
 
@@ -45,6 +46,7 @@ class Feed:
     shuffle: bool = True
     class_weight: Any = None
     held: int = 0
+    recorded: bool = False
     in_one_thread: bool = False
 
     @classmethod
@@ -113,7 +115,13 @@ class Feed:
         """
         single = [tf.data.Dataset.from_tensors(batch) for batch in batches]
         dataset = functools.reduce(tf.data.Dataset.concatenate, single).repeat()
-        return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False, held=len(batches))
+        return Feed(
+            x=dataset,
+            steps_per_epoch=1 << 20,
+            shuffle=False,
+            held=len(batches),
+            recorded=True,
+        )
 
     def epochs(self, model: Any) -> Any:
         """Keras's own epoch iterator over this feed.

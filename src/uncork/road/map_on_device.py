@@ -1,0 +1,71 @@
+"""Do the last map of the input pipeline in the training step, on the device that trains.
+
+A map that makes floats of bytes, as most examples do at the end of their pipeline, makes four bytes
+of each, and the step waits until all of them have been sent. Sent as they are, they are made into
+floats by the same ops in the step, where that takes no time. Legal because the map depends on its
+batch alone, and nothing is done behind it but handing on; casting, scaling and moving values about
+are all that it may do, so that every device, and XLA, can do it. A map below the batch is called
+for whole batches first (see ``vectorize``), in whole or from where images are decoded on.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import Edit, MapOnDevice, VectorizeMap
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.sending import gain_by, sparing
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    no_step_edit,
+    not_worth,
+)
+
+
+@final
+class MakeOnDevice(Optimization):
+    """Send what the last map takes, not what it makes, and let the step make it."""
+
+    name = "map_on_device"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where a good part of the step is waiting for bytes that a map has made more of."""
+        forbidden = no_pipeline(diagnosis) or no_step_edit(diagnosis)
+        if forbidden:
+            return forbidden
+        if diagnosis.transfer is None:
+            return Skipped(reason="the step trains in this host's memory: nothing is sent to it")
+        spared = sparing(diagnosis.transfer, diagnosis.stages)
+        last = spared.by if spared else None
+        if spared is None or last is None or not last.in_step:
+            return Skipped(
+                reason="the pipeline does not end with a map that only casts, scales or moves "
+                "numbers, and makes more bytes of them"
+            )
+        edits: tuple[Edit, ...] = (MapOnDevice(expects=last.in_step),)
+        if last.vectorized is not None:  # a shuffle between holds less then: the map makes more
+            digest = diagnosis.workload.pipeline
+            edits = (VectorizeMap(stage=last.index, expects=digest), *edits)
+        predicted = gain_by(diagnosis, diagnosis.transfer, spared, machine.cpus)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=edits,
+            predicted=predicted,
+            at=last.at or diagnosis.workload.at,
+            why=f"{last.name or 'the last map'} is done on {diagnosis.transfer.device}, and "
+            f"{spared.share:.0%} of the bytes need not be sent there",
+            source_edit="dataset = dataset_of_bytes  # without the last map\n"
+            "model = keras.Sequential([keras.layers.Rescaling(1 / 255), ...])",
+        )

@@ -1,0 +1,146 @@
+"""The last map of the input pipeline done by the training step, where its data has arrived.
+
+What is sent to the device is what the map takes, not what it makes: bytes instead of floats. The
+pipeline marks its batches; in the graph of the training step each is made, on the step's device,
+into what ``train_step`` was always given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit
+from uncork.core.errors import EditRefused
+from uncork.pipeline import LastMap, last_map, read
+from uncork.step.feed import Feed
+from uncork.step.traced import device_of
+from uncork.step.traced_maps import attribute
+
+
+class Unmade(NamedTuple):
+    """A batch that the last map of its pipeline is still to be done to.
+
+    Attributes:
+        batch: What the map takes.
+    """
+
+    batch: Any
+
+
+class MapInStep:
+    """What an edit does to a model's training and to its data.
+
+    Args:
+        model: The user's.
+        edit: Names the map.
+
+    Raises:
+        EditRefused: The step of this model is not Keras's to change.
+    """
+
+    def __init__(self, model: Any, edit: MapOnDevice) -> None:
+        if model.run_eagerly or model._distribute_strategy is not None:
+            raise EditRefused(
+                "the model runs eagerly, or under a tf.distribute strategy",
+                "a compiled step on one device",
+                "leave the map in the input pipeline",
+            )
+        self._model, self._expects = model, edit.expects
+        self._map: LastMap | None = None
+        self._traced: LastMap | None = None
+
+    @property
+    def is_another(self) -> bool:
+        """What the data was taken from last is another map, by its function, than what is traced.
+
+        They do the same, but a function holds numbers of its own.
+        """
+        traced, now = self._traced, self._map
+        return traced is not None and now is not None and traced.function is not now.function
+
+    def fed(self, feed: Feed) -> Feed:
+        """The same data, with the last map left to the step.
+
+        Batches that were recorded are as the step is to be given them.
+
+        Raises:
+            EditRefused: It is no tf.data pipeline that ends with this map, or weighted by class.
+        """
+        if feed.recorded:
+            return feed
+        marked = self._taken(feed).below.map(lambda *given: Unmade(given), tf.data.AUTOTUNE)
+        return feed.with_dataset(marked)
+
+    def in_two(self, feed: Feed) -> Any:
+        """A dataset of pairs: each batch as the step takes it, and as the map makes it here.
+
+        Raises:
+            EditRefused: As :meth:`fed`.
+        """
+        taken = self._taken(feed)
+        return taken.below.map(lambda *given: (Unmade(given), taken.made(given)))
+
+    def _taken(self, feed: Feed) -> LastMap:
+        if feed.dataset is None or feed.class_weight is not None:
+            raise EditRefused(
+                "the data is no tf.data pipeline, or weighted by class",
+                "a tf.data.Dataset, whose batches reach the training step as they are",
+                "leave the map in the input pipeline",
+            )
+        found = last_map(read(feed.dataset))
+        if found is None or found.digest != self._expects:
+            raise EditRefused(
+                f"the pipeline ends with {'no such map' if found is None else found.digest}",
+                f"a last map {self._expects}, with nothing but a prefetch or a repeat behind it",
+                "run 'uncork tune' again to make a plan for this pipeline",
+            )
+        self._map = found
+        return found
+
+    @contextmanager
+    def of_model(self) -> Iterator[None]:
+        """Where Keras makes what it trains the model with, inside the block, batches are made.
+
+        A batch that is made already is trained on as ever.
+        """
+        model = self._model
+        make = model.make_train_function
+
+        def make_train_function(force: bool = False) -> Any:
+            step = model.train_step
+
+            def train_step(data: Any) -> Any:
+                return step(self._made(data.batch) if isinstance(data, Unmade) else data)
+
+            if model.train_function is None or force:
+                with attribute(model, "train_step", train_step):
+                    make(force=force)
+            return model.train_function
+
+        with attribute(model, "make_train_function", make_train_function):
+            yield
+
+    def _made(self, batch: Any) -> Any:
+        assert self._map is not None
+        self._traced = self._map
+        return self._map.on(device_of(self._model))(batch)
+
+
+def map_in_step_of(model: Any, edits: tuple[StepEdit, ...]) -> MapInStep | None:
+    """What does the last map of a model's data in its step; None where no edit asks for it.
+
+    Raises:
+        EditRefused: It cannot be done in this model's step.
+    """
+    edit = next((edit for edit in edits if isinstance(edit, MapOnDevice)), None)
+    if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
+        raise EditRefused(
+            "the first layers of the model are run behind the last map, in the pipeline",
+            "a map whose batches go to the step",
+            "leave the map in the input pipeline",
+        )
+    return MapInStep(model, edit) if edit else None
