@@ -17,10 +17,8 @@ from uncork.capture import FitCall
 from uncork.core.edit import (
     AutotuneOff,
     Edit,
-    MapOnDevice,
     Rebatch,
     StepsPerExecution,
-    VectorizeMap,
 )
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.journal import Journal
@@ -32,8 +30,8 @@ from uncork.engine.promises import Promises
 from uncork.engine.running import Running
 from uncork.pipeline import measure
 from uncork.road import Proposal
-from uncork.road.map_on_device import MakeOnDevice
-from uncork.step.last_map import Unmade
+from uncork.road.map_on_device import MakeOnDevice, to_the_step
+from uncork.step.last_maps import Unmade
 
 PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
@@ -74,17 +72,16 @@ def subject_of(made: FitCall, folder: Any) -> FitSubject:
     return FitSubject(made.model, made.arguments, 0, made.at, str(folder))
 
 
-def edits_for(subject: FitSubject, *others: Edit) -> tuple[Edit, ...]:
+def edits_for(subject: FitSubject, *others: Edit, kind: str = "map") -> tuple[Edit, ...]:
     """As the stages of a diagnosis name them."""
     stages = measure(subject.original.pipeline, batch_size=4, budget_s=0.2)
-    last = next(stage for stage in stages if stage.in_step)
-    first = (VectorizeMap(stage=last.index, expects=""),) if last.vectorized else ()
-    return (*first, MapOnDevice(expects=last.in_step), *others)
+    last = next(stage for stage in stages if stage.in_step and stage.kind == kind)
+    return (*to_the_step(last.in_step, "", gathered=kind != "map"), *others)
 
 
-def planned(made: FitCall, folder: Any, *others: Edit) -> Plan:
+def planned(made: FitCall, folder: Any, *others: Edit, kind: str = "map") -> Plan:
     subject = subject_of(made, folder)
-    edits = edits_for(subject, *others)
+    edits = edits_for(subject, *others, kind=kind)
     version = subject.original.with_edits(edits)
     subject.restore()
     kept = replace(KEPT, edits=(*version.edits, *version.step))
@@ -95,13 +92,17 @@ def weights(made: FitCall) -> list[Any]:
     return [np.asarray(value) for value in made.model.get_weights()]
 
 
-@pytest.mark.parametrize("x", [behind, below])
-@pytest.mark.parametrize("others", [(), (AutotuneOff(expects=""), StepsPerExecution(steps=3))])
-def test_weights_and_history_are_those_of_the_script(x: Any, others: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
+@pytest.mark.parametrize(
+    ("x", "others"), [(behind, (StepsPerExecution(steps=3),)), (below, (AutotuneOff(expects=""),))]
+)
+def test_weights_and_history_are_those_of_the_script(
+    x: Any, others: Any, kind: str, tmp_path: Any
+) -> None:
     plain = call(x, validation_data=judged())
     history = plain.original(**plain.arguments).history
     made = call(x, validation_data=judged())
-    found = Running(planned(made, tmp_path, *others), strict=True).fit(made).history
+    found = Running(planned(made, tmp_path, *others, kind=kind), strict=True).fit(made).history
     assert found == history
     assert all(np.array_equal(a, b) for a, b in zip(weights(made), weights(plain), strict=True))
 
@@ -133,7 +134,7 @@ def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
     found = observe(subject, MACHINE, Journal(), version=version, budget_s=0.5)
     subject.restore()
     last = next(stage for stage in found.stages if stage.kind == "map")
-    assert (last.cpu_s_per_element, last.in_step) == (0.0, "")
+    assert (last.cpu_s_per_element, last.in_step) == (0.0, None)
 
 
 def test_another_pipeline_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:

@@ -6,15 +6,16 @@ from records import observed, stage
 from uncork.core.edit import MapOnDevice, VectorizeMap
 from uncork.core.facts import Transfer
 from uncork.core.record import replace
-from uncork.core.stage import Vectorized
+from uncork.core.stage import InStep
 from uncork.road.map_on_device import MakeOnDevice
 
 from .situations import COMPUTING, SITUATIONS, proposal, reason
 
 HERE = MakeOnDevice()
 SENT = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=40_000_000, wall_s=0.06, cpu_s=0.0)
+LAST = InStep(digest="ca57", spared=0.75)
 BYTES = stage(1, "batch", bytes_per_element=10_000_000)
-CAST = stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step="ca57")
+CAST = stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=LAST)
 
 
 def training(*stages, sent=SENT, **workload):
@@ -31,22 +32,15 @@ def test_three_quarters_of_the_bytes_are_not_sent():
     assert "GPU:0" in found.why
 
 
-def test_a_map_below_the_batch_takes_whole_batches_first():
-    at_once = Vectorized(batch=32, cpu_s_per_element=1e-4, wall_s_per_element=1e-4)
-    below = replace(CAST, index=1, bytes_per_element=4000, vectorized=at_once)
-    raw = stage(0, "from_tensor_slices", bytes_per_element=1000)
-    found = proposal(HERE, training(raw, below, stage(2, "batch")))
+def test_maps_below_the_batch_take_whole_batches_first():
+    below = replace(CAST, index=1, in_step=replace(LAST, vectorized=(2, 1)))
+    found = proposal(HERE, training(stage(0, "from_tensor_slices"), below, stage(2, "batch")))
     digest = training().workload.pipeline
-    assert found.edits == (VectorizeMap(stage=1, expects=digest), MapOnDevice(expects="ca57"))
-
-
-def test_what_is_decoded_first_counts_as_it_is_decoded():
-    at_once = Vectorized(
-        batch=32, cpu_s_per_element=1e-4, wall_s_per_element=1e-4, first_bytes=1000
+    assert found.edits == (
+        VectorizeMap(stage=2, expects=digest),
+        VectorizeMap(stage=1, expects=""),
+        MapOnDevice(expects="ca57"),
     )
-    below = replace(CAST, index=1, bytes_per_element=4000, vectorized=at_once)
-    files = stage(0, "from_tensor_slices", bytes_per_element=100)
-    assert "75% of the bytes" in proposal(HERE, training(files, below, stage(2, "batch"))).why
 
 
 def test_where_little_time_is_spent_on_sending_there_is_nothing_to_win():
@@ -59,7 +53,7 @@ def test_where_nothing_is_sent():
 
 @pytest.mark.parametrize("needed", [10_000_000, 40_000_000])
 def test_where_no_last_map_makes_the_bytes_more(needed):
-    other = replace(CAST, in_step="")
+    other = replace(CAST, in_step=None)
     sent = replace(SENT, needed_bytes=needed)
     assert "does not end with a map" in reason(HERE, training(BYTES, other, sent=sent))
 

@@ -37,10 +37,10 @@ def sparing(transfer: Transfer, stages: Sequence[Stage]) -> Sparing | None:
         transfer: Of a batch as it is sent now.
         stages: Of the pipeline that gives it.
     """
-    for below, stage in reversed(list(itertools.pairwise(stages))):
-        given, made = _given(below, stage), stage.bytes_per_element
-        if stage.in_step and given and made and made > given:
-            return Sparing(share=1 - given / made, by=stage)
+    in_step = [stage for stage in stages if stage.kind == "map" and stage.in_step]
+    if in_step:
+        best = max(in_step, key=_spared)
+        return Sparing(share=_spared(best), by=best)
     if not transfer.too_wide:
         return None
     for below, stage in reversed(list(itertools.pairwise(stages))):
@@ -63,18 +63,29 @@ def gain_by(
     return min(gain(costs, after), max(1.0, diagnosis.step_s / after_s) if after_s > 0 else 1.0)
 
 
-def left_to_the_step(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """The stages of a pipeline whose last map is done by the training step.
+def left_to_the_step(stages: Sequence[Stage], digest: str) -> tuple[Stage, ...]:
+    """The stages of a pipeline whose last maps are done by the training step.
+
+    Args:
+        stages: Of the pipeline, with those maps.
+        digest: Of what the step does.
 
     Example:
-        >>> cast = Stage(index=1, kind="map", in_step="4f2a", cpu_s_per_element=0.01)
-        >>> left_to_the_step([cast])[0].cpu_s_per_element
+        >>> from uncork.core.stage import InStep
+        >>> cast = Stage(index=1, kind="map", in_step=InStep(digest="4f2a", spared=0.75))
+        >>> left_to_the_step([replace(cast, cpu_s_per_element=0.01)], "4f2a")[0].cpu_s_per_element
         0.0
     """
-    return tuple(replace(free(s), in_step="") if s.in_step else s for s in stages)
+    lowest = min(
+        (s.index for s in stages if s.in_step and s.in_step.digest == digest), default=None
+    )
+    if lowest is None:
+        return tuple(stages)
+    return tuple(
+        replace(free(s), in_step=None) if s.index >= lowest and s.kind == "map" else s
+        for s in stages
+    )
 
 
-def _given(below: Stage, stage: Stage) -> int | None:
-    """Bytes of an element as the step would be given it."""
-    first = stage.vectorized.first_bytes if stage.vectorized else None
-    return below.bytes_per_element if first is None else first
+def _spared(stage: Stage) -> float:
+    return stage.in_step.spared if stage.in_step else 0.0

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache, LoaderWorkers, MapOnDevice, is_graph
+from uncork.core.edit import LoaderCache, LoaderWorkers, is_graph, on_device
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
@@ -128,8 +128,10 @@ def observe(
         step_s = measured.step_s.median
         how = {"computing": computing, "told": told}
         once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
-    if any(isinstance(edit, MapOnDevice) for edit in version.step):
-        stages, once["transfer"] = left_to_the_step(stages), subject.transfer(version)
+    moved = on_device(version.step)
+    if moved is not None:
+        stages = left_to_the_step(stages, moved.expects)
+        once["transfer"] = subject.transfer(version)
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.seen(), version.times),

@@ -15,7 +15,7 @@ from uncork.pipeline.disk_speed import disk_at
 from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
-from uncork.pipeline.last_map import LastMap, last_map
+from uncork.pipeline.last_maps import LastMaps, last_maps
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
@@ -28,7 +28,7 @@ __all__ = [
     "ElementDigests",
     "EpochDigests",
     "Failure",
-    "LastMap",
+    "LastMaps",
     "Node",
     "Pipeline",
     "Split",
@@ -44,7 +44,7 @@ __all__ = [
     "in_order",
     "is_deterministic",
     "keeps_python",
-    "last_map",
+    "last_maps",
     "leaves_order_open",
     "measure",
     "read",

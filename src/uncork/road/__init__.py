@@ -6,6 +6,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 from uncork.road.array_feed import CutInOneThread
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
+from uncork.road.data_on_device import GatherOnDevice
 from uncork.road.disk_cache import CacheInFiles
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.drop_unused import MakeWhatIsTaken
@@ -72,6 +73,7 @@ ROAD: tuple[Optimization, ...] = (
     OpenShapes(),
     KeepIterator(),  # what a call takes beyond its steps hides all that comes after
     MakeOnDevice(),  # sending is part of the step, and hides the rest of it
+    GatherOnDevice(),  # takes the device's memory, for what is left to be sent
     PreprocessBeside(),  # the step that all others below are for is what this leaves of it
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise

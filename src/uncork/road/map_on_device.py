@@ -13,10 +13,12 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, MapOnDevice, VectorizeMap
+from uncork.core.edit import Edit, GatherLast, MapOnDevice, VectorizeMap
+from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.sending import gain_by, sparing
+from uncork.core.stage import InStep
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
@@ -41,31 +43,53 @@ class MakeOnDevice(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where a good part of the step is waiting for bytes that a map has made more of."""
-        forbidden = no_pipeline(diagnosis) or no_step_edit(diagnosis)
-        if forbidden:
-            return forbidden
-        if diagnosis.transfer is None:
-            return Skipped(reason="the step trains in this host's memory: nothing is sent to it")
-        spared = sparing(diagnosis.transfer, diagnosis.stages)
+        transfer = sent(diagnosis)
+        if isinstance(transfer, Skipped):
+            return transfer
+        spared = sparing(transfer, diagnosis.stages)
         last = spared.by if spared else None
-        if spared is None or last is None or not last.in_step:
+        if spared is None or last is None or last.in_step is None:
             return Skipped(
                 reason="the pipeline does not end with a map that only casts, scales or moves "
                 "numbers, and makes more bytes of them"
             )
-        edits: tuple[Edit, ...] = (MapOnDevice(expects=last.in_step),)
-        if last.vectorized is not None:  # a shuffle between holds less then: the map makes more
-            digest = diagnosis.workload.pipeline
-            edits = (VectorizeMap(stage=last.index, expects=digest), *edits)
-        predicted = gain_by(diagnosis, diagnosis.transfer, spared, machine.cpus)
+        edits = to_the_step(last.in_step, diagnosis.workload.pipeline)
+        predicted = gain_by(diagnosis, transfer, spared, machine.cpus)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         return Proposal(
             edits=edits,
             predicted=predicted,
             at=last.at or diagnosis.workload.at,
-            why=f"{last.name or 'the last map'} is done on {diagnosis.transfer.device}, and "
+            why=f"{last.name or 'the last map'} is done on {transfer.device}, and "
             f"{spared.share:.0%} of the bytes need not be sent there",
             source_edit="dataset = dataset_of_bytes  # without the last map\n"
             "model = keras.Sequential([keras.layers.Rescaling(1 / 255), ...])",
         )
+
+
+def sent(diagnosis: WorkloadDiagnosis) -> Transfer | Skipped:
+    """What is sent to the device that trains, where the step could do more than it does."""
+    forbidden = no_pipeline(diagnosis) or no_step_edit(diagnosis)
+    if forbidden:
+        return forbidden
+    nothing = Skipped(reason="the step trains in this host's memory: nothing is sent to it")
+    return diagnosis.transfer or nothing
+
+
+def to_the_step(found: InStep, digest: str, *, gathered: bool = False) -> tuple[Edit, ...]:
+    """The edits by which the last maps come to be done in the step.
+
+    A shuffle between a map and the batch holds no more for it: what is moved makes more of it.
+
+    Args:
+        found: What the step is to do.
+        digest: Of the pipeline as it is.
+        gathered: The step begins by gathering rows.
+    """
+    edits: list[Edit] = []
+    for stage in found.vectorized:
+        edits.append(VectorizeMap(stage=stage, expects="" if edits else digest))
+    if gathered:
+        edits.append(GatherLast(expects="" if edits else digest))
+    return (*edits, MapOnDevice(expects=found.digest))

@@ -57,7 +57,7 @@ def _least(transfer: Transfer, spared: Sparing) -> float:
 
 
 def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None) -> str:
-    in_step = by is not None and by.in_step and diagnosis.workload.kind == "fit"
+    in_step = by is not None and by.in_step is not None and diagnosis.workload.kind == "fit"
     return _IN_STEP if in_step else _BYTES
 
 

@@ -12,7 +12,7 @@ import keras
 from uncork.core.edit import StepEdit
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
-from uncork.step.last_map import map_in_step_of
+from uncork.step.last_maps import map_in_step_of
 from uncork.step.settings import (
     apply,
     flat_group_of,

@@ -27,7 +27,7 @@ from uncork.step.feed import Feed
 from uncork.step.first_layers import FirstLayers, compiled_apart, first_layers_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
-from uncork.step.last_map import map_in_step_of
+from uncork.step.last_maps import map_in_step_of
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.scaled_loss import ScaledLoss, scales_loss, why_not_scaled
@@ -162,7 +162,7 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
     first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
-    last map of the input in the step :func:`~uncork.step.last_map.map_in_step_of`.
+    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):

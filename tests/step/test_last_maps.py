@@ -16,9 +16,9 @@ from uncork.core.edit import (
     StepsPerExecution,
 )
 from uncork.core.errors import EditRefused
-from uncork.pipeline import last_map, read
+from uncork.pipeline import last_maps, read
 from uncork.step import Feed, Recording, Snapshot, StepSettings, replay
-from uncork.step.last_map import MapInStep, Unmade
+from uncork.step.last_maps import MapInStep, Unmade
 from uncork.step.planned import PlannedStep
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (48, 6), "uint8")
@@ -50,7 +50,7 @@ def data(divided_by=255.0):
 
 
 def edit_of(dataset):
-    return MapOnDevice(expects=last_map(read(dataset)).digest)
+    return MapOnDevice(expects=last_maps(read(dataset))[0].digest)
 
 
 @pytest.mark.parametrize("kind", [keras.Sequential, Counting])

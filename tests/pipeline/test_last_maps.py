@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import VectorizeMap
-from uncork.pipeline import apply, last_map, read
-from uncork.pipeline.last_map import in_step
+from uncork.core.edit import AutotuneOff, GatherLast, VectorizeMap
+from uncork.pipeline import apply, last_maps, read
+from uncork.pipeline.last_maps import in_step
 
 Dataset = tf.data.Dataset
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 5, 4, 3), "uint8")
 LABELS = np.arange(24)
 MEAN = tf.constant(np.random.default_rng(4).normal(size=(5, 4, 3)), tf.float32)
+
+
+def last_map(pipeline):
+    return next(iter(last_maps(pipeline)), None)
 
 
 def images():
@@ -78,7 +82,7 @@ def test_what_it_makes_elsewhere_is_the_same(kind):
     dataset = FOUND[kind]()
     found = last_map(read(dataset))
     assert found is not None
-    assert found.widens
+    assert found.spared > 0.7
     device = tf.zeros([]).device
     step = tf.function(found.on(device))
     assert found.below.cardinality() == dataset.cardinality()
@@ -116,7 +120,7 @@ def test_it_stays_where_it_is_where(why):
 def test_what_makes_nothing_larger_is_told():
     found = last_map(read(batches(lambda x, y: (x[..., ::-1], y))))
     assert found is not None
-    assert not found.widens
+    assert found.spared == 0
 
 
 def places(dataset):
@@ -126,16 +130,30 @@ def places(dataset):
 def test_the_step_could_do_the_map_behind_the_batch():
     dataset = batches().prefetch(1)
     (place,) = places(dataset)
-    assert in_step(place, stacked=False) == last_map(read(dataset)).digest
+    found = in_step(place)
+    assert (found.digest, found.vectorized) == (last_map(read(dataset)).digest, ())
+    assert found.spared == pytest.approx(1 - (5 * 4 * 3 + 8) / (4 * 5 * 4 * 3 + 8))
+
+
+def test_and_the_last_two():
+    dataset = batches().map(lambda x, y: (x * 2.0, y))
+    lower, upper = (in_step(place) for place in places(dataset))
+    assert upper is None  # by itself it makes nothing larger
+    _, two = last_maps(read(dataset))
+    assert lower.digest == two.digest
+    assert len(two.maps) == 2
+    for given, wanted in zip(two.below, dataset, strict=True):
+        made = tf.function(two.on(""))(given)
+        assert made[0].numpy().tobytes() == wanted[0].numpy().tobytes()
 
 
 def test_it_could_do_one_below_the_batch_once_that_takes_whole_batches():
     dataset = images().map(scaled).shuffle(9, seed=2).batch(8)
     (place,) = places(dataset)
-    assert in_step(place, stacked=False) == ""
+    found = in_step(place)
     pipeline = read(dataset)
     edited = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
-    assert in_step(place, stacked=True) == last_map(edited).digest
+    assert (found.digest, found.vectorized) == (last_map(edited).digest, (1,))
 
 
 def test_of_a_map_that_decodes_it_could_do_what_comes_after():
@@ -147,13 +165,84 @@ def test_of_a_map_that_decodes_it_could_do_what_comes_after():
 
     dataset = Dataset.from_tensor_slices((encoded, LABELS)).map(load).batch(8)
     (place,) = places(dataset)
-    assert in_step(place, stacked=True)
+    assert in_step(place).vectorized == (1,)
+    assert in_step(read(dataset).places[0]) is None  # words are no rows of numbers
 
 
-def test_neither_one_below_another_map_nor_one_in_a_branch():
-    below, above = places(images().batch(8).map(scaled).map(lambda x, y: (x, y + 1)))
-    assert in_step(below, stacked=False) == ""
-    assert in_step(above, stacked=False) == ""  # it makes nothing larger
-    joined = Dataset.zip((images().batch(8).map(scaled), Dataset.range(3)))
+def test_neither_one_below_another_kind_of_map_nor_one_in_a_branch():
+    below, _ = places(batches(scaled).map(flipped))
+    assert in_step(below) is None
+    joined = Dataset.zip((batches(), Dataset.range(3)))
     (place,) = places(joined)
-    assert in_step(place, stacked=False) == ""
+    assert in_step(place) is None
+
+
+def shuffled(rows, size):
+    return rows.shuffle(size, seed=2, reshuffle_each_iteration=False)  # copies share their epochs
+
+
+PICKED = {
+    "batched": lambda: images().batch(8),
+    "shuffled, too": lambda: shuffled(images(), 24).batch(8, drop_remainder=True),
+    "with a map behind": lambda: shuffled(images(), 9).batch(8).map(centred).prefetch(1),
+    "with one below the batch": lambda: shuffled(images().map(scaled), 9).batch(8),
+    "and others": lambda: images().shard(2, 1).skip(2).repeat(2).batch(5).take(3),
+}
+
+
+def vectorized(pipeline):
+    below = [i for i, node in enumerate(pipeline.stages) if node.kind == "map"]
+    batch = next(i for i, node in enumerate(pipeline.stages) if node.kind == "batch")
+    for stage in (i for i in below if i < batch):
+        pipeline = apply(pipeline, VectorizeMap(stage=stage, expects=pipeline.digest))
+    return pipeline
+
+
+@pytest.mark.parametrize("kind", PICKED)
+def test_rows_are_gathered_by_their_numbers(kind):
+    pipeline = read(PICKED[kind]())
+    found = in_step(pipeline.places[0])
+    first = vectorized(pipeline)
+    edited = apply(first, GatherLast(expects=first.digest))
+    run = last_maps(edited)[-1]
+    assert found.digest == run.digest
+    assert found.held_bytes >= PIXELS.nbytes + LABELS.nbytes
+    assert tf.nest.map_structure(lambda spec: spec.dtype, run.below.element_spec) == tf.int64
+    assert edited.element_spec == pipeline.element_spec
+    step = tf.function(run.on(""))
+    for numbers, here, wanted in zip(run.below, edited.dataset, PICKED[kind](), strict=True):
+        for made in (step(numbers), here):
+            for a, b in zip(tf.nest.flatten(made), tf.nest.flatten(wanted), strict=True):
+                assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_rows_are_put_on_a_device_once():
+    pipeline = read(PICKED["with a map behind"]())
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    calm = apply(edited, AutotuneOff(expects=edited.digest))
+    one, other = (last_maps(each)[-1] for each in (edited, calm))
+    one.on("")
+    held = [map_.dataset.__dict__["_uncork_placed"] for map_ in one.maps]
+    other.on("")
+    assert [map_.dataset.__dict__["_uncork_placed"] for map_ in other.maps] == held
+
+
+def test_more_rows_are_the_same_work():
+    many = Dataset.from_tensor_slices((np.tile(PIXELS, (2, 1, 1, 1)), np.tile(LABELS, 2)))
+    few, more = (in_step(read(rows.batch(8)).places[0]) for rows in (images(), many))
+    assert few.digest == more.digest
+    assert more.held_bytes == 2 * few.held_bytes
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        images().filter(lambda x, y: y > 3).batch(8),
+        images(),
+        Dataset.from_tensor_slices(["a", "b"]).batch(2),
+        Dataset.from_tensors(PIXELS).batch(2),
+        images().batch(8).map(flipped),
+    ],
+)
+def test_rows_that_something_else_is_done_to_stay(dataset):
+    assert in_step(read(dataset).places[0]) is None

@@ -1,4 +1,4 @@
-"""The last map of the input pipeline done by the training step, where its data has arrived.
+"""The last maps of the input pipeline done by the training step, where its data has arrived.
 
 What is sent to the device is what the map takes, not what it makes: bytes instead of floats. The
 pipeline marks its batches; in the graph of the training step each is made, on the step's device,
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
-from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit
+from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit, on_device
 from uncork.core.errors import EditRefused
-from uncork.pipeline import LastMap, last_map, read
+from uncork.measure.device_memory import room
+from uncork.pipeline import LastMaps, last_maps, read
 from uncork.step.feed import Feed
 from uncork.step.traced import device_of
 from uncork.step.traced_maps import attribute
+
+# Bytes that any device has room for.
+_TRIFLE: Final = 1 << 26
 
 
 class Unmade(NamedTuple):
@@ -50,8 +54,8 @@ class MapInStep:
                 "leave the map in the input pipeline",
             )
         self._model, self._expects = model, edit.expects
-        self._map: LastMap | None = None
-        self._traced: LastMap | None = None
+        self._map: LastMaps | None = None
+        self._traced: LastMaps | None = None
 
     @property
     def is_another(self) -> bool:
@@ -60,7 +64,10 @@ class MapInStep:
         They do the same, but a function holds numbers of its own.
         """
         traced, now = self._traced, self._map
-        return traced is not None and now is not None and traced.function is not now.function
+        if traced is None or now is None:
+            return False
+        pairs = zip(traced.functions, now.functions, strict=True)
+        return any(before is not after for before, after in pairs)
 
     def fed(self, feed: Feed) -> Feed:
         """The same data, with the last map left to the step.
@@ -84,22 +91,34 @@ class MapInStep:
         taken = self._taken(feed)
         return taken.below.map(lambda *given: (Unmade(given), taken.made(given)))
 
-    def _taken(self, feed: Feed) -> LastMap:
+    def _taken(self, feed: Feed) -> LastMaps:
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
                 "the data is no tf.data pipeline, or weighted by class",
                 "a tf.data.Dataset, whose batches reach the training step as they are",
                 "leave the map in the input pipeline",
             )
-        found = last_map(read(feed.dataset))
-        if found is None or found.digest != self._expects:
+        runs = last_maps(read(feed.dataset))
+        found = next((run for run in runs if run.digest == self._expects), None)
+        if found is None:
             raise EditRefused(
-                f"the pipeline ends with {'no such map' if found is None else found.digest}",
-                f"a last map {self._expects}, with nothing but a prefetch or a repeat behind it",
+                f"the pipeline ends with {', '.join(run.digest for run in runs) or 'no such map'}",
+                f"last maps {self._expects}, with nothing but a prefetch or a repeat behind them",
                 "run 'uncork tune' again to make a plan for this pipeline",
             )
+        self._check_room(found)
         self._map = found
         return found
+
+    def _check_room(self, found: LastMaps) -> None:
+        left = room(device_of(self._model)) if found.held_bytes > _TRIFLE else None
+        if left is not None and found.held_bytes > left:
+            raise EditRefused(
+                f"the arrays take {found.held_bytes / 1e9:.1f} GB, and the device that trains has "
+                f"{left / 1e9:.1f} GB left",
+                "room for them",
+                "run 'uncork tune' again to make a plan for this device",
+            )
 
     @contextmanager
     def of_model(self) -> Iterator[None]:
@@ -136,7 +155,7 @@ def map_in_step_of(model: Any, edits: tuple[StepEdit, ...]) -> MapInStep | None:
     Raises:
         EditRefused: It cannot be done in this model's step.
     """
-    edit = next((edit for edit in edits if isinstance(edit, MapOnDevice)), None)
+    edit = on_device(edits)
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
         raise EditRefused(
             "the first layers of the model are run behind the last map, in the pipeline",

@@ -1,0 +1,85 @@
+"""Rows of arrays gathered at the end of a pipeline: until then their numbers go through it.
+
+A pipeline over arrays in memory slices them, shuffles the slices and puts them together again. What
+shuffles, repeats, drops and batches by position does the same to the numbers of the rows, and the
+rows of a batch are then gathered at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.pipeline.graphs import Tensor, trace
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.node import GATHERS
+from uncork.pipeline.nodes import MapFunction, parallel_map
+from uncork.pipeline.rebuild import rebuild
+from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.vectorize import batched
+
+# By the position of an element, and whatever it is.
+_BY_POSITION: Final = frozenset({
+    "shuffle", "repeat", "take", "skip", "shard", "batch", "prefetch", "options",
+    "assert_cardinality",
+})  # fmt: skip
+_BEHIND: Final = frozenset({"prefetch", "options", "assert_cardinality"})
+
+
+def gathered_last(pipeline: Pipeline) -> Dataset:
+    """The same elements, their rows gathered by number once they are put together.
+
+    Raises:
+        EditRefused: The source is no set of arrays of numbers, or something is done to its rows
+            before they are batches.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> rows = tf.data.Dataset.from_tensor_slices([[1, 2], [3, 4], [5, 6]]).batch(2)
+        >>> [node.kind for node in read(gathered_last(read(rows))).stages]
+        ['range', 'batch', 'map']
+        >>> next(iter(gathered_last(read(rows)))).numpy().tolist()
+        [[1, 2], [3, 4]]
+    """
+    chain = pipeline.stages
+    source = chain[0]
+    top = 0
+    while top + 1 < len(chain) and chain[top + 1].kind in _BY_POSITION:
+        top += 1
+    while chain[top].kind in _BEHIND:
+        top -= 1
+    batches = [node for node in chain[: top + 1] if node.kind == "batch"]
+    if source.kind != "from_tensor_slices" or not batches or not _are_numbers(source.dataset):
+        raise EditRefused(
+            f"the pipeline begins with {source}, and does more to its rows than to pick them",
+            "arrays of numbers, whose rows are only shuffled, repeated, dropped and batched",
+            "leave it as it is",
+        )
+    arrays = source.dataset._tensors
+    below: Dataset = tf.data.Dataset.range(int(arrays[0].shape[0]))
+    for node in chain[1 : top + 1]:
+        is_batch = node.kind == "batch"
+        below = batched(below, node) if is_batch else rebuild(node.dataset, [below])
+
+    def gather(numbers: Tensor) -> list[Tensor]:
+        return [tf.gather(array, numbers) for array in arrays]
+
+    function = trace("uncork_gather", [below.element_spec], gather)
+    given = MapFunction(function, chain[top].dataset.element_spec)
+    gathered = parallel_map(below, given, source.dataset)
+    setattr(gathered, GATHERS, True)
+    for node in chain[top + 1 :]:
+        gathered = rebuild(node.dataset, [gathered])
+    return gathered
+
+
+def _are_numbers(source: Any) -> bool:
+    specs = tf.nest.flatten(source.element_spec)
+    return all(isinstance(spec, tf.TensorSpec) and is_number(spec.dtype) for spec in specs)
+
+
+def is_number(dtype: tf.DType) -> bool:
+    """Neither words nor handles of anything."""
+    return dtype not in (tf.string, tf.variant, tf.resource)
