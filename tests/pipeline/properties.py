@@ -250,6 +250,11 @@ def gathering(pipeline):
         return
 
 
+def done(run, *given):
+    """What the last maps of a pipeline make, as one map."""
+    return run.made(given)
+
+
 def all_together(pipeline, kinds, *, highest):
     """One edit of each kind after the other, where it is legal, and what they lead to."""
     edits = []
@@ -397,8 +402,7 @@ def _check(steps, size, kinds, highest, tuned, loose, in_arrays):
         count = 0 if draws_too_far(preview) else count  # how far its draws go on is chance
         assert seen(changed, count or 1)[:count] == expected[:count], edit
     for run in last_maps(seeded(original, 9))[-1:]:  # done elsewhere, to what the rest gives
-        elsewhere = run.below.map(lambda *given: run.made(given))
-        assert seen(read(elsewhere), most) == expected
+        assert seen(read(run.below.map(partial(done, run))), most) == expected
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)
     if not draws_too_far(together):
         assert seen(serially_drawn(together, *edits), most) == expected, edits

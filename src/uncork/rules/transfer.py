@@ -19,6 +19,10 @@ _IN_STEP: Final = (
 # No word of tf.data.experimental.prefetch_to_device: on an H200, Keras's fit was slower with it,
 # for batches of 77 MB (0.95x) as well as of 19 MB (0.89x).
 _ONCE: Final = "where the device can hold the data: put it there once, and gather in the step"
+_ROWS_ONCE: Final = (
+    "'uncork tune' puts these arrays on the device once, if they fit, and gathers each batch there "
+    "(data_on_device)"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -30,7 +34,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = _upper(diagnosis, transfer, spared or Sparing(share=1.0), machine.cpus)
     if upper < WORTH:
         return
-    by = spared.by if spared else None
+    rows = next((s for s in diagnosis.stages if s.in_step and s.kind != "map"), None)
+    by = spared.by if spared else rows
     least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
     yield Finding(
         cause="transfer",
@@ -41,7 +46,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{transfer.bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
             f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}{least}"
         ),
-        remedy=_remedy(diagnosis, by) if spared else _ONCE,
+        remedy=_remedy(diagnosis, by, narrow=spared is None),
     )
 
 
@@ -56,9 +61,11 @@ def _least(transfer: Transfer, spared: Sparing) -> float:
     return transfer.bytes * (1 - spared.share)
 
 
-def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None) -> str:
-    in_step = by is not None and by.in_step is not None and diagnosis.workload.kind == "fit"
-    return _IN_STEP if in_step else _BYTES
+def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None, *, narrow: bool) -> str:
+    tuned = by is not None and by.in_step is not None and diagnosis.workload.kind == "fit"
+    if narrow:
+        return _ROWS_ONCE if tuned else _ONCE
+    return _IN_STEP if tuned else _BYTES
 
 
 def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:
