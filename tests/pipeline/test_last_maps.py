@@ -216,6 +216,23 @@ def test_rows_are_gathered_by_their_numbers(kind):
                 assert a.numpy().tobytes() == b.numpy().tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "bool", "complex64"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 8)])
+def test_rows_of_any_numbers_are_gathered_bit_for_bit(dtype, shape):
+    rows = np.random.default_rng(1).integers(0, 256, (9, *shape, 16), "uint8")
+    rows[:3] = 255  # as floats, no numbers
+    rows = rows[..., :1].astype("bool")[..., 0] if dtype == "bool" else rows.view(dtype)[..., 0]
+    pipeline = read(Dataset.from_tensor_slices(rows).batch(4))
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    (run,) = last_maps(edited)
+    assert edited.element_spec == pipeline.element_spec
+    step = tf.function(run.on(""), jit_compile=True)
+    for numbers, wanted in zip(run.below, pipeline.dataset, strict=True):
+        for made in (step(numbers), tf.function(run.on(""))(numbers)):
+            assert made.dtype == wanted.dtype
+            assert made.numpy().tobytes() == wanted.numpy().tobytes()
+
+
 def test_rows_are_put_on_a_device_once():
     pipeline = read(PICKED["with a map behind"]())
     edited = apply(pipeline, GatherLast(expects=pipeline.digest))

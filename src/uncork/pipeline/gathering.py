@@ -7,6 +7,8 @@ rows of a batch are then gathered at once.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
@@ -25,6 +27,7 @@ _BY_POSITION: Final = frozenset({
     "shuffle", "repeat", "take", "skip", "shard", "batch", "prefetch", "options",
     "assert_cardinality",
 })  # fmt: skip
+_WORDS: Final = (tf.int64, tf.float32)
 _BEHIND: Final = frozenset({"prefetch", "options", "assert_cardinality"})
 
 
@@ -57,14 +60,14 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
             "arrays of numbers, whose rows are only shuffled, repeated, dropped and batched",
             "leave it as it is",
         )
-    arrays = source.dataset._tensors
-    below: Dataset = tf.data.Dataset.range(int(arrays[0].shape[0]))
+    tables = [_Table.of(array) for array in source.dataset._tensors]
+    below: Dataset = tf.data.Dataset.range(tables[0].length)
     for node in chain[1 : top + 1]:
         is_batch = node.kind == "batch"
         below = batched(below, node) if is_batch else rebuild(node.dataset, [below])
 
     def gather(numbers: Tensor) -> list[Tensor]:
-        return [tf.gather(array, numbers) for array in arrays]
+        return [table.rows(numbers) for table in tables]
 
     function = trace("uncork_gather", [below.element_spec], gather)
     given = MapFunction(function, chain[top].dataset.element_spec)
@@ -73,6 +76,47 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
     for node in chain[top + 1 :]:
         gathered = rebuild(node.dataset, [gathered])
     return gathered
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows, held in a dtype that a GPU can gather.
+
+    TensorFlow has GPU kernels that gather floats and 64-bit integers, and none for bytes; 32-bit
+    integers stay in the host's memory. The same bits are gathered as what there are kernels for.
+
+    Attributes:
+        words: The rows.
+        dtype: Their own.
+        shape: Of a row.
+    """
+
+    words: Tensor
+    dtype: tf.DType
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: Tensor) -> _Table:
+        shape = tuple(array.shape[1:].as_list())
+        size = array.dtype.size * math.prod(shape)
+        word = next((dtype for dtype in _WORDS if size and size % dtype.size == 0), None)
+        if not array.dtype.is_integer or array.dtype == tf.int64 or word is None:
+            return cls(array, array.dtype, shape)
+        with tf.device(array.device):  # both look at the same memory
+            parts = word.size // array.dtype.size
+            split = [-1, size // word.size, *([parts] if parts > 1 else [])]
+            return cls(tf.bitcast(tf.reshape(array, split), word), array.dtype, shape)
+
+    @property
+    def length(self) -> int:
+        return int(self.words.shape[0])
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        found = tf.gather(self.words, numbers)
+        if self.words.dtype == self.dtype:
+            return found
+        count = -1 if numbers.shape[0] is None else int(numbers.shape[0])
+        return tf.reshape(tf.bitcast(found, self.dtype), [count, *self.shape])
 
 
 def _are_numbers(source: Any) -> bool:

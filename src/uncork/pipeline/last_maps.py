@@ -48,7 +48,7 @@ _ANYWHERE: Final = CHEAP | {
     "Placeholder", "Const", "NoOp", "IdentityN", "Neg", "Shape", "StridedSlice", "ConcatV2", "Pack",
     "Unpack", "Transpose", "ReverseV2", "BroadcastTo", "Tile", "Fill", "Range", "Rank", "Size",
     "ZerosLike", "OnesLike", "BiasAdd", "Sqrt", "Rsqrt", "Split", "Prod", "SelectV2", "GatherV2",
-    "Greater", "Less", "Equal", "LogicalAnd", "Max", "Min", "PlaceholderWithDefault",
+    "Greater", "Less", "Equal", "LogicalAnd", "Max", "Min", "PlaceholderWithDefault", "Bitcast",
 }  # fmt: skip
 # Bytes of what a function holds beside rows (a mean image, say), put on the device with it.
 _MOST_HELD: Final = 1 << 26
