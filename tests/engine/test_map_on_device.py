@@ -17,6 +17,7 @@ from uncork.capture import FitCall
 from uncork.core.edit import (
     AutotuneOff,
     Edit,
+    MapOnDevice,
     Rebatch,
     StepsPerExecution,
 )
@@ -135,6 +136,53 @@ def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
     subject.restore()
     last = next(stage for stage in found.stages if stage.kind == "map")
     assert (last.cpu_s_per_element, last.in_step) == (0.0, None)
+
+
+ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
+
+
+@pytest.mark.parametrize("more", [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_arrays_are_trained_on_alike(more: Any, calls: int, tmp_path: Any) -> None:
+    """What they hold by the time of a second call counts there."""
+
+    def trained(*, planned: bool) -> Any:
+        given = {**ARRAYS, "x": PIXELS.copy(), **more}
+        made, told = call(lambda: given["x"], **{k: v for k, v in given.items() if k != "x"}), []
+        running = None
+        if planned:
+            subject = subject_of(made, tmp_path)
+            edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+            subject.restore()
+            step = replace(KEPT, edits=(edit,))
+            before = workload_diagnosis(workload=subject.workload, stages=())
+            running = Running(plan(before=before, steps=(step,)), strict=True)
+        keras.utils.set_random_seed(2)
+        for _ in range(calls):
+            fit = running.fit if running else lambda made: made.original(**made.arguments)
+            told.append(fit(made).history)
+            given["x"] += 3
+        return told, weights(made)
+
+    plain, planned = trained(planned=False), trained(planned=True)
+    assert planned[0] == plain[0]
+    assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))
+
+
+def test_arrays_are_proved_and_measured_as_they_are_fed(tmp_path: Any) -> None:
+    made = call(lambda: PIXELS, y=LABELS, batch_size=5)
+    subject = subject_of(made, tmp_path)
+    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    version = subject.original.with_step_edits((edit,))
+    subject.runner(version).block(0.05)
+    subject.resident(version).block(0.05)
+    assert all(isinstance(batch, Unmade) for batch in subject._given(version))
+    traced = subject._with(version.step)._train_function
+    subject.runner(version).block(0.05)
+    assert subject._with(version.step)._train_function is traced  # put there once
+    proof = subject.prove_step(version, "exact", 30.0)
+    subject.restore()
+    assert (proof.passed, proof.kind) == (True, "exact")
 
 
 def test_another_pipeline_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:

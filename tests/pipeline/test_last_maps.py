@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.core.edit import AutotuneOff, GatherLast, VectorizeMap
-from uncork.pipeline import apply, last_maps, read
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, gathered_arrays, last_maps, read
 from uncork.pipeline.last_maps import in_step
 
 Dataset = tf.data.Dataset
@@ -263,3 +266,53 @@ def test_more_rows_are_the_same_work():
 )
 def test_rows_that_something_else_is_done_to_stay(dataset):
     assert in_step(read(dataset).places[0]) is None
+
+
+ARRAYS = {
+    "shuffled": {"shuffle": True},
+    "in order": {"shuffle": False},
+    "batches shuffled": {"shuffle": "batch"},
+    "with weights": {"sample_weight": np.arange(24, dtype="float32")},
+    "of whole batches": {"batch_size": 6},
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_rows_of_arrays_are_gathered_where_keras_gathers_them(kind):
+    given = {"batch_size": 10, "shuffle": False, **ARRAYS[kind]}
+    x = {"pixels": PIXELS, "more": PIXELS[:, 0] / 3}
+
+    def read_by_keras():
+        keras.utils.set_random_seed(3)
+        return ArrayDataAdapter(x, LABELS, **given).get_tf_dataset()
+
+    plain, gathered = read_by_keras(), gathered_arrays(read(read_by_keras()))
+    assert gathered.element_spec == plain.element_spec
+    (run,) = last_maps(read(gathered))
+    assert run.held_bytes > PIXELS.nbytes
+    keras.utils.set_random_seed(4)
+    wanted = list(plain)
+    for made in (gathered, run.below.map(tf.function(run.on("")))):
+        keras.utils.set_random_seed(4)
+        for ours, theirs in zip(made, wanted, strict=True):
+            for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
+                assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        images().batch(8),
+        Dataset.zip((Dataset.range(3), images())),
+        ArrayDataAdapter(tf.sparse.from_dense(PIXELS[:, 0, 0]), LABELS).get_tf_dataset(),
+        Dataset.zip((Dataset.range(24).batch(4), Dataset.from_tensors(PIXELS).repeat())).map(
+            lambda numbers, rows: tf.gather(rows, numbers + 0)
+        ),
+        Dataset.zip((Dataset.range(4).batch(4), Dataset.from_tensors(PIXELS).repeat())).map(
+            lambda numbers, rows: tf.gather(rows, numbers, axis=1)
+        ),
+    ],
+)
+def test_another_pipeline_than_that_of_keras_is_refused(dataset):
+    with pytest.raises(EditRefused, match="another pipeline"):
+        gathered_arrays(read(dataset))

@@ -47,6 +47,14 @@ def test_maps_below_the_batch_take_whole_batches_first():
     )
 
 
+def test_arrays_that_fit_is_given_need_no_other_pipeline():
+    arrays = training(data="numpy", pipeline="", arrays_in_step=ROWS)
+    found = proposal(THERE, replace(arrays, stages=()))
+    assert found.edits == (MapOnDevice(expects="9a7e"),)
+    assert found.predicted == pytest.approx(0.1 / 0.04, rel=0.05)
+    assert found.at == "train.py:41"
+
+
 def test_the_device_must_have_room():
     little = replace(SENT, room_bytes=3_000_000_000)
     assert "take 2.0 GB of the device's memory" in reason(THERE, training(sent=little))
@@ -63,7 +71,7 @@ def test_where_nothing_is_sent():
 
 
 def test_where_rows_are_not_only_picked():
-    assert "does not begin with arrays" in reason(THERE, training(rows=None))
+    assert "not fed by arrays" in reason(THERE, training(rows=None))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +80,15 @@ def test_where_rows_are_not_only_picked():
         ({"eager_step": True}, "run_eagerly"),
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
-        ({"data": "numpy"}, "not by tf.data"),
+        ({"called_in_loop": True}, "a few steps at a time"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):
     assert told in reason(THERE, training(**situation))
+
+
+def test_a_loader_has_no_rows():
+    assert "not by tf.data" in reason(THERE, training(rows=None, data="pydataset"))
 
 
 def test_it_is_proposed_where_floats_are_sent():

@@ -11,7 +11,7 @@ from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.facts import Transfer
 from uncork.core.record import Record, replace
-from uncork.core.stage import Stage
+from uncork.core.stage import InStep, Stage
 from uncork.core.stage_costs import free
 
 # Bytes that a map makes of each one where it makes floats of them; labels may come along.
@@ -48,6 +48,12 @@ def sparing(transfer: Transfer, stages: Sequence[Stage]) -> Sparing | None:
         if stage.kind == "map" and given and made and _FLOATS[0] <= made / given <= _FLOATS[1]:
             return Sparing(share=transfer.needless, by=stage)
     return Sparing(share=transfer.needless)
+
+
+def rows_of(diagnosis: WorkloadDiagnosis) -> InStep | None:
+    """The arrays that a training takes rows from, where its step could gather them."""
+    sources = (s.in_step for s in diagnosis.stages if s.in_step and s.kind != "map")
+    return next(sources, diagnosis.workload.arrays_in_step)
 
 
 def gain_by(

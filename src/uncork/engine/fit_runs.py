@@ -146,7 +146,8 @@ class FitRuns(Subject):
             return self._batches
         if version.step not in self._unmade:
             fed = self._with(version.step).fed(self._feed(version))
-            self._unmade[version.step] = tuple(fed.x.take(len(self._batches)))
+            batches = fed.batches_dataset(self.model)
+            self._unmade[version.step] = tuple(batches.take(len(self._batches)))
         return self._unmade[version.step]
 
     def _compiled(self) -> VersionRunner | None:

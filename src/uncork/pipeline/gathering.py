@@ -8,15 +8,16 @@ rows of a batch are then gathered at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.graphs import Tensor, trace
+from uncork.pipeline.graphs import Graph, NodeDef, Tensor, graph_of, op_of, trace
 from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.node import GATHERS
+from uncork.pipeline.node import GATHERS, Node
 from uncork.pipeline.nodes import MapFunction, parallel_map
 from uncork.pipeline.rebuild import rebuild
 from uncork.pipeline.tree import Pipeline
@@ -66,15 +67,94 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
         is_batch = node.kind == "batch"
         below = batched(below, node) if is_batch else rebuild(node.dataset, [below])
 
+    gathered = _gathering(below, tables, chain[top].dataset)
+    for node in chain[top + 1 :]:
+        gathered = rebuild(node.dataset, [gathered])
+    return gathered
+
+
+def gathered_arrays(pipeline: Pipeline) -> Dataset:
+    """The pipeline that Keras makes of arrays, its rows gathered by a function that holds them.
+
+    There the arrays are elements themselves, joined with the numbers of each batch's rows.
+
+    Raises:
+        EditRefused: It is another one than Keras is known to make, or of sparse arrays.
+    """
+    chain = pipeline.stages
+    arrays, top = _keras_arrays(pipeline), 1
+    if arrays is None or not _gathers_rows(chain[top]):
+        raise EditRefused(
+            "Keras makes another pipeline of these arrays than is known",
+            "dense arrays of numbers, whose rows one map gathers",
+            "leave them as they are",
+        )
+    below = pipeline.branches[0].dataset
+    gathered = _gathering(below, [_Table.of(each) for each in arrays], chain[top].dataset)
+    for node in chain[top + 1 :]:
+        gathered = rebuild(node.dataset, [gathered])
+    return gathered
+
+
+def _keras_arrays(pipeline: Pipeline) -> Sequence[Tensor] | None:
+    """The arrays that batches of numbers are joined with; None where there are none."""
+    joint, branches = pipeline.stages[0], pipeline.branches
+    if joint.kind != "zip" or len(branches) != 2 or len(pipeline.stages) < 2:  # numbers, arrays
+        return None
+    kinds = [node.kind for node in branches[1].stages]
+    source = branches[1].stages[0].dataset
+    if kinds != ["from_tensors", "repeat"] or not _are_numbers(source):
+        return None
+    return list(source._tensors)
+
+
+def _gathers_rows(node: Node) -> bool:
+    """A map of numbers and arrays that gives those rows of each array, and nothing else."""
+    if node.kind != "map":
+        return False
+    graph = graph_of(node.functions[0])
+    numbers, *arrays = graph.arguments
+    return len(graph.outputs) == len(arrays) and all(
+        _gathers(graph, output, array, numbers)
+        for output, array in zip(graph.outputs, arrays, strict=True)
+    )
+
+
+def _gathers(graph: Graph, output: str, array: str, numbers: str) -> bool:
+    node = graph.nodes[_behind_identities(graph, output)]
+    if node.op != "GatherV2" or node.attr["batch_dims"].i:
+        return False
+    *given, axis = (_behind_identities(graph, each) for each in node.input[:3])
+    is_first = graph.nodes[axis].op == "Const" and not _value(graph.nodes[axis]).any()
+    return given == [array, numbers] and is_first
+
+
+def _behind_identities(graph: Graph, reference: str) -> str:
+    name = op_of(reference)
+    while graph.nodes[name].op == "Identity":
+        name = op_of(graph.nodes[name].input[0])
+    return name
+
+
+def _value(constant: NodeDef) -> Any:
+    return tf.make_ndarray(constant.attr["value"].tensor)
+
+
+def _gathering(below: Dataset, tables: Sequence[_Table], template: Dataset) -> Dataset:
+    """A map that gathers rows by the numbers below it, in the form of another dataset's elements.
+
+    Args:
+        below: Of numbers.
+        tables: Of rows.
+        template: What gave these rows so far, put together in batches.
+    """
+
     def gather(numbers: Tensor) -> list[Tensor]:
         return [table.rows(numbers) for table in tables]
 
     function = trace("uncork_gather", [below.element_spec], gather)
-    given = MapFunction(function, chain[top].dataset.element_spec)
-    gathered = parallel_map(below, given, source.dataset)
+    gathered = parallel_map(below, MapFunction(function, template.element_spec), template)
     setattr(gathered, GATHERS, True)
-    for node in chain[top + 1 :]:
-        gathered = rebuild(node.dataset, [gathered])
     return gathered
 
 

@@ -96,6 +96,19 @@ class LastMaps:
         held = {id(t): t for f in self.functions for t in graph_of(f).captures.values()}
         return sum(_bytes(tensor) for tensor in held.values())
 
+    def in_step(self, vectorized: tuple[int, ...] = ()) -> InStep:
+        """As a fact.
+
+        Args:
+            vectorized: Indices of the maps that are called for whole batches first.
+        """
+        return InStep(
+            digest=self.digest,
+            spared=self.spared,
+            vectorized=vectorized,
+            held_bytes=self.held_bytes,
+        )
+
     def made(self, given: Any) -> Any:
         """What they make of an element of :attr:`below`, in the function of a map."""
         return self._through(self.functions, given)
@@ -172,12 +185,7 @@ def in_step(place: Place) -> InStep | None:
             edited = apply(edited, GatherLast(expects=edited.digest))
         run = last_maps(edited)[: len(maps) + gathered]
         if len(run) == len(maps) + gathered and run[-1].spared:
-            return InStep(
-                digest=run[-1].digest,
-                spared=run[-1].spared,
-                vectorized=stages,
-                held_bytes=run[-1].held_bytes,
-            )
+            return run[-1].in_step(stages)
     return None
 
 

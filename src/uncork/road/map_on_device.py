@@ -68,11 +68,19 @@ class MakeOnDevice(Optimization):
         )
 
 
-def sent(diagnosis: WorkloadDiagnosis) -> Transfer | Skipped:
-    """What is sent to the device that trains, where the step could do more than it does."""
-    forbidden = no_pipeline(diagnosis) or no_step_edit(diagnosis)
+def sent(diagnosis: WorkloadDiagnosis, *, arrays: bool = False) -> Transfer | Skipped:
+    """What is sent to the device that trains, where the step could do more than it does.
+
+    Args:
+        diagnosis: Of the training.
+        arrays: It may be fed by arrays.
+    """
+    fed = arrays and diagnosis.workload.data == "numpy"
+    forbidden = no_step_edit(diagnosis) or (None if fed else no_pipeline(diagnosis))
     if forbidden:
         return forbidden
+    if diagnosis.workload.called_in_loop:
+        return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     nothing = Skipped(reason="the step trains in this host's memory: nothing is sent to it")
     return diagnosis.transfer or nothing
 

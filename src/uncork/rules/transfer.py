@@ -8,7 +8,7 @@ from typing import Final
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
-from uncork.core.sending import Sparing, gain_by, sparing
+from uncork.core.sending import Sparing, gain_by, rows_of, sparing
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, ms
 
@@ -34,8 +34,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = _upper(diagnosis, transfer, spared or Sparing(share=1.0), machine.cpus)
     if upper < WORTH:
         return
-    rows = next((s for s in diagnosis.stages if s.in_step and s.kind != "map"), None)
-    by = spared.by if spared else rows
+    source = next((s for s in diagnosis.stages if s.in_step and s.kind != "map"), None)
+    by = spared.by if spared else source
     least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
     yield Finding(
         cause="transfer",
@@ -62,10 +62,10 @@ def _least(transfer: Transfer, spared: Sparing) -> float:
 
 
 def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None, *, narrow: bool) -> str:
-    tuned = by is not None and by.in_step is not None and diagnosis.workload.kind == "fit"
+    in_fit = diagnosis.workload.kind == "fit"
     if narrow:
-        return _ROWS_ONCE if tuned else _ONCE
-    return _IN_STEP if tuned else _BYTES
+        return _ROWS_ONCE if in_fit and rows_of(diagnosis) is not None else _ONCE
+    return _IN_STEP if in_fit and by is not None and by.in_step is not None else _BYTES
 
 
 def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:

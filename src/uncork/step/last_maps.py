@@ -8,15 +8,17 @@ into what ``train_step`` was always given.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
 from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit, on_device
 from uncork.core.errors import EditRefused
+from uncork.core.stage import InStep
 from uncork.measure.device_memory import room
-from uncork.pipeline import LastMaps, last_maps, read
+from uncork.pipeline import LastMaps, Pipeline, gathered_arrays, last_maps, read
 from uncork.step.feed import Feed
 from uncork.step.traced import device_of
 from uncork.step.traced_maps import attribute
@@ -40,20 +42,22 @@ class MapInStep:
 
     Args:
         model: The user's.
-        edit: Names the map.
+        edit: Names the maps.
+        keeps: All data is the same arrays, as long as it is arrays: they are put on the device
+            once.
 
     Raises:
         EditRefused: The step of this model is not Keras's to change.
     """
 
-    def __init__(self, model: Any, edit: MapOnDevice) -> None:
+    def __init__(self, model: Any, edit: MapOnDevice, *, keeps: bool = False) -> None:
         if model.run_eagerly or model._distribute_strategy is not None:
             raise EditRefused(
                 "the model runs eagerly, or under a tf.distribute strategy",
                 "a compiled step on one device",
                 "leave the map in the input pipeline",
             )
-        self._model, self._expects = model, edit.expects
+        self._model, self._expects, self._keeps = model, edit.expects, keeps
         self._map: LastMaps | None = None
         self._traced: LastMaps | None = None
 
@@ -70,35 +74,53 @@ class MapInStep:
         return any(before is not after for before, after in pairs)
 
     def fed(self, feed: Feed) -> Feed:
-        """The same data, with the last map left to the step.
+        """The same data, with the last maps left to the step.
 
         Batches that were recorded are as the step is to be given them.
 
         Raises:
-            EditRefused: It is no tf.data pipeline that ends with this map, or weighted by class.
+            EditRefused: It does not end with these maps, or its batches are weighted by class.
         """
         if feed.recorded:
             return feed
-        marked = self._taken(feed).below.map(lambda *given: Unmade(given), tf.data.AUTOTUNE)
-        return feed.with_dataset(marked)
+        if feed.kind == "numpy":
+            return feed.read_through(lambda pipeline: _marked(self._of_arrays(pipeline)))
+        return feed.with_dataset(_marked(self._of_pipeline(feed)))
 
     def in_two(self, feed: Feed) -> Any:
-        """A dataset of pairs: each batch as the step takes it, and as the map makes it here.
+        """A dataset of pairs: each batch as the step takes it, and as the maps make it here.
 
         Raises:
             EditRefused: As :meth:`fed`.
         """
-        taken = self._taken(feed)
+        if feed.kind == "numpy":
+            taken = self._of_arrays(read(feed.batches_dataset(self._model)))
+        else:
+            taken = self._of_pipeline(feed)
         return taken.below.map(lambda *given: (Unmade(given), taken.made(given)))
 
-    def _taken(self, feed: Feed) -> LastMaps:
+    def _of_pipeline(self, feed: Feed) -> LastMaps:
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
-                "the data is no tf.data pipeline, or weighted by class",
-                "a tf.data.Dataset, whose batches reach the training step as they are",
+                "the data is neither arrays nor a tf.data pipeline, or weighted by class",
+                "data whose batches reach the training step as they are",
                 "leave the map in the input pipeline",
             )
-        runs = last_maps(read(feed.dataset))
+        self._map = self._found(read(feed.dataset))
+        return self._map
+
+    def _of_arrays(self, pipeline: Pipeline) -> LastMaps:
+        """Arrays are read anew for each ``fit``, and may hold something else by then."""
+        found = self._found(read(gathered_arrays(pipeline)))
+        if self._keeps and self._map is not None:
+            return replace(self._map, below=found.below)
+        self._map = found
+        if self.is_another:
+            self._model.train_function = None  # the rows are part of it
+        return found
+
+    def _found(self, pipeline: Pipeline) -> LastMaps:
+        runs = last_maps(pipeline)
         found = next((run for run in runs if run.digest == self._expects), None)
         if found is None:
             raise EditRefused(
@@ -107,7 +129,6 @@ class MapInStep:
                 "run 'uncork tune' again to make a plan for this pipeline",
             )
         self._check_room(found)
-        self._map = found
         return found
 
     def _check_room(self, found: LastMaps) -> None:
@@ -149,8 +170,29 @@ class MapInStep:
         return self._map.on(device_of(self._model))(batch)
 
 
-def map_in_step_of(model: Any, edits: tuple[StepEdit, ...]) -> MapInStep | None:
-    """What does the last map of a model's data in its step; None where no edit asks for it.
+def _marked(taken: LastMaps) -> Any:
+    return taken.below.map(lambda *given: Unmade(given), tf.data.AUTOTUNE)
+
+
+def arrays_in_step(feed: Feed, model: Any) -> InStep | None:
+    """What the step could do of reading arrays; None where it could not, or there are none."""
+    if feed.kind != "numpy":
+        return None
+    with suppress(EditRefused):
+        found = last_maps(read(gathered_arrays(read(feed.batches_dataset(model)))))
+        return found[-1].in_step() if found else None
+    return None
+
+
+def map_in_step_of(
+    model: Any, edits: tuple[StepEdit, ...], *, keeps: bool = False
+) -> MapInStep | None:
+    """What does the last maps of a model's data in its step; None where no edit asks for it.
+
+    Args:
+        model: The user's.
+        edits: All that are in force.
+        keeps: As of :class:`MapInStep`.
 
     Raises:
         EditRefused: It cannot be done in this model's step.
@@ -162,4 +204,4 @@ def map_in_step_of(model: Any, edits: tuple[StepEdit, ...]) -> MapInStep | None:
             "a map whose batches go to the step",
             "leave the map in the input pipeline",
         )
-    return MapInStep(model, edit) if edit else None
+    return MapInStep(model, edit, keeps=keeps) if edit else None

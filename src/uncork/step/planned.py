@@ -10,6 +10,7 @@ from typing import Any, Final
 import keras
 
 from uncork.core.edit import StepEdit
+from uncork.step.array_feed import Rewrite, arrays_through
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
@@ -58,6 +59,7 @@ class PlannedStep:
         self._compiled = _compiled(model)
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
+        self._arrays: Rewrite | None = None
 
     def serves(self, model: Any) -> bool:
         """What was traced holds for this model still: the same, not compiled anew."""
@@ -76,6 +78,7 @@ class PlannedStep:
             return self._first.fed(feed).x
         if self._last_map is not None:
             fed = self._last_map.fed(feed)
+            self._arrays = fed.arrays
             if self._last_map.is_another:
                 self._functions["train_function"] = None  # the map is part of it
             return fed.x
@@ -94,7 +97,8 @@ class PlannedStep:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            with written.while_saving(), updates, maps, first, last_map:
+            arrays = arrays_through(self._arrays) if self._arrays else nullcontext()
+            with written.while_saving(), updates, maps, first, last_map, arrays:
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

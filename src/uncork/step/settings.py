@@ -80,7 +80,7 @@ class StepSettings:
         self._scaled_loss = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, _refuse_maps)
         self._first = first_layers_of(model, edits)
-        self._last_map = map_in_step_of(model, edits)
+        self._last_map = map_in_step_of(model, edits, keeps=True)
         self.iterators = iterators_of(edits)
 
     @contextmanager
