@@ -32,6 +32,12 @@ def test_three_quarters_of_the_bytes_are_not_sent():
     assert "GPU:0" in found.why
 
 
+def test_arrays_that_the_device_may_have_room_for_come_first():
+    assert proposal(HERE, training()).first == ""
+    rows = stage(0, "from_tensor_slices", in_step=replace(LAST, spared=0.99))
+    assert proposal(HERE, training(rows, BYTES, CAST)).first == "data_on_device"
+
+
 def test_maps_below_the_batch_take_whole_batches_first():
     below = replace(CAST, index=1, in_step=replace(LAST, vectorized=(2, 1)))
     found = proposal(HERE, training(stage(0, "from_tensor_slices"), below, stage(2, "batch")))
@@ -48,7 +54,7 @@ def test_where_little_time_is_spent_on_sending_there_is_nothing_to_win():
 
 
 def test_where_nothing_is_sent():
-    assert "nothing is sent" in reason(HERE, training(sent=None))
+    assert "nothing that counts is sent" in reason(HERE, training(sent=None))
 
 
 @pytest.mark.parametrize("needed", [10_000_000, 40_000_000])

@@ -5,7 +5,8 @@ of each, and the step waits until all of them have been sent. Sent as they are, 
 floats by the same ops in the step, where that takes no time. Legal because the map depends on its
 batch alone, and nothing is done behind it but handing on; casting, scaling and moving values about
 are all that it may do, so that every device, and XLA, can do it. A map below the batch is called
-for whole batches first (see ``vectorize``), in whole or from where images are decoded on.
+for whole batches first (see ``vectorize``), in whole or from where images are decoded on. Where the
+device has room for all rows (see ``data_on_device``), that spares more, and is tried before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uncork.core.edit import Edit, GatherLast, MapOnDevice, VectorizeMap
 from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.sending import gain_by, sparing
+from uncork.core.sending import gain_by, rows_of, sparing
 from uncork.core.stage import InStep
 from uncork.road.proposal import (
     WORTH_TRYING,
@@ -65,6 +66,7 @@ class MakeOnDevice(Optimization):
             f"{spared.share:.0%} of the bytes need not be sent there",
             source_edit="dataset = dataset_of_bytes  # without the last map\n"
             "model = keras.Sequential([keras.layers.Rescaling(1 / 255), ...])",
+            first="data_on_device" if rows_of(diagnosis) is not None else "",
         )
 
 
@@ -81,7 +83,7 @@ def sent(diagnosis: WorkloadDiagnosis, *, arrays: bool = False) -> Transfer | Sk
         return forbidden
     if diagnosis.workload.called_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
-    nothing = Skipped(reason="the step trains in this host's memory: nothing is sent to it")
+    nothing = Skipped(reason="nothing that counts is sent from this host to another device")
     return diagnosis.transfer or nothing
 
 
