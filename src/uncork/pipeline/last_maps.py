@@ -123,7 +123,12 @@ class LastMaps:
             device: In TensorFlow's words; ``""`` for where TensorFlow would run it.
         """
         placed = [_placed(node, device) for node in self.maps]
-        return lambda given: self._through(placed, given)
+
+        def made(given: Any) -> Any:
+            with tf.device(device or None):  # the calls as well as what they call
+                return self._through(placed, given)
+
+        return made
 
     def _through(self, functions: Sequence[Callable[..., Any]], given: Any) -> Any:
         flat = tf.nest.flatten(given)
