@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Run as a user would run them, never imported.
-collect_ignore_glob = ["loops/*.py"]
+collect_ignore_glob = ["loops/*.py", "quick_start/*.py"]
+
+# What tests start inherits it. By hand, with this set, all starts and ends as with a user.
+if "UNCORK_EXAMPLES" not in os.environ:
+    begins = str(Path(__file__).with_name("quick_start"))
+    paths = [begins, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -59,8 +59,7 @@ def begun(folder: Path, text: str, module: str) -> Path:
         module: Run there, with the folder as its argument.
     """
     (folder / "train.py").write_text(text)
-    env = {**environment(folder), "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = run_python("-m", module, folder, cwd=folder, env=env)
+    done = run_python("-m", module, folder, cwd=folder, env=beside_the_tests(folder))
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -74,6 +73,13 @@ def environment(cwd: Path) -> dict[str, str]:
     temp = cwd / "temp"
     temp.mkdir(exist_ok=True)
     return {**os.environ, "TMPDIR": str(temp)}
+
+
+def beside_the_tests(cwd: Path) -> dict[str, str]:
+    """For a module of the tests that is run by itself: it finds the others."""
+    given = environment(cwd)
+    paths = (str(Path(__file__).parents[1]), given.get("PYTHONPATH", ""))
+    return {**given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def left_behind(cwd: Path) -> list[str]:

@@ -16,7 +16,15 @@ import pytest
 from records import empty_plan
 from uncork.core.plan import SCHEMA, dump
 
-from .conftest import Run, Write, as_from_a_terminal, environment, left_behind, run_python
+from .conftest import (
+    Run,
+    Write,
+    as_from_a_terminal,
+    beside_the_tests,
+    environment,
+    left_behind,
+    run_python,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +73,7 @@ def make_plan(cwd: Path, plan: str, script: str) -> None:
     made = subprocess.run(
         [sys.executable, HERE / "plan_maker.py", plan, script, "x"],
         cwd=cwd,
-        env={**environment(cwd), "PYTHONPATH": str(HERE.parent)},
+        env=beside_the_tests(cwd),
         capture_output=True,
         text=True,
         timeout=120,
