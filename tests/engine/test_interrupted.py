@@ -52,7 +52,7 @@ from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import VersionRunner
 from uncork.pipeline import Pipeline, element_digests
 from uncork.pipeline.python_calls import generator_of, python_digest
-from uncork.step.snapshot import weights
+from uncork.step.snapshot import give_state, state_of, weights
 from uncork.watch import function_digest, loader_digest
 
 from .interrupting import cases, drawn_next
@@ -165,7 +165,25 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uncork.step.runner.settle", lambda: 0.0)
 
 
-def trained(*, eagerly: bool = False, policy: str = "float32") -> keras.Model:
+def trained(*, twin: bool = False, eagerly: bool = False, policy: str = "float32") -> keras.Model:
+    """A model that has been trained, and is to draw what it always does.
+
+    Building one takes a second; so it is one and the same, with the values it had.
+
+    Args:
+        twin: The one that nobody may touch.
+        eagerly: Its steps run op by op.
+        policy: For the dtypes of its layers.
+    """
+    model, state = built(twin, eagerly, policy)
+    give_state(model, state)
+    keras.utils.set_random_seed(3)
+    return model
+
+
+@functools.cache
+def built(twin: bool, eagerly: bool, policy: str) -> tuple[keras.Model, list[Any]]:
+    del twin
     keras.utils.set_random_seed(3)
     layers = keras.layers
     parts = [
@@ -178,7 +196,7 @@ def trained(*, eagerly: bool = False, policy: str = "float32") -> keras.Model:
     model = keras.Sequential([keras.Input((6,)), *parts])
     model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly)
     model.fit(validating(), verbose=0)  # slots hold something by then
-    return model
+    return model, state_of(model)
 
 
 def settings(model: Any) -> tuple[Any, ...]:
@@ -260,7 +278,7 @@ def arguments_of_fit(data: Callable[[], Any], *, validated: bool) -> dict[str, A
 @functools.cache
 def untouched(data: Callable[[], Any], *, validated: bool, **how: Any) -> tuple[Any, ...]:
     """Of a twin nobody has touched: weights after its training, its losses, what it draws next."""
-    twin = trained(**how)
+    twin = trained(twin=True, **how)
     history = twin.fit(**arguments_of_fit(data, validated=validated), verbose=0).history
     return weights(twin), history, drawn_next()
 
