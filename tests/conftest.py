@@ -18,6 +18,8 @@ if "UNCORK_EXAMPLES" not in os.environ:
     begins = str(Path(__file__).with_name("quick_start"))
     paths = [begins, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    # Uncork's modules are compiled once, not in each of some hundred processes.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
