@@ -24,6 +24,7 @@ from uncork.core.edit import (
     FilterFirst,
     FlatUpdates,
     FusedUpdates,
+    GatherLast,
     GeneratorCache,
     GeneratorChunks,
     InlineMap,
@@ -33,6 +34,7 @@ from uncork.core.edit import (
     LessAhead,
     LoaderCache,
     LoaderWorkers,
+    MapOnDevice,
     ParallelInterleave,
     ParallelMap,
     PipelineEdit,
@@ -50,7 +52,7 @@ from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import VersionRunner
-from uncork.pipeline import Pipeline, element_digests
+from uncork.pipeline import Pipeline, element_digests, last_maps
 from uncork.pipeline.python_calls import generator_of, python_digest
 from uncork.step.snapshot import give_state, state_of, weights
 from uncork.watch import function_digest, loader_digest
@@ -114,9 +116,18 @@ def yielding() -> Dataset:
     return Dataset.from_generator(rows, output_signature=spec).map(example).batch(4)
 
 
+def of_arrays() -> Dataset:
+    return sliced((ROWS, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
+
+
+def widening() -> Dataset:
+    return of_arrays().map(lambda x, y: (tf.cast(x, tf.float64) / 3, y))
+
+
 STEP_LEVERS: tuple[StepEdit, ...] = (
     StepsPerExecution(steps=3),
     LayersInInput(layers=("scale",)),
+    MapOnDevice(expects=""),
     FlatUpdates(),
     FusedUpdates(),
     JitCompile(),
@@ -133,6 +144,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (pipeline, VectorizeMap(stage=1, expects="")),
     (pipeline, InlineMap(stage=1, expects="")),
     (pipeline, AutotuneOff(expects="")),
+    (of_arrays, GatherLast(expects="")),
     (skipping, FilterFirst(stage=2, expects="")),
     (drawing, SplitMap(stage=1, expects="")),
     (drawing, DrawFirst(stage=1, expects="")),
@@ -330,6 +342,8 @@ def test_in_the_middle_of_a_step_lever(
 ) -> None:
     def attempt(subject: FitSubject, data: Any) -> None:
         found = replace(edit, code=subject.workload.step_code) if eagerly else edit
+        if moved:
+            found = replace(edit, expects=last_maps(subject.original.pipeline)[0].digest)
         version = subject.original.with_step_edits((found,))
         runner = subject.runner(version)  # what the model's step reaches is looked up here
         if at == "measured":
@@ -339,10 +353,11 @@ def test_in_the_middle_of_a_step_lever(
             with interrupted(subject.model, error, which=2):
                 subject.prove_step(version, "rounding", 5.0)
 
-    eagerly = isinstance(edit, TfFunction)
+    eagerly, moved = isinstance(edit, TfFunction), isinstance(edit, MapOnDevice)
     is_mixed = isinstance(edit, DtypePolicy) and edit.policy == "float32"
     policy = "mixed_bfloat16" if is_mixed else "float32"
-    check_untouched(pipeline, tmp_path, attempt, eagerly=eagerly, policy=policy)
+    data = widening if moved else pipeline
+    check_untouched(data, tmp_path, attempt, eagerly=eagerly, policy=policy)
 
 
 @pytest.mark.parametrize(("lever", "at", "error"), cases(PIPELINE_LEVERS, "measured", "proved"))
