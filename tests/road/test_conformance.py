@@ -18,7 +18,7 @@ import pytest
 
 from uncork import road
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import GUARANTEES, LargerBatch, PipelineEdit, StepEdit
+from uncork.core.edit import GUARANTEES, LargerBatch, MapOnDevice, PipelineEdit, StepEdit
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy, StageName
 from uncork.core.record import from_json, to_json
@@ -196,8 +196,8 @@ def _is_worth_trying(answer: Proposal) -> None:
 def _is_about_one_thing(answer: Proposal) -> None:
     assert answer.edits
     of_pipeline = [isinstance(edit, PipelineEdit) for edit in answer.edits]
-    # A larger batch is of both: the pipeline gives it, the step takes it.
-    larger = any(isinstance(edit, LargerBatch) for edit in answer.edits)
-    assert all(of_pipeline) or not any(of_pipeline) or larger
+    # These are of both: the pipeline gives another batch, which the step takes.
+    of_both = any(isinstance(edit, LargerBatch | MapOnDevice) for edit in answer.edits)
+    assert all(of_pipeline) or not any(of_pipeline) or of_both
     for edit in answer.edits:
         assert msgspec.json.decode(msgspec.json.encode(edit), type=type(edit)) == edit
