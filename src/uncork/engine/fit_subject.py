@@ -112,6 +112,7 @@ class FitSubject(FitLooks):
         self.feed = Feed.of(arguments)
         self._arguments = arguments
         self._validating, self._validated = Validating.of(arguments), None
+        self._saved = None
         self._scratch = scratch
         _check(self.feed)
         pipeline = readable(self.feed.dataset, scratch)
