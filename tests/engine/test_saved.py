@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,19 @@ import keras
 import numpy as np
 import pytest
 
-from records import STEPS, WORKLOAD, plan
+from records import STEPS, WORKLOAD, measurement, observed, plan
 from road.situations import FOUR_CORES
 from uncork.capture import FitCall, hold_saves
 from uncork.core.edit import AsyncCheckpoint
 from uncork.core.errors import PlanRefused
 from uncork.core.journal import Journal
+from uncork.core.measurement import compare
 from uncork.core.plan import Plan, Policy
 from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import observe
 from uncork.engine.running import Running
 from uncork.engine.walk import Walk
+from uncork.measure import Block, Trial
 from uncork.road.async_checkpoint import SaveBeside
 from uncork.step import CopiedSave, checkpoint_difference
 from uncork.step.feed import spec_text
@@ -30,7 +30,7 @@ from uncork.step.feed import spec_text
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 EDIT = AsyncCheckpoint(bytes=1)
-WRITE = CopiedSave.write
+WRITE, COPY = CopiedSave.write, CopiedSave.__init__
 Checkpoint = keras.callbacks.ModelCheckpoint
 
 
@@ -115,48 +115,38 @@ def test_what_cannot_be_written_beside(
         assert bool(why) == bool(found.refused)
 
 
-def test_it_is_kept_where_it_pays(subject: FitSubject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a disk that lets everybody wait."""
-    slow_s = 0.15
-    monkeypatch.setattr(
-        "uncork.engine.saved.saver_of", lambda _: _slowly(keras.src.saving.saving_lib, slow_s)
-    )
-    monkeypatch.setattr(CopiedSave, "__init__", _from_keras)
-    monkeypatch.setattr(CopiedSave, "write", lambda *given: (time.sleep(slow_s), WRITE(*given)))
-    weights = [v.numpy() for v in subject.model.variables]
-    before = observe(subject, FOUR_CORES, Journal(), budget_s=0.5)
-    assert before.saving is not None
-    assert before.saving.seconds > slow_s
-    walk = Walk(subject, before, FOUR_CORES, Policy(budget_s=1e6), Journal(), road=(SaveBeside(),))
+@pytest.mark.parametrize(("faster", "outcome"), [(1.5, "kept"), (1.001, "rejected")])
+def test_it_counts_by_what_lies_between_two_saves(
+    subject: FitSubject, monkeypatch: pytest.MonkeyPatch, faster: float, outcome: str
+) -> None:
+    ran: list[Block] = []
+
+    def compared(base: Any, candidate: Any, **how: Any) -> Trial:
+        ran.extend((base.block(0.0), candidate.block(0.0)))
+        found = compare([1.0, 1.01, 1.0], [faster, faster, faster], at_least=how["at_least"])
+        return Trial(base=measurement(1.0), candidate=measurement(faster), comparison=found)
+
+    monkeypatch.setattr("uncork.engine.walk.interleave", compared)
+    found = subject.saving(step_s=0.1)
+    assert found is not None
+    # As long as two of its eight steps, with four of them behind it.
+    found = replace(found, seconds=0.2, cpu_s=0.0, copying_s=0.0, beside=4)
+    before = observed(step_s=0.1, saving=found)
+    journal, policy = Journal(), Policy(budget_s=1e6)
+    walk = Walk(subject, before, FOUR_CORES, policy, journal, road=(SaveBeside(),))
     walk.run()
     (step,) = walk.steps
-    assert step.outcome == "kept", step.reason
-    assert step.saves
-    assert step.proof is not None
-    assert "bit for bit" in step.proof.detail
-    assert walk.now.measurement == walk.before.measurement, "it trains as before"
-    subject.restore()
-    assert all(
-        (v.numpy() == w).all() for v, w in zip(subject.model.variables, weights, strict=True)
-    )
-
-
-def _slowly(module: Any, seconds: float) -> Any:
-    save = getattr(module.save_model, "__wrapped__", module.save_model)
-
-    def slow(*given: Any) -> None:
-        time.sleep(seconds)
-        save(*given)
-
-    slow.keras_s = save
-    return slow
-
-
-COPY = CopiedSave.__init__
-
-
-def _from_keras(copied: CopiedSave, model: Any, save: Any, **how: Any) -> None:
-    COPY(copied, model, save.keras_s, **how)
+    assert step.outcome == outcome, step.reason
+    assert len(ran) == 2
+    assert all(block.steps == subject._saved.beside for block in ran)
+    if outcome == "kept":
+        assert step.saves
+        assert step.measured is not None
+        # One save and four steps take 0.6 s of 1 s, and come to take 0.4 s.
+        assert step.measured.ratio == pytest.approx(1.0 / 0.8, rel=0.02)
+        assert step.proof is not None
+        assert "bit for bit" in step.proof.detail
+        assert walk.now.measurement == before.measurement, "it trains as before"
 
 
 def test_another_file_is_not_proved(subject: FitSubject, monkeypatch: pytest.MonkeyPatch) -> None:
