@@ -26,6 +26,7 @@ from uncork.engine.saved import Saved
 from uncork.engine.subject import LARGER, Subject
 from uncork.engine.validated import Validated
 from uncork.engine.version import Version, VersionRunner
+from uncork.measure import available_memory
 from uncork.step import (
     Feed,
     FitRunner,
@@ -169,6 +170,8 @@ class FitLooks(Subject):
     def saving(self, step_s: float) -> Saving | None:
         """Of Keras's own callbacks, which are not called."""
         if not self.ends_here or self.workload.called_in_loop:
+            return None
+        if 2 * self.snapshot.bytes > available_memory():
             return None
         work, callbacks = self.workload, self._arguments.get("callbacks")
         self._saved = Saved(callbacks, self.model, distributed=work.distributed)

@@ -274,8 +274,9 @@ class FitSubject(FitLooks):
             stop_workers(self._reading.pop())
         if self._draws is not None:
             self._draws.give_back()
-        if self._validated is not None:
-            self._validated.let_go()
+        for part in (self._validated, self._saved):
+            if part is not None:
+                part.let_go()
         self.snapshot.restore()
 
     def _feed(self, version: Version) -> Feed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -40,6 +41,8 @@ _LOOK_S: Final = 1.0
 _ROOM: Final = 1.5
 # A save and its steps are run a dozen times in a trial; what takes longer is not tried.
 _LONGEST_S: Final = 8.0
+# Times what is saved, that the disk must have room for: two files, and one that is not whole yet.
+_FREE: Final = 4
 # Steps before the first save, and saves that are compared; the second overwrites the first.
 _WARM: Final = 2
 _PROVED: Final = 2
@@ -82,8 +85,11 @@ class Saved:
         every = min((steps_per_epoch if o == "epoch" else o) or 0 for o in often) if often else 0
         if not every or self._disk is None:
             return None
-        wall_s, cpu_s = self._seconds()
         copying_s, taken = self._copying()
+        self.let_go()
+        if shutil.disk_usage(self._disk).free < _FREE * taken:
+            return None
+        wall_s, cpu_s = self._seconds()
         self.beside = min(every, math.ceil(_ROOM * wall_s / step_s))
         return Saving(
             name=" and ".join(type(callback).__name__ for callback in self._callbacks),
@@ -132,6 +138,10 @@ class Saved:
             "trainings as written differ by themselves"
         )
         return Proof(kind="exact", passed=True, detail=detail)
+
+    def let_go(self) -> None:
+        """The memory of copies is free again."""
+        self._buffers = [Buffers() for _ in self._callbacks]
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
