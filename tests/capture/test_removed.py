@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from uncork.capture import show
 from uncork.core.removed import instead
 
 RANGE = tf.data.Dataset.range(4)
@@ -151,6 +152,14 @@ def test_it_is_told_in_a_compiled_step_too():
 )
 def test_of_other_errors_nothing_is_said(error):
     assert instead(error) == ""
+
+
+def test_where_there_is_a_patch_it_is_told_what_to_type(capsys):
+    with pytest.raises(AttributeError) as failed:
+        scaling().get_scaled_loss(1.0)
+    show(failed.value, "my train.py")
+    told = capsys.readouterr().err.rstrip().splitlines()[-1]
+    assert told.endswith("optimizer.scale_loss(loss); as a patch: uncork diff 'my train.py'")
 
 
 def test_a_script_is_told_below_its_traceback(write, uncork):

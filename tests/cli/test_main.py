@@ -31,13 +31,20 @@ def saved(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["tune", "--help"], ["report", "plan.json"], ["report", "nothing"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["tune", "--help"],
+        ["diff", "--help"],
+        ["report", "plan.json"],
+        ["report", "nothing"],
+    ],
     ids=" ".join,
 )
 def test_what_trains_nothing_loads_no_tensorflow(arguments: list[str], saved: Path) -> None:
     check = (
         "import sys, atexit\n"
-        "heavy = {'tensorflow', 'keras', 'numpy'}\n"
+        "heavy = {'tensorflow', 'keras', 'numpy', 'libcst'}\n"
         "atexit.register(lambda: print('loaded', sorted(heavy & set(sys.modules))))\n"
         "from uncork.cli.main import main\n"
         f"main({arguments!r})"

@@ -9,6 +9,7 @@ TREE = [
     (errors.MissingTensorFlow, exits.WRONG_USE),
     (errors.PlanRefused, exits.WRONG_USE),
     (errors.EditRefused, exits.WRONG_USE),
+    (errors.PatchRefused, exits.WRONG_USE),
     (errors.NothingToMeasure, exits.NOTHING_TO_MEASURE),
     (errors.ScriptFailed, exits.SCRIPT_FAILED),
     (errors.RegressionFound, exits.REGRESSION),

@@ -26,6 +26,7 @@ from uncork.core.edit import (
     DrawFirst,
     DropUnused,
     FilterFirst,
+    GatherLast,
     InlineMap,
     LessAhead,
     ParallelInterleave,
@@ -37,7 +38,7 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused
 from uncork.core.record import replace
-from uncork.pipeline import apart, apply, in_order, read, seeded
+from uncork.pipeline import apart, apply, in_order, last_maps, read, seeded
 from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.legality import is_random
 
@@ -240,6 +241,20 @@ def whole_edits(pipeline):
         yield Prefetch(expects=pipeline.digest)
 
 
+def gathering(pipeline):
+    """The edit that lets numbers of rows go through a pipeline over arrays, where it is legal."""
+    edit = GatherLast(expects=pipeline.digest)
+    try:
+        yield edit, apply(pipeline, edit)
+    except EditRefused:
+        return
+
+
+def done(run, *given):
+    """What the last maps of a pipeline make, as one map."""
+    return run.made(given)
+
+
 def all_together(pipeline, kinds, *, highest):
     """One edit of each kind after the other, where it is legal, and what they lead to."""
     edits = []
@@ -253,6 +268,9 @@ def all_together(pipeline, kinds, *, highest):
                 continue
             edits.append(edit)
             break
+    for edit, changed in gathering(pipeline):
+        pipeline = changed
+        edits.append(edit)
     for edit in whole_edits(pipeline):
         pipeline = apply(pipeline, replace(edit, expects=pipeline.digest))
         edits.append(edit)
@@ -355,8 +373,9 @@ STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
 BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
 
 
-def _check(steps, size, kinds, highest, tuned, loose):
-    data = tf.data.Dataset.range(size)
+def _check(steps, size, kinds, highest, tuned, loose, in_arrays):
+    rows = tf.data.Dataset.from_tensor_slices
+    data = rows(np.arange(size)) if in_arrays else tf.data.Dataset.range(size)
     for step in steps:
         data = grown(data, step)
     original = read(overtaking(data) if loose else data)
@@ -374,13 +393,16 @@ def _check(steps, size, kinds, highest, tuned, loose):
     assert seen(apart(seeded(original, 9)), most) == expected
     whole = ((edit, apply(original, edit)) for edit in whole_edits(original) if tuned)
     alone = [kind for kind in STAGE_EDITS if tuned or kind is not IN_FILES]
-    for edit, preview in itertools.chain(legal_edits(original, alone, highest=highest), whole):
+    of_stages = legal_edits(original, alone, highest=highest)
+    for edit, preview in itertools.chain(of_stages, gathering(original), whole):
         changed = serially_drawn(apply(seeded(original, 9), edit), edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
         count = most if isinstance(edit, Cache | DiskCache) else again
         count = 0 if draws_too_far(preview) else count  # how far its draws go on is chance
         assert seen(changed, count or 1)[:count] == expected[:count], edit
+    for run in last_maps(seeded(original, 9))[-1:]:  # done elsewhere, to what the rest gives
+        assert seen(read(run.below.map(partial(done, run))), most) == expected
     together, edits = all_together(seeded(original, 9), kinds, highest=highest)
     if not draws_too_far(together):
         assert seen(serially_drawn(together, *edits), most) == expected, edits
@@ -395,6 +417,7 @@ def drawn(number):
         highest=st.booleans(),
         tuned=st.sampled_from([True, False, False, False]),
         loose=st.sampled_from([False, False, True]),
+        in_arrays=st.booleans(),
     )
     options = settings(
         max_examples=BY_HAND or 1_000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
-from uncork.core.facts import BatchSize, Saving, Validation, ValidationFeed
+from uncork.core.facts import BatchSize, Saving, Transfer, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
@@ -19,6 +19,7 @@ from uncork.core.stage import (
     Chunked,
     Draws,
     Inlined,
+    InStep,
     Keepable,
     Prefix,
     Vectorized,
@@ -64,6 +65,16 @@ CUT_UP = KernelPart(
     at="train.py:33",
     of_batch=0.4,
 )
+SENT = Transfer(
+    device="GPU:0",
+    bytes=40_000_000,
+    needed_bytes=10_000_000,
+    wall_s=0.06,
+    cpu_s=0.0,
+    room_bytes=10_000_000_000,
+)
+CAST = InStep(digest="ca57", spared=0.75)
+GATHERED = InStep(digest="9a7e", spared=0.999, held_bytes=2_000_000_000)
 AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
@@ -123,6 +134,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         consumer_cpu_s=0.08,
         workload={"first_layers": ("vectorize",), "first_layers_draw": True},
         kernels=(CUT_UP,),
+    ),
+    "floats sent to a device": observed(
+        stage(0, "from_tensor_slices", in_step=GATHERED),
+        stage(1, "batch", bytes_per_element=10_000_000),
+        stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=CAST),
+        shares=COMPUTING,
+        transfer=SENT,
     ),
     "called for each batch": observed(
         shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}

@@ -5,6 +5,7 @@ import pytest
 from records import MACHINE, observed, stage
 from uncork.core.facts import Transfer
 from uncork.core.record import replace
+from uncork.core.stage import InStep
 from uncork.rules import transfer
 
 FLOATS = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0)
@@ -50,6 +51,24 @@ def test_in_fit_as_well():
     (finding,) = found(*WIDE, sent=wide)
     assert "put it there once" in finding.remedy
     assert finding.at == "train.py:41"
+
+
+def test_arrays_that_the_step_could_gather_from_are_named():
+    narrow = Transfer(device="GPU:0", bytes=4_000, needed_bytes=4_000, wall_s=0.05, cpu_s=0.0)
+    rows = stage(0, "from_tensor_slices", in_step=InStep(digest="9a7e", spared=0.99))
+    (finding,) = found(rows, stage(1, "batch"), sent=narrow)
+    assert finding.at == "train.py:20"
+    assert "data_on_device" in finding.remedy
+
+
+def test_a_map_that_the_step_could_do_is_named_whatever_its_floats_hold():
+    sent = replace(FLOATS, needed_bytes=40_000_000)
+    last = replace(WIDE[1], in_step=InStep(digest="ca57", spared=0.75))
+    (finding,) = found(WIDE[0], last, sent=sent)
+    assert finding.upper_bound == pytest.approx(0.1 / 0.07)
+    assert finding.at == "train.py:21"
+    assert "as bytes 10.0 MB" in finding.evidence
+    assert "map_on_device" in finding.remedy
 
 
 def test_a_decoder_is_not_taken_for_a_cast():

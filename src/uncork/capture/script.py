@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import linecache
 import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
+from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -18,7 +20,9 @@ from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
 from uncork.core.removed import instead
 
 
-def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
+def run_script(
+    script: Path, args: Sequence[str], listener: Listener, source: Path | None = None
+) -> None:
     """Run a script to its end, or until the listener stops it.
 
     From here on the process belongs to the script: ``sys.argv``, ``sys.path[0]`` and ``__main__``
@@ -29,6 +33,7 @@ def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
         args: What follows it on the command line.
         listener: Is told about training calls, and may raise
             :class:`~uncork.capture.stop.StopScript`.
+        source: A text to run as if it lay where the script does, with what lies beside that.
 
     Raises:
         WrongUse: There is no such script, or it cannot be read.
@@ -38,7 +43,10 @@ def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
         UncorkError: The listener's.
     """
     path = os.path.abspath(script)  # noqa: PTH100 - as Python does: symbolic links stay
-    code = _compile(_read(script), path)
+    text = _read(source or script)
+    code = _compile(text, path)
+    if source is not None:
+        _lay_at(path, text)
     _take_over(script, path, args)
     try:
         with listening(listener):
@@ -49,7 +57,7 @@ def run_script(script: Path, args: Sequence[str], listener: Listener) -> None:
         strip(error)
         raise
     except BaseException as error:
-        show(error)
+        show(error, str(script))
         raise ScriptFailed(_summary(error)) from error
 
 
@@ -79,6 +87,15 @@ def _compile(source: bytes, path: str) -> CodeType:
         raise ScriptFailed(_summary(error)) from error
 
 
+def _lay_at(path: str, text: bytes) -> None:
+    """Tracebacks and AutoGraph ask for the lines of a file by its name: these are its lines.
+
+    Without a time of change the entry is never compared with what does lie there.
+    """
+    lines = decode_source(text).splitlines(keepends=True)
+    linecache.cache[path] = (len(text), None, lines, path)
+
+
 def _suggestion(script: Path) -> str:
     try:
         names = [p.name for p in script.parent.iterdir() if p.suffix == ".py"]
@@ -106,11 +123,16 @@ def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
         sys.path[0] = str(Path(path).resolve().parent)
 
 
-def show(error: BaseException) -> None:
-    """Print a script's traceback, without our frames, through the hook it may have installed."""
+def show(error: BaseException, script: str = "") -> None:
+    """Print a script's traceback, without our frames, through the hook it may have installed.
+
+    Args:
+        error: What the script has raised.
+        script: As the user typed it, for what to type next; ``""`` where nothing is to be typed.
+    """
     strip(error)
     sys.excepthook(type(error), error, error.__traceback__)
-    told = instead(str(error))
+    told = instead(str(error), script)
     if told:
         sys.stderr.write(f"uncork: {told}\n")
     sys.stderr.flush()

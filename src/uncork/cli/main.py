@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(options: argparse.Namespace) -> int:
     # Imported here: each verb pays for what it uses, and --help for nothing.
-    from uncork.cli import verbs  # noqa: PLC0415
+    from uncork.cli import patching, verbs  # noqa: PLC0415
 
     if options.verb in ("diagnose", "tune"):
         # Ended from outside, by a job's time limit: as after Ctrl-C, what was found is saved.
@@ -44,6 +44,7 @@ def _call(options: argparse.Namespace) -> int:
         "diagnose": verbs.diagnose,
         "tune": verbs.tune,
         "run": verbs.run,
+        "diff": patching.diff,
         "report": verbs.report,
     }
     return call[options.verb](options)

@@ -19,6 +19,7 @@ examples:
   uncork diagnose train.py --data photos       where does the time go?
   uncork tune train.py --data photos           what can be done about it? writes plan.json
   uncork run --plan plan.json train.py --data photos
+  uncork diff plan.json                        the same in your source, as a patch
 
 exit codes: 0 done, 1 the script failed, 2 wrong use, 3 nothing to measure, 130 interrupted
 """
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     _diagnose(verbs.add_parser("diagnose", help="where does the time go, what is the ceiling"))
     _tune(verbs.add_parser("tune", help="walk the road, prove each step, write a plan"))
     _run(verbs.add_parser("run", help="train, with a plan in force"))
+    _diff(verbs.add_parser("diff", help="the plan as a patch to your source, where it can be one"))
     _report(verbs.add_parser("report", help="draw a saved diagnosis or plan again"))
     return top
 
@@ -132,6 +134,24 @@ def _run(verb: argparse.ArgumentParser) -> None:
         "--strict", action="store_true", help="fail when the plan does not fit, train nothing"
     )
     _script(verb)
+
+
+def _diff(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--check",
+        action="store_true",
+        help="run the script with the plan and with the patch, and compare what they train",
+    )
+    verb.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the patch there (default: print it)"
+    )
+    _quiet(verb)
+    verb.add_argument(
+        "file",
+        type=Path,
+        help="a plan made by 'uncork tune'; or a script that uses what Keras 3 no longer has",
+    )
+    verb.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments, for --check")
 
 
 def _report(verb: argparse.ArgumentParser) -> None:

@@ -152,6 +152,12 @@ class AutotuneOff(Record, tag="autotune_off", frozen=True, kw_only=True):
     expects: str
 
 
+class GatherLast(Record, tag="gather_last", frozen=True, kw_only=True):
+    """Let numbers of rows go through the pipeline, and gather the rows of each batch at its end."""
+
+    expects: str
+
+
 class PyFunctionCache(Record, tag="py_function_cache", frozen=True, kw_only=True):
     """Call the Python functions of the map at ``stage`` once for each thing they are asked.
 
@@ -226,6 +232,15 @@ class LayersInInput(Record, tag="layers_in_input", frozen=True, kw_only=True):
 
     layers: tuple[str, ...]
     draws: bool = False
+
+
+class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
+    """Do the last maps of the input pipeline in the training step, on the device that trains.
+
+    What they do to a whole batch has this digest. Of several such edits the last one counts.
+    """
+
+    expects: str
 
 
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
@@ -316,7 +331,7 @@ StageEdit = (
     | GeneratorCache
     | GeneratorChunks
 )
-PipelineEdit = StageEdit | Prefetch | AutotuneOff | Rebatch
+PipelineEdit = StageEdit | Prefetch | AutotuneOff | Rebatch | GatherLast
 
 
 class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True):
@@ -352,6 +367,7 @@ StepEdit = (
     | FunctionEdit
     | ReuseIterator
     | LayersInInput
+    | MapOnDevice
     | StepsPerExecution
     | FlatUpdates
     | FusedUpdates
@@ -377,6 +393,11 @@ def batches_in_one(edits: tuple[StepEdit, ...]) -> int:
         (4, 1)
     """
     return next((edit.times for edit in edits if isinstance(edit, LargerBatch)), 1)
+
+
+def on_device(edits: tuple[StepEdit, ...]) -> MapOnDevice | None:
+    """Which of the input pipeline's last maps the step does; of several edits the last one says."""
+    return next((edit for edit in reversed(edits) if isinstance(edit, MapOnDevice)), None)
 
 
 def of_function(edits: tuple[StepEdit, ...]) -> tuple[FunctionEdit, ...]:

@@ -51,6 +51,10 @@ class EditRefused(UncorkError):
     """One edit's precondition does not hold: the thing it would change is not what it expects."""
 
 
+class PatchRefused(UncorkError):
+    """A patched script does not train as the plan does, or does not train at all."""
+
+
 class NothingToMeasure(UncorkError):
     """The script ended, or its training was too short, before anything could be measured."""
 

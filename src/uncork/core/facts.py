@@ -392,6 +392,8 @@ class Transfer(Record, frozen=True, kw_only=True):
         needed_bytes: Of the same, were floats that hold whole numbers of a byte sent as bytes.
         wall_s: Elapsed seconds until it is there.
         cpu_s: CPU seconds of this process until then.
+        room_bytes: Of the device's memory, what the training has not needed so far; None where
+            that cannot be asked.
     """
 
     device: str
@@ -399,6 +401,7 @@ class Transfer(Record, frozen=True, kw_only=True):
     needed_bytes: int
     wall_s: float
     cpu_s: float
+    room_bytes: int | None = None
 
     @property
     def needless(self) -> float:

@@ -16,7 +16,7 @@ from uncork.core.workload import Workload
 # Of the folder beside the result with what a child's script has overwritten.
 KEPT: Final = "kept"
 
-Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "threads"]
+Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "threads", "check"]
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -24,7 +24,8 @@ class Job(Record, frozen=True, kw_only=True):
 
     Attributes:
         mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
-            version in a fresh process; ``list`` cuts every training call short and names it;
+            version in a fresh process; ``check`` runs one for a moment, and says what it trains;
+        ``list`` cuts every training call short and names it;
             ``backend`` tries a plan on another backend of Keras's, ``threads`` on other threads.
         training: Index of the training call to act on; None for the first that does real work.
         in_loop: It is a ``fit`` that is called for a few steps at a time: many calls are acted on.
@@ -35,6 +36,7 @@ class Job(Record, frozen=True, kw_only=True):
         environment: Variables that the process is started with, beside its own.
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
             with, some batches, and what they lead to.
+        source: Path of a text that is run in the place of the script's, as if it lay there.
         journal: Path for live events, None for silence.
         result: Path of the :class:`Result` to write.
     """
@@ -48,6 +50,7 @@ class Job(Record, frozen=True, kw_only=True):
     validates: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     hand_over: str | None = None
+    source: str | None = None
     journal: str | None = None
     result: str | None = None
 
@@ -88,6 +91,7 @@ class Result(Record, frozen=True, kw_only=True):
         overhead_share: Part of the measured time spent in Uncork's own code.
         handed_over: Everything is there for ``backend`` and ``threads``.
         elsewhere: What came of one of these.
+        trained: What a version trains, with what its edits make of it, for ``check``.
         held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
         made: New files of the script's, made of weights that trials have moved.
         put_back: Files that it overwrote, and that are as they were.
@@ -102,6 +106,7 @@ class Result(Record, frozen=True, kw_only=True):
     confirmation: Confirmation | None = None
     handed_over: bool = False
     elsewhere: ProcessTrial | None = None
+    trained: Workload | None = None
     overhead_share: float = 0.0
     held_back: tuple[str, ...] = ()
     made: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ A script that still writes it fails with an error that names what is missing, an
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
 _POLICY: Final = 'keras.mixed_precision.set_global_policy("mixed_float16")'
@@ -62,21 +63,33 @@ _INSTEAD: Final = (
     ),
 )
 
+# Of the patterns, those whose places `uncork diff` rewrites.
+_WRITTEN: Final = re.compile(
+    r"get_scaled_loss|get_unscaled_gradients|mixed_precision' has no attribute 'experimental'|"
+    r"'(workers|use_multiprocessing|max_queue_size)'|(fit|evaluate|predict)_generator|"
+    r"experimental_run_v2|experimental_steps_per_execution"
+)
 
-def instead(error: str) -> str:
+
+def instead(error: str, script: str = "") -> str:
     """What to write in place of what an error says is gone; nothing where that is not known.
 
     Args:
         error: As the exception says it, in one line or many.
+        script: Path of what failed: where a patch of it can be had, that is told, too.
 
     Example:
         >>> instead("'MirroredStrategy' object has no attribute 'experimental_run_v2'")
         'experimental_run_v2 is called strategy.run now'
+        >>> instead("no attribute 'experimental_run_v2'", "train.py")
+        'experimental_run_v2 is called strategy.run now; as a patch: uncork diff train.py'
         >>> instead("division by zero")
         ''
     """
     for pattern, told in _INSTEAD:
         found = re.search(pattern, error)
         if found:
-            return found.expand(told)
+            written = script and _WRITTEN.search(found.group())
+            patch = f"; as a patch: uncork diff {shlex.quote(script)}" if written else ""
+            return found.expand(told) + patch
     return ""

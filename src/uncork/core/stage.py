@@ -110,6 +110,22 @@ class Vectorized(Record, frozen=True, kw_only=True):
     behind: tuple[str, ...] = ()
 
 
+class InStep(Record, frozen=True, kw_only=True):
+    """The last maps of a pipeline as something that the training step does, on its device.
+
+    Attributes:
+        digest: Of what it does, for whole batches.
+        spared: Share of the bytes that need not be sent then.
+        vectorized: Indices of the maps that are called for whole batches first, highest first.
+        held_bytes: Of the numbers that are put on the device once: rows, where those are gathered.
+    """
+
+    digest: str
+    spared: float
+    vectorized: tuple[int, ...] = ()
+    held_bytes: int = 0
+
+
 class Chunked(Record, frozen=True, kw_only=True):
     """A Python generator as it would be if several of its elements were handed over at once.
 
@@ -233,6 +249,7 @@ class Stage(Record, frozen=True, kw_only=True):
             it.
         by_number: It keeps one of so many elements, by their number.
         vectorized: Set on a map whose function can take the elements of the batch above at once.
+        in_step: Set on a map, or on arrays, from where on the training step could do the rest.
         chunked: Set on a brief generator whose elements can be handed over several at once.
         opaque: A class that Uncork does not know: nothing above it is rewritten.
     """
@@ -276,6 +293,7 @@ class Stage(Record, frozen=True, kw_only=True):
     may_precede: tuple[int, ...] = ()
     by_number: bool = False
     vectorized: Vectorized | None = None
+    in_step: InStep | None = None
     chunked: Chunked | None = None
     opaque: bool = False
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from uncork.core.edit import Precision
 from uncork.core.record import Record
+from uncork.core.stage import InStep
 
 LoopKind = Literal["fit", "custom_loop"]
 DataKind = Literal["tf.data", "numpy", "pydataset", "generator", "other"]
@@ -53,6 +54,7 @@ class Workload(Record, frozen=True, kw_only=True):
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         validation_steps: As given to ``fit``; None where it was not, or nothing is validated.
         epochs: As the user asked.
+        arrays_in_step: Set on arrays whose rows the training step could gather on its device.
         numbers: Arguments of a loop's step that are Python numbers and change from call to call.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
         loader: Digest of the code of a ``PyDataset`` and of the settings that it reads.
@@ -120,6 +122,7 @@ class Workload(Record, frozen=True, kw_only=True):
     first_layers: tuple[str, ...] = ()
     first_layers_draw: bool = False
     random_layers: tuple[str, ...] = ()
+    arrays_in_step: InStep | None = None
     numbers: tuple[str, ...] = ()
 
     @property

@@ -64,7 +64,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         )
         interrupted = False
         try:
-            run_script(script, args, trial)
+            run_script(script, args, trial, Path(job.source) if job.source else None)
         except SystemExit as ending:
             _judge(ending, trial.made)
         except ScriptFailed:
@@ -122,6 +122,10 @@ def _of_mode(job: Job, scratch: str) -> Trial:
         from uncork.engine.other_threads import OnOtherThreads  # noqa: PLC0415 - likewise
 
         return OnOtherThreads(job, journal, scratch, _plan(job))
+    if job.mode == "check":
+        from uncork.engine.checking import Checking  # noqa: PLC0415 - likewise
+
+        return Checking(job, journal, scratch, _plan(job))
     if job.mode == "confirm":
         return trials.Confirming(job, journal, scratch, _plan(job))
     kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {

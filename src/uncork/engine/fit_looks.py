@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
 import keras
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, StepEdit
+from uncork.core.edit import Guarantee
 from uncork.core.facts import (
     CallbackCost,
     Growth,
@@ -21,19 +20,19 @@ from uncork.core.facts import (
     Validation,
 )
 from uncork.core.plan import Proof
+from uncork.engine.fit_runs import FitRuns
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.saved import Saved
-from uncork.engine.subject import LARGER, Subject
+from uncork.engine.subject import LARGER
 from uncork.engine.validated import Validated
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import available_memory
 from uncork.step import (
-    Feed,
     FitRunner,
     Padding,
-    Snapshot,
     StepSettings,
     Validating,
+    batch_samples,
     callback_costs,
     defects_of_fit,
     device_of,
@@ -50,31 +49,15 @@ from uncork.step import (
 _BLOCK_S: Final = 0.8
 
 
-class FitLooks(Subject):
+class FitLooks(FitRuns):
     """Answers from the model, its arguments and some batches; the step itself is run elsewhere."""
 
-    model: Any
-    feed: Feed
-    snapshot: Snapshot
     _arguments: Mapping[str, Any]
-    _batches: tuple[Any, ...]
     _batch: Any
     _validating: Validating | None
     _validated: Validated | None
     _saved: Saved | None
     _scratch: str
-
-    @abstractmethod
-    def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
-        """How the step with these edits runs."""
-
-    @abstractmethod
-    def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
-        """The user's step with these edits, on this feed."""
-
-    @abstractmethod
-    def _resident_with(self, settings: StepSettings) -> VersionRunner:
-        """The step with these settings, on batches from memory."""
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
         """Inputs, targets and weights alike are cut; none where the model was made for one length.
@@ -199,11 +182,12 @@ class FitLooks(Subject):
         _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
         return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
 
-    def transfer(self) -> Transfer | None:
+    def transfer(self, version: Version) -> Transfer | None:
         """To where the model's weights are; not asked where a strategy sends the batches."""
-        return (
-            None if self.workload.distributed else transfer_of(self._batch, device_of(self.model))
-        )
+        if self.workload.distributed:
+            return None
+        largest = max(self._given(version), key=lambda batch: batch_samples(batch) or 0)
+        return transfer_of(largest, device_of(self.model))
 
 
 def _lengths(model: Any) -> set[int | None]:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
 
 from uncork.core.edit import (
-    AutotuneOff,
     Guarantee,
-    LoaderCache,
-    LoaderEdit,
-    StepEdit,
-    StepsPerExecution,
-    batches_in_one,
-    is_graph,
 )
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.facts import BatchSize
@@ -29,35 +21,28 @@ from uncork.engine.handed_over import HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
-from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
 from uncork.engine.this_machine import chosen_threads
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.python_time import op_time, outside_ops, watched_python
+from uncork.engine.version import Version
 from uncork.step import (
     Feed,
-    FitRunner,
     HeldOut,
     Recording,
     Snapshot,
-    StepSettings,
     Validating,
+    arrays_in_step,
     batch_hooks,
     batch_samples,
     build,
     draws,
-    edited_loader,
     first_layers,
     fusable_weights,
     has_hooks,
     held,
     is_array_feed,
     loader_stages,
-    of_py_dataset,
     parts_made_later,
     random_layers,
-    several_times,
     signature,
     small_weights,
     stop_workers,
@@ -70,14 +55,9 @@ from uncork.watch import loader_digest, loader_draws, random_state, set_random_s
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20
-_RECORDED_BATCHES: Final = 64
+_RECORDED: Final = {"most": 64, "max_bytes": _RECORDED_BYTES}
 # And samples for what another batch does to the training.
 _JUDGED_SAMPLES: Final = 1 << 14
-# Resident steps longer than this are not grouped to find the time between them: compiling the group
-# would take longer than the time between such steps could be worth.
-_LONG_STEP_S: Final = 0.05
-_GROUP: Final = 16
-_WATCHED_STEPS: Final = 3
 
 
 class FitSubject(FitLooks):
@@ -130,74 +110,16 @@ class FitSubject(FitLooks):
             build(model, self._batch)
             self._parts_later = parts_made()
             self.snapshot = Snapshot(model)
-        self._settings: dict[tuple[StepEdit, ...], StepSettings] = {}
+        self._settings, self._unmade, self._loaders = {}, {}, {}
         self._prover: StepProver | None = None
         self._judged: HeldOut | None = None
-        self._loaders: dict[tuple[LoaderEdit, ...], Any] = {}
         self._reading: list[Any] = []  # epoch iterators whose loader may have threads
         described = self._describe(arguments, index, at)
         self.workload = replace(described, step_at=step_at, policy_at=policy_at)
         if model.run_eagerly:
-            refusal, code = traceable(model, self._resident(()).prime)
+            refusal, code = traceable(model, self.resident(self.original).prime)
             self.workload = replace(self.workload, not_traceable=refusal, step_code=code)
             self.restore()
-
-    def runner(self, version: Version) -> VersionRunner:
-        """A version's step on its own input, as ``fit`` runs it."""
-        runner = self._fit_runner(version.step, self._feed(version))
-        runner.waits_between = self._is_tuned(version)
-        return PrimedRunner(runner, version.pipeline, _keeps_batches(version))
-
-    def resident(self, version: Version) -> VersionRunner:
-        """A version's step on the same batches over and over."""
-        return self._resident(version.step)
-
-    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
-        """Many resident steps in one execution; a step of the user's own need not allow that.
-
-        Of an eager model, the same step compiled: Python and the overhead of single ops are gone.
-        """
-        work = self.workload
-        if work.eager_step and not is_graph(version.step):
-            return self._compiled()
-        grouped_already = work.steps_per_execution > 1 or any(
-            isinstance(edit, StepsPerExecution) for edit in version.step
-        )
-        if not (work.distributed or grouped_already):
-            if resident_s > _LONG_STEP_S:
-                return None
-            with suppress(Exception):
-                runner = self._resident((*version.step, StepsPerExecution(steps=_GROUP)))
-                runner.prime()
-                return runner
-        self.notes.append("time between steps is counted as part of the step")
-        return None
-
-    def grouped_training(self, version: Version) -> VersionRunner | None:
-        """As many steps in one execution as of the resident one; none of data of unknown length.
-
-        There an execution that meets the end of an epoch ends in an error, its steps uncounted.
-        """
-        work = self.workload
-        if work.eager_step or work.distributed or work.steps_per_epoch is None:
-            return None
-        with suppress(Exception):
-            runner = self.runner(version.with_step_edits((StepsPerExecution(steps=_GROUP),)))
-            runner.prime()
-            return runner
-        return None
-
-    def python_s(self, resident_s: float) -> float | None:
-        """For an eager model that could not be compiled, the Python between its ops."""
-        if not self.workload.eager_step:
-            return None
-        return outside_ops(resident_s, *self._watched(self.original, resident_s))
-
-    def most_python_s(self, version: Version, resident_s: float) -> float | None:
-        """Of a compiled model, all between two executions; None for an eager one."""
-        if self.workload.eager_step and not is_graph(version.step):
-            return None
-        return watched_python(*self._watched(version, resident_s))
 
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
@@ -211,7 +133,12 @@ class FitSubject(FitLooks):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
-        return self._step_prover().prove(self._with(version.step), kind, budget_s)
+        settings = self._with(version.step)
+        pairs = settings.in_two(self._feed(version))
+        if pairs is None:
+            return self._step_prover().prove(settings, kind, budget_s)
+        recording = Recording.in_two(pairs, **_RECORDED)
+        return StepProver(self._with(()), self.snapshot, recording).prove(settings, kind, budget_s)
 
     def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
         """The state before the first step, and what it leads to on recorded batches."""
@@ -223,9 +150,7 @@ class FitSubject(FitLooks):
 
     def _step_prover(self) -> StepProver:
         if self._prover is None:
-            recording = Recording.of(
-                self.feed, self.model, most=_RECORDED_BATCHES, max_bytes=_RECORDED_BYTES
-            )
+            recording = Recording.of(self.feed, self.model, **_RECORDED)
             self._prover = StepProver(self._with(()), self.snapshot, recording)
         return self._prover
 
@@ -279,68 +204,6 @@ class FitSubject(FitLooks):
                 part.let_go()
         self.snapshot.restore()
 
-    def _feed(self, version: Version) -> Feed:
-        """What feeds a version."""
-        feed = self.feed
-        if version.pipeline is not None:
-            feed = feed.with_dataset(version.pipeline.dataset)
-        if feed.kind == "numpy" and version.times > 1:
-            feed = feed.with_batch_size((self.workload.batch_size or 1) * version.times)
-        if is_array_feed(version.loader):
-            return feed.read_in_one_thread()
-        edits = of_py_dataset(version.loader)
-        if edits:
-            if edits not in self._loaders:  # what it keeps is made once
-                self._loaders[edits] = edited_loader(feed.x, edits)
-            feed = feed.with_dataset(self._loaders[edits])
-        return feed
-
-    def _watched(self, version: Version, resident_s: float) -> tuple[Block, float]:
-        """A few resident steps, and what they spent in ops."""
-        runner = self.resident(version)
-        runner.prime()
-        with op_time() as ops:
-            block = runner.block(_WATCHED_STEPS * resident_s)
-        timed = block.wall_s / (block.wall_s + block.warmup_s)
-        return block, ops.seconds * timed
-
-    def _with(self, step: tuple[StepEdit, ...]) -> StepSettings:
-        """Settings are kept, and with them the compiled function."""
-        if step not in self._settings:
-            self._settings[step] = StepSettings(self.model, step)
-        return self._settings[step]
-
-    def _resident(self, step: tuple[StepEdit, ...]) -> VersionRunner:
-        times = batches_in_one(step)
-        batches = [several_times(batch, times) for batch in self._batches]
-        return PrimedRunner(self._fit_runner(step, self.feed.resident(batches)), None)
-
-    def _compiled(self) -> VersionRunner | None:
-        """None where Python does in each step what would happen once only when it is traced."""
-        if self.workload.not_traceable:
-            return None
-        with suppress(Exception):
-            runner = self._resident_with(StepSettings(self.model, compiled=True))
-            runner.prime()
-            return runner
-        return None
-
-    def _resident_with(self, settings: StepSettings) -> VersionRunner:
-        feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
-        return PrimedRunner(FitRunner(settings, feed, self.snapshot, samples), None)
-
-    def _is_tuned(self, version: Version) -> bool:
-        """By tf.data's autotuner, whose thread is waited for where an epoch ends."""
-        off = any(isinstance(edit, AutotuneOff) for edit in version.edits)
-        off = off or is_array_feed(version.loader)
-        tuned = self.workload.data in ("tf.data", "numpy") and self.workload.default_rewrites
-        # Data of unknown length is asked for more at its end, and that is the pipeline's own time.
-        return tuned and not off and self.workload.steps_per_epoch is not None
-
-    def _fit_runner(self, step: tuple[StepEdit, ...], feed: Feed) -> FitRunner:
-        samples = float(self.workload.batch_size or 1) * batches_in_one(step)
-        return FitRunner(self._with(step), feed, self.snapshot, samples)
-
     def _held(self) -> tuple[Any, ...]:
         """What the step is run on alone."""
         xla = self.model.jit_compile is True
@@ -377,6 +240,7 @@ class FitSubject(FitLooks):
             jit_compile=model.jit_compile is True,
             first_layers=tuple(layer.name for layer in begin),
             first_layers_draw=draws(begin),
+            arrays_in_step=arrays_in_step(self.feed, model),
             random_layers=random_layers(model),
             intra_op_threads=chosen_threads(),
             small_weights=small_weights(model.optimizer) if self._built else 0,
@@ -387,10 +251,6 @@ class FitSubject(FitLooks):
             replicas=model.distribute_strategy.num_replicas_in_sync,
             default_rewrites=default_rewrites(pipeline),
         )
-
-
-def _keeps_batches(version: Version) -> bool:
-    return any(isinstance(edit, LoaderCache) for edit in version.loader)
 
 
 def _check(feed: Feed) -> None:

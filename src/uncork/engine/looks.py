@@ -97,7 +97,7 @@ def look_once(
         "without_metrics": without_metrics,
         "updated_at_once": at_once,
         "one_hot": _or(None, subject.one_hot),
-        "transfer": _or(None, subject.transfer),
+        "transfer": _or(None, lambda: subject.transfer(version)),
         "callbacks": _or((), subject.callbacks),
         "validation": _or(None, lambda: subject.validation(epoch_s, block_s)),
         "saving": _or(None, lambda: subject.saving(step_s)),

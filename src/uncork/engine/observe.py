@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache, LoaderWorkers, is_graph
+from uncork.core.edit import LoaderCache, LoaderWorkers, is_graph, on_device
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import replace
+from uncork.core.sending import left_to_the_step
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
@@ -127,6 +128,10 @@ def observe(
         step_s = measured.step_s.median
         how = {"computing": computing, "told": told}
         once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
+    moved = on_device(version.step)
+    if moved is not None:
+        stages = left_to_the_step(stages, moved.expects)
+        once["transfer"] = subject.transfer(version)
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.seen(), version.times),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from uncork.core.edit import DiskCache, Guarantee, LoaderEdit, PipelineEdit, loosest
+from uncork.core.edit import (
+    DiskCache,
+    Guarantee,
+    LoaderEdit,
+    MapOnDevice,
+    PipelineEdit,
+    loosest,
+)
 from uncork.core.plan import Policy, Proof
 from uncork.core.record import replace
 from uncork.engine import seconds
@@ -68,10 +75,19 @@ class Promises:
         if part is not None:
             return functools.partial(part.prove, self._subject)
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
-            return self._of_pipelines.prove
+            with_step = any(isinstance(edit, MapOnDevice) for edit in proposal.edits)
+            return self._of_both if with_step else self._of_pipelines.prove
         if any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
             return self._subject.prove_loader
         return self._subject.prove_step
+
+    def _of_both(self, candidate: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """The elements of its pipeline first, then what its step makes of them."""
+        elements = self._of_pipelines.prove(candidate, "exact", budget_s / 2)
+        if not elements.passed:
+            return elements
+        step = self._subject.prove_step(candidate, kind, budget_s / 2)
+        return replace(step, detail=f"{elements.detail}; {step.detail}")
 
     def _as_allowed(self, proof: Proof) -> Proof:
         """A proof of something weaker than the policy accepts is none."""

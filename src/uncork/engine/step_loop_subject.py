@@ -248,11 +248,12 @@ class StepLoopSubject(Subject):
         handed_over = any(isinstance(leaf, np.ndarray) for leaf in labels)
         return one_hot_of(labels, handed_over=handed_over)
 
-    def transfer(self) -> Transfer | None:
+    def transfer(self, version: Version) -> Transfer | None:
         """Of all that is handed over as arrays, to where the variables of the step are.
 
         Not asked where a strategy hands its part to each of several devices.
         """
+        del version
         call = self._call
         if getattr(call.step, "_distribute_strategy", None) is not None:
             return None

@@ -176,7 +176,8 @@ class StepProver:
         )
 
     def _run(self, settings: StepSettings, order: list[int], windows: int = 1) -> Replay:
-        return replay(settings, self._snapshot, self._recording.feed(order), windows=windows)
+        feed = self._recording.feed(order, otherwise=settings is not self._original)
+        return replay(settings, self._snapshot, feed, windows=windows)
 
 
 def proved_elsewhere(settings: StepSettings, handed: HandedOver) -> Proof:

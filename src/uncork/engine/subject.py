@@ -192,8 +192,9 @@ class Subject(ABC):
         """What one-hot labels cost; None where there are none, or they are small."""
         return None
 
-    def transfer(self) -> Transfer | None:
+    def transfer(self, version: Version) -> Transfer | None:
         """What sending a batch to its device takes; None where that is this host's memory."""
+        del version
         return None
 
     def supply(self, version: Version) -> Any:

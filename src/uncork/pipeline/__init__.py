@@ -15,6 +15,8 @@ from uncork.pipeline.disk_speed import disk_at
 from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
+from uncork.pipeline.gathering import gathered_arrays
+from uncork.pipeline.last_maps import LastMaps, last_maps
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
@@ -27,6 +29,7 @@ __all__ = [
     "ElementDigests",
     "EpochDigests",
     "Failure",
+    "LastMaps",
     "Node",
     "Pipeline",
     "Split",
@@ -39,9 +42,11 @@ __all__ = [
     "files_complete",
     "fill",
     "from_disk",
+    "gathered_arrays",
     "in_order",
     "is_deterministic",
     "keeps_python",
+    "last_maps",
     "leaves_order_open",
     "measure",
     "read",

@@ -35,6 +35,7 @@ from uncork.pipeline.frozen import freezes_draws
 from uncork.pipeline.in_chunks import chunked
 from uncork.pipeline.keeping import buffer, cache_point, elements_of
 from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.last_maps import in_step
 from uncork.pipeline.legality import (
     is_random,
     parallel_by_default,
@@ -122,6 +123,7 @@ def _explained(
         by_number=goes_by_number(stage.node),
         repeated=_repeated(stages, stage),
         vectorized=_vectorized(stage),
+        in_step=in_step(stage.place),
         chunked=chunked(whole, stage, budget_s),
     )
 

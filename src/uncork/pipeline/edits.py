@@ -16,6 +16,7 @@ from uncork.core.edit import (
     DrawFirst,
     DropUnused,
     FilterFirst,
+    GatherLast,
     GeneratorCache,
     GeneratorChunks,
     InlineMap,
@@ -48,6 +49,7 @@ from uncork.pipeline.fusions import (
     next_above,
     not_fused_anew,
 )
+from uncork.pipeline.gathering import gathered_last
 from uncork.pipeline.in_chunks import handed_over
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
@@ -117,6 +119,8 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             changed = _prefetch(pipeline)
         case AutotuneOff():
             changed = _without_autotune(pipeline)
+        case GatherLast():
+            changed = gathered_last(pipeline)
         case Rebatch():
             changed = rebatched(pipeline, edit)
         case _:

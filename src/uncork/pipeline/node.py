@@ -17,6 +17,8 @@ from uncork.pipeline.source_lines import source_line
 # Where a cache of Uncork's own in files remembers them, and the name of one that has none.
 CACHE_FILES: Final = "_uncork_files"
 PLACE_HOLDER: Final = "/dev/null/uncork"
+# What a map of Uncork's own has that gathers rows by their numbers.
+GATHERS: Final = "_uncork_gathers"
 
 # These can run on several elements at once, and run on one at a time unless told.
 _SERIAL_UNLESS_TOLD: Final = frozenset({"map", "batch", "interleave"})
@@ -70,6 +72,11 @@ class Node:
             getattr(getattr(self.dataset, fields[0], None), "_func", None) if fields else None
         )
         return str(getattr(function, "__name__", "") or getattr(self.dataset, "_name", "") or "")
+
+    @property
+    def gathers(self) -> bool:
+        """A map of Uncork's own that gathers rows of arrays by their numbers."""
+        return hasattr(self.dataset, GATHERS)
 
     @property
     def in_memory(self) -> bool:

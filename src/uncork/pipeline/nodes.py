@@ -54,7 +54,7 @@ def variables_of(wrapper: Any) -> tuple[Any, ...]:
 
 
 def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = -1) -> Dataset:
-    """Map several elements at once, in order, with flags and line of another map.
+    """Map several elements at once, in order, with flags and line of another map, or of a source.
 
     That one may run inline; several calls at once have threads of their own.
     """
@@ -65,7 +65,7 @@ def parallel_map(below: Dataset, function: Any, template: Dataset, calls: int = 
         _num_parallel_calls=tf.constant(calls, tf.int64),
         _deterministic="true",
         _use_inter_op_parallelism=True,
-        _preserve_cardinality=template._preserve_cardinality,
+        _preserve_cardinality=getattr(template, "_preserve_cardinality", True),
         _use_unbounded_threadpool=False,
         _name=template._name,
         **same_line(template),

@@ -54,14 +54,22 @@ def _describe(node: Node) -> Iterable[str]:
         yield dataset.options()._to_proto().SerializeToString(deterministic=True).hex()
     if node.kind == "cache":
         yield "memory" if node.in_memory else "file"
-    for function in node.functions:
-        yield function_digest(function)
+    yield from node_functions_digest(node)
     if keeps_python(node):
         yield "kept"
     yield repr(dataset.element_spec)
     for child in node.inputs:
         yield from _describe(child)
     yield ")"
+
+
+def node_functions_digest(node: Node) -> Iterable[str]:
+    """Digests of the functions that a node calls; what gathers rows does so of any number."""
+    if node.gathers:
+        yield "gathers"
+        return
+    for function in node.functions:
+        yield function_digest(function)
 
 
 def _text(value: Any) -> str:

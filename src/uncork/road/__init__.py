@@ -7,6 +7,7 @@ from uncork.road.array_feed import CutInOneThread
 from uncork.road.async_checkpoint import SaveBeside
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
+from uncork.road.data_on_device import GatherOnDevice
 from uncork.road.disk_cache import CacheInFiles
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.drop_unused import MakeWhatIsTaken
@@ -25,6 +26,7 @@ from uncork.road.layers_in_input import PreprocessBeside
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
+from uncork.road.map_on_device import MakeOnDevice
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.mixed_float16 import MixedFloat16
 from uncork.road.parallel_interleave import ParallelizeInterleave
@@ -71,6 +73,8 @@ ROAD: tuple[Optimization, ...] = (
     PassTensors(),  # nothing else shows while steps are traced anew
     OpenShapes(),
     KeepIterator(),  # what a call takes beyond its steps hides all that comes after
+    MakeOnDevice(),  # sending is part of the step, and hides the rest of it
+    GatherOnDevice(),  # takes the device's memory, for what is left to be sent
     PreprocessBeside(),  # the step that all others below are for is what this leaves of it
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise

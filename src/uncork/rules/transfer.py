@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
+from uncork.core.sending import Sparing, gain_by, rows_of, sparing
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, ms
 
-# Bytes that a map makes of each one where it makes floats of them; labels may come along.
-_FLOATS: Final = (3.5, 8.5)
 _BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
+_IN_STEP: Final = (
+    f"'uncork tune' does this map in the training step (map_on_device); by hand, {_BYTES}"
+)
 # No word of tf.data.experimental.prefetch_to_device: on an H200, Keras's fit was slower with it,
 # for batches of 77 MB (0.95x) as well as of 19 MB (0.89x).
 _ONCE: Final = "where the device can hold the data: put it there once, and gather in the step"
+_ROWS_ONCE: Final = (
+    "'uncork tune' puts these arrays on the device once, if they fit, and gathers each batch there "
+    "(data_on_device)"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -27,46 +30,43 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     transfer = diagnosis.transfer
     if transfer is None:
         return
-    widening = _widening(diagnosis.stages) if transfer.too_wide else None
-    upper = _upper(diagnosis, transfer, widening, machine.cpus)
+    spared = sparing(transfer, diagnosis.stages)
+    upper = _upper(diagnosis, transfer, spared or Sparing(share=1.0), machine.cpus)
     if upper < WORTH:
         return
-    as_bytes = f"; as bytes {transfer.needed_bytes / 1e6:,.1f} MB" if transfer.too_wide else ""
+    source = next((s for s in diagnosis.stages if s.in_step and s.kind != "map"), None)
+    by = spared.by if spared else source
+    least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
     yield Finding(
         cause="transfer",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=(widening.at if widening else None) or diagnosis.workload.at,
+        at=(by.at if by else None) or diagnosis.workload.at,
         evidence=(
             f"{transfer.bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
-            f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}{as_bytes}"
+            f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}{least}"
         ),
-        remedy=_BYTES if transfer.too_wide else _ONCE,
+        remedy=_remedy(diagnosis, by, narrow=spared is None),
     )
 
 
-def _upper(
-    diagnosis: WorkloadDiagnosis, transfer: Transfer, widening: Stage | None, cpus: float
-) -> float:
+def _upper(diagnosis: WorkloadDiagnosis, transfer: Transfer, spared: Sparing, cpus: float) -> float:
     """The gain of sending less, and of making no floats here: the device has them made at once."""
-    step_s, spared_s = diagnosis.step_s, transfer.needless * transfer.wall_s
     if _is_loop(diagnosis):  # nothing else runs meanwhile
-        return bound(step_s, step_s - spared_s)
-    costs = costs_of(diagnosis, cpus)
-    after = costs.with_step_sparing(spared_s, transfer.needless * transfer.cpu_s)
-    if widening is not None:
-        after = after.without([widening.index])
-    return min(gain(costs, after), bound(step_s, after.step_s()))
+        return bound(diagnosis.step_s, diagnosis.step_s - spared.share * transfer.wall_s)
+    return gain_by(diagnosis, transfer, spared, cpus)
+
+
+def _least(transfer: Transfer, spared: Sparing) -> float:
+    return transfer.bytes * (1 - spared.share)
+
+
+def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None, *, narrow: bool) -> str:
+    in_fit = diagnosis.workload.kind == "fit"
+    if narrow:
+        return _ROWS_ONCE if in_fit and rows_of(diagnosis) is not None else _ONCE
+    return _IN_STEP if in_fit and by is not None and by.in_step is not None else _BYTES
 
 
 def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:
     return any(stage.kind == "loop" for stage in diagnosis.stages)
-
-
-def _widening(stages: tuple[Stage, ...]) -> Stage | None:
-    """The last map that makes a float of each byte: its output is four or eight times its input."""
-    for below, stage in reversed(list(itertools.pairwise(stages))):
-        given, made = below.bytes_per_element, stage.bytes_per_element
-        if stage.kind == "map" and given and made and _FLOATS[0] <= made / given <= _FLOATS[1]:
-            return stage
-    return None

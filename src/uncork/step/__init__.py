@@ -20,6 +20,7 @@ from uncork.step.held_out import HeldOut
 from uncork.step.in_float32 import in_float32
 from uncork.step.keras_defects import defects_of_fit, defects_of_losses
 from uncork.step.kernel_parts import kernel_parts
+from uncork.step.last_maps import arrays_in_step
 from uncork.step.loader_edits import (
     check_loader,
     edited_loader,
@@ -97,6 +98,7 @@ __all__ = [
     "apply",
     "around",
     "arrays_in_one_thread",
+    "arrays_in_step",
     "batch_hooks",
     "batch_samples",
     "build",

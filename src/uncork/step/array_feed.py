@@ -8,7 +8,7 @@ another thread, and the thread that tunes the number of such calls, take longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
@@ -18,6 +18,8 @@ from uncork.core.errors import EditRefused
 from uncork.pipeline import Pipeline, apply, read
 
 _GATHERS: Final = "zip"
+
+Rewrite = Callable[[Pipeline], Any]
 
 
 def is_array_feed(edits: tuple[LoaderEdit, ...]) -> bool:
@@ -50,11 +52,25 @@ def edits_of_arrays(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
     return inline, AutotuneOff(expects=apply(pipeline, inline).digest)
 
 
+def in_one_thread(pipeline: Pipeline) -> Any:
+    """The pipeline that Keras made, read so.
+
+    Raises:
+        EditRefused: It is another one than Keras is known to make.
+    """
+    for edit in edits_of_arrays(pipeline):
+        pipeline = apply(pipeline, edit)
+    return pipeline.dataset
+
+
 @contextmanager
-def arrays_in_one_thread(refuse: Callable[[EditRefused], None] | None = None) -> Iterator[None]:
-    """What Keras makes of arrays first inside the block is read so: the training's own.
+def arrays_through(
+    rewrite: Rewrite, refuse: Callable[[EditRefused], None] | None = None
+) -> Iterator[None]:
+    """What Keras makes of arrays first inside the block is read otherwise: the training's own.
 
     Args:
+        rewrite: Makes a dataset of the pipeline that Keras made.
         refuse: Told why that cannot be, and then it is read as ever; raised unless given.
     """
     original = ArrayDataAdapter.get_tf_dataset
@@ -63,21 +79,29 @@ def arrays_in_one_thread(refuse: Callable[[EditRefused], None] | None = None) ->
         _give_back(original, get_tf_dataset)
         dataset = original(adapter)
         try:
-            pipeline = read(dataset)
-            for edit in edits_of_arrays(pipeline):
-                pipeline = apply(pipeline, edit)
+            return rewrite(read(dataset))
         except EditRefused as refusal:
             if refuse is None:
                 raise
             refuse(refusal)
             return dataset
-        return pipeline.dataset
 
     ArrayDataAdapter.get_tf_dataset = get_tf_dataset
     try:
         yield
     finally:
         _give_back(original, get_tf_dataset)
+
+
+def arrays_in_one_thread(
+    refuse: Callable[[EditRefused], None] | None = None,
+) -> AbstractContextManager[None]:
+    """What Keras makes of arrays first inside the block is read in one thread.
+
+    Args:
+        refuse: Told why that cannot be, and then it is read as ever; raised unless given.
+    """
+    return arrays_through(in_one_thread, refuse)
 
 
 def _give_back(original: Any, ours: Any) -> None:

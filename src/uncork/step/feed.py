@@ -14,7 +14,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
-from uncork.step.array_feed import arrays_in_one_thread
+from uncork.step.array_feed import Rewrite, arrays_through, in_one_thread
 from uncork.step.loader_edits import stop_workers
 
 # Samples of a batch of arrays where ``fit`` is told none: Keras's own default.
@@ -34,7 +34,8 @@ class Feed:
         shuffle: As given; acts on arrays only.
         class_weight: As given.
         held: Batches that a resident feed gives in turn, 0 of any other.
-        in_one_thread: Arrays are read as :mod:`uncork.step.array_feed` does.
+        recorded: The batches are held in memory, as the training step is to be given them.
+        arrays: What is made of the pipeline that Keras reads arrays through; None for that itself.
     """
 
     x: Any
@@ -45,7 +46,8 @@ class Feed:
     shuffle: bool = True
     class_weight: Any = None
     held: int = 0
-    in_one_thread: bool = False
+    recorded: bool = False
+    arrays: Rewrite | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Feed:
@@ -104,7 +106,11 @@ class Feed:
 
     def read_in_one_thread(self) -> Feed:
         """The same, arrays cut in the thread that reads them."""
-        return replace(self, in_one_thread=True)
+        return self.read_through(in_one_thread)
+
+    def read_through(self, rewrite: Rewrite) -> Feed:
+        """The same, arrays read through what this makes of Keras's pipeline."""
+        return replace(self, arrays=rewrite)
 
     def resident(self, batches: Sequence[Any]) -> Feed:
         """Some batches over and over, from memory: nothing but the step is left to pay.
@@ -113,7 +119,13 @@ class Feed:
         """
         single = [tf.data.Dataset.from_tensors(batch) for batch in batches]
         dataset = functools.reduce(tf.data.Dataset.concatenate, single).repeat()
-        return Feed(x=dataset, steps_per_epoch=1 << 20, shuffle=False, held=len(batches))
+        return Feed(
+            x=dataset,
+            steps_per_epoch=1 << 20,
+            shuffle=False,
+            held=len(batches),
+            recorded=True,
+        )
 
     def epochs(self, model: Any) -> Any:
         """Keras's own epoch iterator over this feed.
@@ -121,7 +133,7 @@ class Feed:
         Raises:
             EditRefused: Its arrays cannot be read as they are to be.
         """
-        with arrays_in_one_thread() if self.in_one_thread else nullcontext():
+        with arrays_through(self.arrays) if self.arrays else nullcontext():
             return TFEpochIterator(
                 x=self.x,
                 y=self.y,

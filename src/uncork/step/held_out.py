@@ -71,7 +71,7 @@ class HeldOut:
         rows = tf.data.Dataset.from_tensor_slices(self.seen)
         order = rows.shuffle(self.count, seed=seed, reshuffle_each_iteration=True).repeat()
         batches = order.take(steps * batch_size).batch(batch_size, drop_remainder=True)
-        return Feed(x=batches.prefetch(2), shuffle=False)
+        return Feed(x=batches.prefetch(2), shuffle=False, recorded=True)
 
     def loss(self, model: Any) -> float:
         """Of the samples that were laid aside, as a validation computes it.

@@ -10,8 +10,10 @@ from typing import Any, Final
 import keras
 
 from uncork.core.edit import StepEdit
+from uncork.step.array_feed import Rewrite, arrays_through
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
+from uncork.step.last_maps import map_in_step_of
 from uncork.step.settings import (
     apply,
     flat_group_of,
@@ -51,11 +53,13 @@ class PlannedStep:
         self._scaled = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, on_refusal)
         self._first = first_layers_of(model, edits)
+        self._last_map = map_in_step_of(model, edits)
         self._model = model
         self._edits = edits
         self._compiled = _compiled(model)
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
+        self._arrays: Rewrite | None = None
 
     def serves(self, model: Any) -> bool:
         """What was traced holds for this model still: the same, not compiled anew."""
@@ -69,7 +73,16 @@ class PlannedStep:
         Raises:
             EditRefused: It is not data that the edits can be used on.
         """
-        return self._first.fed(Feed.of(arguments)).x if self._first else arguments["x"]
+        feed = Feed.of(arguments)
+        if self._first is not None:
+            return self._first.fed(feed).x
+        if self._last_map is not None:
+            fed = self._last_map.fed(feed)
+            self._arrays = fed.arrays
+            if self._last_map.is_another:
+                self._functions["train_function"] = None  # the map is part of it
+            return fed.x
+        return arguments["x"]
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -79,11 +92,13 @@ class PlannedStep:
             self._functions = dict.fromkeys(_FUNCTIONS)
         maps = self._maps.of_model(model) if self._maps else nullcontext()
         first = self._first.of_model() if self._first else nullcontext()
+        last_map = self._last_map.of_model() if self._last_map else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            with written.while_saving(), updates, maps, first:
+            arrays = arrays_through(self._arrays) if self._arrays else nullcontext()
+            with written.while_saving(), updates, maps, first, last_map, arrays:
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}

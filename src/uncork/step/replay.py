@@ -71,28 +71,56 @@ class Replay:
 
 @dataclass(frozen=True)
 class Recording:
-    """Some batches as the training step received them, held in memory."""
+    """Some batches as the training step received them, held in memory.
+
+    Attributes:
+        batches: As the user's own step is given them.
+        otherwise: The same as a version's step is given them, where that is something else.
+    """
 
     batches: tuple[Any, ...]
+    otherwise: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, feed: Feed, model: Any, *, most: int, max_bytes: int) -> Recording:
         """Record up to ``most`` batches, fewer when they would take more than ``max_bytes``."""
-        batches: list[Any] = []
-        taken = 0
-        for batch in feed.batches_dataset(model):
-            batches.append(batch)
-            taken += _size(batch)
-            if len(batches) >= most or taken >= max_bytes:
-                break
-        return cls(tuple(batches))
+        return cls(tuple(_first(feed.batches_dataset(model), most, max_bytes)))
 
-    def feed(self, order: Sequence[int]) -> Feed:
-        """These batches in this order, once, without copying them."""
-        sources = [tf.data.Dataset.from_tensors(b).repeat() for b in self.batches]
+    @classmethod
+    def in_two(cls, pairs: Any, *, most: int, max_bytes: int) -> Recording:
+        """Record what a version's step is given beside what the user's own is.
+
+        Args:
+            pairs: From :meth:`StepSettings.in_two`.
+            most: Of them.
+            max_bytes: That they may take.
+        """
+        found = _first(pairs, most, max_bytes)
+        return cls(tuple(made for _, made in found), tuple(given for given, _ in found))
+
+    def feed(self, order: Sequence[int], *, otherwise: bool = False) -> Feed:
+        """These batches in this order, once, without copying them.
+
+        Args:
+            order: Numbers of batches.
+            otherwise: As the version's step is given them, where that is something else.
+        """
+        batches = self.otherwise if otherwise and self.otherwise else self.batches
+        sources = [tf.data.Dataset.from_tensors(b).repeat() for b in batches]
         picks = tf.data.Dataset.from_tensor_slices(np.asarray(order, np.int64))
         dataset = tf.data.Dataset.choose_from_datasets(sources, picks, stop_on_empty_dataset=False)
-        return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False)
+        return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False, recorded=True)
+
+
+def _first(dataset: Any, most: int, max_bytes: int) -> list[Any]:
+    found: list[Any] = []
+    taken = 0
+    for element in dataset:
+        found.append(element)
+        taken += _size(element)
+        if len(found) >= most or taken >= max_bytes:
+            break
+    return found
 
 
 def replay(

@@ -27,6 +27,7 @@ from uncork.step.feed import Feed
 from uncork.step.first_layers import FirstLayers, compiled_apart, first_layers_of
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
+from uncork.step.last_maps import map_in_step_of
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.scaled_loss import ScaledLoss, scales_loss, why_not_scaled
@@ -79,6 +80,7 @@ class StepSettings:
         self._scaled_loss = scaled_loss_of(model, edits)
         self._maps = maps_of(edits, _refuse_maps)
         self._first = first_layers_of(model, edits)
+        self._last_map = map_in_step_of(model, edits, keeps=True)
         self.iterators = iterators_of(edits)
 
     @contextmanager
@@ -117,15 +119,29 @@ class StepSettings:
 
     def fed(self, feed: Feed) -> Feed:
         """What a training that is run this way is to read, instead of the user's data."""
-        return self._first.fed(feed) if self._first else feed
+        for each in (self._first, self._last_map):
+            feed = each.fed(feed) if each else feed
+        return feed
+
+    def in_two(self, feed: Feed) -> Any | None:
+        """Pairs of batches, as this step is to be given them and as the user's own is.
+
+        Returns:
+            None where both are the same.
+
+        Raises:
+            EditRefused: As :meth:`fed`.
+        """
+        return self._last_map.in_two(feed) if self._last_map else None
 
     @contextmanager
     def _tracing(self) -> Iterator[None]:
         with ExitStack() as stack:
             if self._maps is not None:
                 stack.enter_context(self._maps.of_model(self.model))
-            if self._first is not None:
-                stack.enter_context(self._first.of_model())
+            for each in (self._first, self._last_map):
+                if each is not None:
+                    stack.enter_context(each.of_model())
             yield
 
     def _updating(self) -> AbstractContextManager[None]:
@@ -145,7 +161,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     What is no setting of Keras's others see to: that its step is to be a graph
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
-    first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`.
+    first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
+    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -251,6 +268,7 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
             "compile the model without run_eagerly=True",
         )
     first = first_layers_of(model, edits)
+    map_in_step_of(model, edits)
     for edit in edits:
         _check_one(model, edit, first)
     if scales_loss(edits):

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.facts import Transfer
+from uncork.measure.device_memory import room
 
 # Smaller tensors cost no more than a message does.
 _LEAST_BYTES: Final = 1 << 16
@@ -45,6 +46,7 @@ def transfer_of(batch: Any, device: str) -> Transfer | None:
         needed_bytes=sum(_needed_bytes(t) for t in tensors),
         wall_s=_beyond(clocks[1:], 0),
         cpu_s=_beyond(clocks[1:], 1),
+        room_bytes=room(device),
     )
 
 

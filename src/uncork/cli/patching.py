@@ -1,0 +1,136 @@
+"""``uncork diff``: print a patch, and say what is not in it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from uncork.core import exits
+from uncork.core.errors import WrongUse
+from uncork.core.plan import Plan, load
+from uncork.core.record import write_atomically
+from uncork.engine import patches
+from uncork.engine.processes import Script
+from uncork.report.progress import Progress
+
+if TYPE_CHECKING:
+    from uncork.source import Patch
+
+_BEGIN: Final = b"--- "
+
+
+def diff(options: argparse.Namespace) -> int:
+    """The patch goes to standard output or into a file; what is to be said of it, beside it."""
+    _check_target(options.output)
+    plan = _plan_in(options.file)
+    unseen: tuple[str, ...] = ()
+    if plan is None:
+        if options.check:
+            raise WrongUse(
+                f"--check with {options.file}, which is no plan",
+                "a plan made by 'uncork tune', to compare the patched script with",
+                f"uncork diff {shlex.quote(str(options.file))}",
+            )
+        patch = patches.of_script(options.file)
+    else:
+        patch = patches.of_plan(plan)
+        if options.check and patch.said:
+            script = Script(plan.script, tuple(options.args))
+            unseen = patches.check(patch, plan, script, Progress(quiet=options.quiet))
+    _hand_out(patch, options.output)
+    told = _of_plan(patch, options, unseen) if plan else _of_script(patch, options.output)
+    if not options.quiet:
+        sys.stderr.write("".join(f"uncork: {line}\n" for line in told))
+    return exits.DONE
+
+
+def _plan_in(path: Path) -> Plan | None:
+    """The plan that a file holds; None where it holds a script.
+
+    Raises:
+        WrongUse: It cannot be read.
+        PlanRefused: It is a plan that cannot be used.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise WrongUse(
+            f"cannot read {path}: {error.strerror}", "a saved plan.json, or a script"
+        ) from None
+    is_json = path.suffix == ".json" or text.lstrip()[:1] == b"{"
+    return load(text, str(path)) if is_json else None
+
+
+def _hand_out(patch: Patch, output: Path | None) -> None:
+    text = patch.diff(_shown(patch.path))
+    if output is not None:
+        write_atomically(output, text)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text)
+    sys.stdout.flush()
+
+
+def _shown(path: str) -> str:
+    """A path as ``patch -p0`` takes it: relative to the working directory, where it is below."""
+    try:
+        return str(Path(path).absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]) -> list[str]:
+    plan, args = shlex.quote(str(options.file)), shlex.join(options.args) or "ARGS"
+    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.unsaid]
+    if patch.unsaid:
+        run = f"uncork run --plan {plan} {shlex.quote(patch.path)} {args}"
+        told.append(f"{run} puts these in force, too, on the script without the patch")
+    told += patch.notes
+    if not patch.said:
+        return [*told, "there is nothing to patch" if patch.unsaid else "the plan changes nothing"]
+    told.append(f"in the patch: {', '.join(patch.said)}")
+    if patch.unsaid:
+        told.append(
+            "the plan was proved and measured with all of its steps: of these alone "
+            f"uncork tune {shlex.quote(patch.path)} {args} can tell, once they are in the script"
+        )
+    if options.check:
+        told.append("checked: the patched script trains the same pipeline, model and settings")
+        told += (f"of {name} no more was seen than that it trains" for name in unseen)
+    else:
+        told.append(f"not run yet: uncork diff --check {plan} ARGS compares it with the plan")
+    return [*told, _apply(patch, options.output)]
+
+
+def _of_script(patch: Patch, output: Path | None) -> list[str]:
+    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.unsaid]
+    told += patch.said
+    if not patch.said:
+        return [*told, f"nothing in {patch.path} that a patch would bring to Keras 3"]
+    return [*told, _apply(patch, output)]
+
+
+def _apply(patch: Patch, output: Path | None) -> str:
+    below = not Path(_shown(patch.path)).is_absolute()
+    command = "patch -p0" if below else f"patch {shlex.quote(patch.path)}"
+    given = f" < {shlex.quote(str(output))}" if output else ", given this on its standard input,"
+    return f"{command}{given} applies it"
+
+
+def _check_target(output: Path | None) -> None:
+    """Refuse to write over anything but an earlier patch.
+
+    Raises:
+        WrongUse: Something else is there.
+    """
+    if output is None or not output.exists():
+        return
+    if not output.is_file() or output.read_bytes()[: len(_BEGIN)] not in (_BEGIN, b""):
+        raise WrongUse(
+            f"{output} exists and is not a patch",
+            "a new file, or an earlier patch to replace",
+            "name another file",
+        )

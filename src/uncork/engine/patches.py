@@ -1,0 +1,200 @@
+"""``uncork diff``: a patch to the script, and whether it does what the plan does."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from uncork.core.edit import (
+    AutotuneOff,
+    DtypePolicy,
+    Edit,
+    JitCompile,
+    Prefetch,
+    ReduceRetracing,
+    StepsPerExecution,
+)
+from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
+from uncork.core.job import Job
+from uncork.core.journal import Event
+from uncork.core.plan import Plan, dump
+from uncork.core.record import digest, replace
+from uncork.core.workload import Workload
+from uncork.engine.processes import ChildFailed, Follow, Script, require_tensorflow, run_child
+
+if TYPE_CHECKING:  # it needs LibCST, which not everybody has
+    from uncork.source import Patch
+
+# Of a workload, what tells that the same is trained in the same way; lines move under a patch.
+_COMPARED: Final = {
+    "kind": "kind of loop",
+    "data": "data",
+    "element_spec": "batch",
+    "steps_per_epoch": "steps of an epoch",
+    "pipeline": "input pipeline (its structure and functions)",
+    "loader": "code of the loader",
+    "model": "model",
+    "step_code": "code of the step",
+    "eager_step": "op by op",
+    "jit_compile": "jit_compile",
+    "steps_per_execution": "steps_per_execution",
+    "intra_op_threads": "threads within a kernel",
+}
+
+
+def of_plan(plan: Plan) -> Patch:
+    """The script of a plan with what of it can be written there.
+
+    Raises:
+        PlanRefused: The script was changed since, or is none.
+        WrongUse: It is not there, or LibCST is missing.
+    """
+    _require_libcst()
+    from uncork.source import patch_of_plan  # noqa: PLC0415 - needs LibCST
+
+    if not plan.script_digest:
+        raise PlanRefused(
+            "the plan was made in a notebook or at a prompt: it knows of no script",
+            "a plan that 'uncork tune SCRIPT' wrote",
+            "uncork.fit(model, data, plan=plan) puts it in force",
+        )
+    text = _read(Path(plan.script), "cd to where 'uncork tune' was typed, and type it there")
+    if digest(text) != plan.script_digest:
+        raise PlanRefused(
+            f"{plan.script} was changed since the plan was made",
+            "the script as it was tuned: the lines that the plan knows are those",
+            f"uncork tune {plan.script} ARGS makes a plan for it as it is",
+        )
+    return patch_of_plan(plan, text, plan.script)
+
+
+def of_script(path: Path) -> Patch:
+    """A script with what takes the place of what Keras 3 no longer has.
+
+    Raises:
+        WrongUse: It is not there, is no Python, or LibCST is missing.
+    """
+    _require_libcst()
+    from uncork.source import patch_to_keras3  # noqa: PLC0415 - needs LibCST
+
+    return patch_to_keras3(_read(path, "check the path"), str(path))
+
+
+def check(patch: Patch, plan: Plan, script: Script, follow: Follow) -> tuple[str, ...]:
+    """Run the script as the plan has it, then the patched one, each in a process of its own.
+
+    Compared is what they train: the pipeline op for op, the model, the settings of the step. Where
+    all of it is equal, and the patch has all steps, what was proved and measured of the plan holds
+    for it. Nothing is timed here. The user's file is not touched: the child runs the patched text
+    in its place.
+
+    Args:
+        patch: Of the plan.
+        plan: Of which only the steps that the patch has are put in force.
+        script: With its arguments.
+        follow: Called with each event as it happens.
+
+    Returns:
+        Names of the steps of which no more was seen than that the script trains with them.
+
+    Raises:
+        PatchRefused: Something differs.
+        ChildFailed: One of them does not reach its training.
+    """
+    require_tensorflow()
+    said = _only(plan, patch.said)
+    work = plan.before.workload
+    base = Job(mode="check", training=work.index, in_loop=work.called_in_loop)
+    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+        planned, text = Path(folder, "plan.json"), Path(folder, "patched.py")
+        planned.write_bytes(dump(said))
+        text.write_bytes(patch.after)
+        follow(Event(kind="phase", text="running the script with the plan, then the patched one"))
+        under_plan = replace(base, plan=str(planned), environment=said.environment)
+        expected = _trained(under_plan, script, "with the plan in force")
+        found = _trained(replace(base, source=str(text)), script, "with the patch")
+    differing = tuple(_differences(_with(expected, said.edits), found))
+    if differing:
+        raise PatchRefused(
+            "the patched script does not train as the plan does:"
+            + "".join(f"\n    {each}" for each in differing),
+            "the same pipeline, model and settings",
+            f"uncork run --plan, which needs no patch; and please report {', '.join(patch.said)}",
+        )
+    return tuple(
+        step.name for step in said.kept if any(isinstance(e, ReduceRetracing) for e in step.edits)
+    )
+
+
+def _require_libcst() -> None:
+    if importlib.util.find_spec("libcst") is None:
+        raise WrongUse(
+            f"no LibCST in this environment ({sys.prefix}): it rewrites a script and keeps its "
+            "formatting",
+            "libcst 1.4 or later",
+            "pip install 'uncork[diff]'",
+        )
+
+
+def _read(path: Path, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise WrongUse(
+            f"cannot read {path}: {error.strerror}", "a script that is there", remedy
+        ) from None
+
+
+def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
+    """The plan with these steps alone; what stands at the end does so whatever is before it."""
+
+    def anywhere(edit: Edit) -> Edit:
+        return replace(edit, expects="") if isinstance(edit, Prefetch | AutotuneOff) else edit
+
+    steps = (step for step in plan.kept if step.name in names)
+    return replace(
+        plan, steps=tuple(replace(s, edits=tuple(map(anywhere, s.edits))) for s in steps)
+    )
+
+
+def _trained(job: Job, script: Script, how: str) -> Workload:
+    try:
+        result = run_child(job, script, lambda _: None, quiet=True)
+    except ChildFailed as failure:
+        raise PatchRefused(
+            f"the script did not reach its training {how}: {failure.received}",
+            "a script that trains with these arguments",
+            f"uncork diff --check plan.json ARGS, with what follows {script.path} on your command "
+            "line",
+        ) from failure
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.trained is not None
+    return result.trained
+
+
+def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:
+    """What the script's workload is under edits of its step; the pipeline has its own in it."""
+    for edit in edits:
+        match edit:
+            case StepsPerExecution():
+                work = replace(work, steps_per_execution=edit.steps)
+            case JitCompile():
+                work = replace(work, jit_compile=True)
+            case DtypePolicy() if work.model is not None:
+                work = replace(work, model=replace(work.model, dtype_policy=(edit.policy,)))
+    return work
+
+
+def _differences(expected: Workload, found: Workload) -> Iterator[str]:
+    for field, words in _COMPARED.items():
+        ours, theirs = getattr(expected, field), getattr(found, field)
+        if field == "model" and ours is not None and ours.dtype_policy == ("mixed_float16",):
+            # Keras itself wraps the optimizer of a model that is compiled under this policy.
+            ours, theirs = replace(ours, optimizer=""), theirs and replace(theirs, optimizer="")
+        if ours != theirs:
+            yield f"{words}: {ours} with the plan, {theirs} with the patch"

@@ -1,0 +1,209 @@
+"""Rows of arrays gathered at the end of a pipeline: until then their numbers go through it.
+
+A pipeline over arrays in memory slices them, shuffles the slices and puts them together again. What
+shuffles, repeats, drops and batches by position does the same to the numbers of the rows, and the
+rows of a batch are then gathered at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.pipeline.graphs import Graph, NodeDef, Tensor, graph_of, op_of, trace
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.node import GATHERS, Node
+from uncork.pipeline.nodes import MapFunction, parallel_map
+from uncork.pipeline.rebuild import rebuild
+from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.vectorize import batched
+
+# By the position of an element, and whatever it is.
+_BY_POSITION: Final = frozenset({
+    "shuffle", "repeat", "take", "skip", "shard", "batch", "prefetch", "options",
+    "assert_cardinality",
+})  # fmt: skip
+_WORDS: Final = (tf.int64, tf.float32)
+_BEHIND: Final = frozenset({"prefetch", "options", "assert_cardinality"})
+
+
+def gathered_last(pipeline: Pipeline) -> Dataset:
+    """The same elements, their rows gathered by number once they are put together.
+
+    Raises:
+        EditRefused: The source is no set of arrays of numbers, or something is done to its rows
+            before they are batches.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> rows = tf.data.Dataset.from_tensor_slices([[1, 2], [3, 4], [5, 6]]).batch(2)
+        >>> [node.kind for node in read(gathered_last(read(rows))).stages]
+        ['range', 'batch', 'map']
+        >>> next(iter(gathered_last(read(rows)))).numpy().tolist()
+        [[1, 2], [3, 4]]
+    """
+    chain = pipeline.stages
+    source = chain[0]
+    top = 0
+    while top + 1 < len(chain) and chain[top + 1].kind in _BY_POSITION:
+        top += 1
+    while chain[top].kind in _BEHIND:
+        top -= 1
+    batches = [node for node in chain[: top + 1] if node.kind == "batch"]
+    if source.kind != "from_tensor_slices" or not batches or not _are_numbers(source.dataset):
+        raise EditRefused(
+            f"the pipeline begins with {source}, and does more to its rows than to pick them",
+            "arrays of numbers, whose rows are only shuffled, repeated, dropped and batched",
+            "leave it as it is",
+        )
+    tables = [_Table.of(array) for array in source.dataset._tensors]
+    below: Dataset = tf.data.Dataset.range(tables[0].length)
+    for node in chain[1 : top + 1]:
+        is_batch = node.kind == "batch"
+        below = batched(below, node) if is_batch else rebuild(node.dataset, [below])
+
+    gathered = _gathering(below, tables, chain[top].dataset)
+    for node in chain[top + 1 :]:
+        gathered = rebuild(node.dataset, [gathered])
+    return gathered
+
+
+def gathered_arrays(pipeline: Pipeline) -> Dataset:
+    """The pipeline that Keras makes of arrays, its rows gathered by a function that holds them.
+
+    There the arrays are elements themselves, joined with the numbers of each batch's rows.
+
+    Raises:
+        EditRefused: It is another one than Keras is known to make, or of sparse arrays.
+    """
+    chain = pipeline.stages
+    arrays, top = _keras_arrays(pipeline), 1
+    if arrays is None or not _gathers_rows(chain[top]):
+        raise EditRefused(
+            "Keras makes another pipeline of these arrays than is known",
+            "dense arrays of numbers, whose rows one map gathers",
+            "leave them as they are",
+        )
+    below = pipeline.branches[0].dataset
+    gathered = _gathering(below, [_Table.of(each) for each in arrays], chain[top].dataset)
+    for node in chain[top + 1 :]:
+        gathered = rebuild(node.dataset, [gathered])
+    return gathered
+
+
+def _keras_arrays(pipeline: Pipeline) -> Sequence[Tensor] | None:
+    """The arrays that batches of numbers are joined with; None where there are none."""
+    joint, branches = pipeline.stages[0], pipeline.branches
+    if joint.kind != "zip" or len(branches) != 2 or len(pipeline.stages) < 2:  # numbers, arrays
+        return None
+    kinds = [node.kind for node in branches[1].stages]
+    source = branches[1].stages[0].dataset
+    if kinds != ["from_tensors", "repeat"] or not _are_numbers(source):
+        return None
+    return list(source._tensors)
+
+
+def _gathers_rows(node: Node) -> bool:
+    """A map of numbers and arrays that gives those rows of each array, and nothing else."""
+    if node.kind != "map":
+        return False
+    graph = graph_of(node.functions[0])
+    numbers, *arrays = graph.arguments
+    return len(graph.outputs) == len(arrays) and all(
+        _gathers(graph, output, array, numbers)
+        for output, array in zip(graph.outputs, arrays, strict=True)
+    )
+
+
+def _gathers(graph: Graph, output: str, array: str, numbers: str) -> bool:
+    node = graph.nodes[_behind_identities(graph, output)]
+    if node.op != "GatherV2" or node.attr["batch_dims"].i:
+        return False
+    *given, axis = (_behind_identities(graph, each) for each in node.input[:3])
+    is_first = graph.nodes[axis].op == "Const" and not _value(graph.nodes[axis]).any()
+    return given == [array, numbers] and is_first
+
+
+def _behind_identities(graph: Graph, reference: str) -> str:
+    name = op_of(reference)
+    while graph.nodes[name].op == "Identity":
+        name = op_of(graph.nodes[name].input[0])
+    return name
+
+
+def _value(constant: NodeDef) -> Any:
+    return tf.make_ndarray(constant.attr["value"].tensor)
+
+
+def _gathering(below: Dataset, tables: Sequence[_Table], template: Dataset) -> Dataset:
+    """A map that gathers rows by the numbers below it, in the form of another dataset's elements.
+
+    Args:
+        below: Of numbers.
+        tables: Of rows.
+        template: What gave these rows so far, put together in batches.
+    """
+
+    def gather(numbers: Tensor) -> list[Tensor]:
+        return [table.rows(numbers) for table in tables]
+
+    function = trace("uncork_gather", [below.element_spec], gather)
+    gathered = parallel_map(below, MapFunction(function, template.element_spec), template)
+    setattr(gathered, GATHERS, True)
+    return gathered
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows, held in a dtype that a GPU can gather.
+
+    TensorFlow has GPU kernels that gather floats and 64-bit integers, and none for bytes; 32-bit
+    integers stay in the host's memory. The same bits are gathered as what there are kernels for.
+
+    Attributes:
+        words: The rows.
+        dtype: Their own.
+        shape: Of a row.
+    """
+
+    words: Tensor
+    dtype: tf.DType
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: Tensor) -> _Table:
+        shape = tuple(array.shape[1:].as_list())
+        size = array.dtype.size * math.prod(shape)
+        word = next((dtype for dtype in _WORDS if size and size % dtype.size == 0), None)
+        if not array.dtype.is_integer or array.dtype == tf.int64 or word is None:
+            return cls(array, array.dtype, shape)
+        with tf.device(array.device):  # both look at the same memory
+            parts = word.size // array.dtype.size
+            split = [-1, size // word.size, *([parts] if parts > 1 else [])]
+            return cls(tf.bitcast(tf.reshape(array, split), word), array.dtype, shape)
+
+    @property
+    def length(self) -> int:
+        return int(self.words.shape[0])
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        found = tf.gather(self.words, numbers)
+        if self.words.dtype == self.dtype:
+            return found
+        count = -1 if numbers.shape[0] is None else int(numbers.shape[0])
+        return tf.reshape(tf.bitcast(found, self.dtype), [count, *self.shape])
+
+
+def _are_numbers(source: Any) -> bool:
+    specs = tf.nest.flatten(source.element_spec)
+    return all(isinstance(spec, tf.TensorSpec) and is_number(spec.dtype) for spec in specs)
+
+
+def is_number(dtype: tf.DType) -> bool:
+    """Neither words nor handles of anything."""
+    return dtype not in (tf.string, tf.variant, tf.resource)

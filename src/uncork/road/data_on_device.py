@@ -1,0 +1,85 @@
+"""Put the arrays of a training on the device that trains, once, and gather each batch there.
+
+Where the rows that a pipeline picks are in memory as arrays, and the device has room for them, only
+the numbers of the rows need be sent. Legal because shuffles, repeats and batches go by position:
+they do the same to numbers as to rows, so the same rows come in the same order. What maps make of
+a batch is made there, too (see ``map_on_device``). Arrays that ``fit`` is given go through a
+pipeline of Keras's, which joins them with numbers of rows already.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.facts import Transfer
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.sending import Sparing, gain_by, rows_of
+from uncork.road.map_on_device import sent, to_the_step
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
+
+
+@final
+class GatherOnDevice(Optimization):
+    """Send the numbers of a batch's rows, not the rows."""
+
+    name = "data_on_device"
+    stage = "host"
+    guarantee = "exact"
+    at_worst = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where sending takes a good part of the step, and the device has room for all rows."""
+        work, rows = diagnosis.workload, rows_of(diagnosis)
+        transfer = sent(diagnosis, arrays=rows is not None)
+        if isinstance(transfer, Skipped):
+            return transfer
+        if rows is None:
+            return Skipped(
+                reason="the training is not fed by arrays whose rows are only picked, and then "
+                "batched, cast, scaled or moved"
+            )
+        held = rows.held_bytes
+        too_much = _no_room(transfer, held, policy)
+        if too_much is not None:
+            return too_much
+        spared = Sparing(share=rows.spared)
+        predicted = gain_by(diagnosis, transfer, spared, machine.cpus)
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        return Proposal(
+            edits=to_the_step(rows, work.pipeline, gathered=work.data == "tf.data"),
+            predicted=predicted,
+            at=_at(diagnosis),
+            why=f"{held / 1e6:,.1f} MB of arrays are put on {transfer.device} once, and their rows "
+            "are gathered there",
+            source_edit="with tf.device(device):\n    x_there = tf.constant(x)\n"
+            "dataset = tf.data.Dataset.range(len(x)).shuffle(...).batch(n)\n"
+            "# and in the training step\nx = tf.gather(x_there, numbers)",
+        )
+
+
+def _no_room(transfer: Transfer, held: int, policy: Policy) -> Skipped | None:
+    if transfer.room_bytes is None:
+        return Skipped(reason=f"how much memory {transfer.device} has left cannot be asked")
+    room = policy.memory_share * transfer.room_bytes
+    if held <= room:
+        return None
+    return Skipped(
+        reason=f"the arrays take {held / 1e9:.1f} GB of the device's memory, the budget is "
+        f"{room / 1e9:.1f} GB"
+    )
+
+
+def _at(diagnosis: WorkloadDiagnosis) -> str:
+    lines = (s.at for s in diagnosis.stages if s.in_step and s.kind != "map" and s.at)
+    return next(lines, diagnosis.workload.at)

@@ -1,0 +1,100 @@
+"""Changes of a tree, all of them made at once: lines stay where the plan knows them until then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import libcst as cst
+
+from uncork.source.tree import Source
+
+WITHIN: Final = 0
+BEHIND: Final = 1
+END: Final = 2
+
+Statement: TypeAlias = cst.SimpleStatementLine | cst.BaseCompoundStatement
+
+
+@dataclass(frozen=True)
+class Change:
+    """One node is another one.
+
+    Attributes:
+        node: Of the source as it is.
+        by: Gives what takes its place, of the node with all that is changed below it.
+        order: Of several changes of one node, the lowest first: ``WITHIN`` it, ``BEHIND`` it in
+            its chain, at the ``END`` of the chain.
+    """
+
+    node: cst.CSTNode
+    by: Callable[[Any], Any]
+    order: int = WITHIN
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Lines of code that are new.
+
+    Attributes:
+        beside: The statement that they stand next to.
+        lines: What to write.
+        after: Behind it; otherwise before it.
+        apart: With an empty line between.
+    """
+
+    beside: Statement
+    lines: tuple[str, ...]
+    after: bool = False
+    apart: bool = False
+
+
+Changes: TypeAlias = Sequence[Change | Insertion]
+
+
+@dataclass
+class _Changer(cst.CSTTransformer):
+    """Makes them, from the leaves to the root."""
+
+    source: Source
+    changes: Changes
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        changed = super().on_leave(original_node, updated_node)
+        own = [c for c in self.changes if isinstance(c, Change) and c.node is original_node]
+        for change in sorted(own, key=lambda each: each.order):
+            changed = change.by(changed)
+        new = [c for c in self.changes if isinstance(c, Insertion) and c.beside is original_node]
+        return self._with(new, changed) if new else changed
+
+    def _with(self, new: Sequence[Insertion], statement: Any) -> Any:
+        before = [s for each in new if not each.after for s in self._parsed(each)]
+        after = [s for each in new if each.after for s in self._parsed(each)]
+        if before:  # what is said above the statement is said above the new lines
+            before[0] = before[0].with_changes(leading_lines=statement.leading_lines)
+            apart = [cst.EmptyLine()] if any(each.apart for each in new) else []
+            statement = statement.with_changes(leading_lines=apart)
+        if after and any(each.apart for each in new):
+            after[0] = after[0].with_changes(leading_lines=[cst.EmptyLine()])
+        return cst.FlattenSentinel([*before, statement, *after])
+
+    def _parsed(self, new: Insertion) -> list[Any]:
+        config = self.source.module.config_for_parsing
+        return [cst.parse_statement(line, config=config) for line in new.lines]
+
+
+def changed(source: Source, changes: Iterable[Change | Insertion]) -> bytes:
+    r"""The text with all changes made; each byte that none of them touches stays as it was.
+
+    Example:
+        >>> source = Source(b"a = f( x )  # why\n", "train.py")
+        >>> node = source.all(cst.Name)[1]
+        >>> changed(source, [Change(node, lambda _: cst.Name("g"))])
+        b'a = g( x )  # why\n'
+    """
+    made = source.module.visit(_Changer(source, list(changes)))
+    return made.bytes

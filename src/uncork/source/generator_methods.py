@@ -1,0 +1,44 @@
+"""``fit`` takes generators, too: ``fit_generator``, ``evaluate_generator``, ``predict_generator``.
+
+Their first argument is the generator. What came behind it by its place had another place than in
+``fit``, and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import libcst as cst
+
+from uncork.source.calls import without_arguments
+from uncork.source.changes import Change
+from uncork.source.found import Found
+from uncork.source.loader_arguments import GONE
+from uncork.source.tree import Source, method
+
+_METHODS: Final = ("fit", "evaluate", "predict")
+
+
+def generator_methods(source: Source) -> Iterator[Found]:
+    """All calls of the three."""
+    for call in source.all(cst.Call):
+        name = method(call).removesuffix("_generator")
+        if name not in _METHODS or name == method(call):
+            continue
+        if len([arg for arg in call.args if arg.keyword is None]) > 1:
+            refusal = f"name the arguments behind the generator: their places in {name} are others"
+            yield Found(call, refusal=refusal)
+            continue
+        change = Change(call, partial(_renamed, name=name))
+        yield Found(call, f"{method(call)} is {name}", (change,))
+
+
+def _renamed(call: cst.Call, name: str) -> cst.Call:
+    assert isinstance(call.func, cst.Attribute)
+    call = call.with_changes(func=call.func.with_changes(attr=cst.Name(name)))
+    for arg in call.args:
+        if arg.keyword and arg.keyword.value == "generator":
+            call = call.with_deep_changes(arg.keyword, value="x")
+    return without_arguments(call, GONE)

@@ -1,0 +1,24 @@
+"""``jit_compile=True``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step."""
+
+from __future__ import annotations
+
+from uncork.core.edit import JitCompile
+from uncork.core.plan import Plan
+from uncork.source.changes import Changes
+from uncork.source.decorator import decorated
+from uncork.source.training_call import compile_setting
+from uncork.source.tree import Source
+
+# What Keras makes of these is decided on the machine; the plan was tried against it there.
+_UNSET = ("False", "None", '"auto"', "'auto'")
+
+
+def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
+    """The keyword of ``compile``, or of the decorator.
+
+    Raises:
+        EditRefused: There is no one call, or no one function, that it could be given to.
+    """
+    if edit.code:
+        return [decorated(source, plan, "jit_compile", "True", unset=_UNSET[:2])]
+    return [compile_setting(source, plan, "jit_compile", "True", unset=_UNSET)]

@@ -1,0 +1,70 @@
+"""What older tutorials tell people to write, as Keras 3 has it: the part that is mechanical.
+
+What has no equal that leaves the training as it was meant is told, and not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from uncork.source.changes import Change, Insertion, changed
+from uncork.source.found import Found
+from uncork.source.generator_methods import generator_methods
+from uncork.source.loader_arguments import loader_arguments
+from uncork.source.patch import Patch, Unsaid
+from uncork.source.policy_names import policy_names
+from uncork.source.renamed import renamed
+from uncork.source.scaled_loss import scaled_loss
+from uncork.source.tree import Source
+
+
+class Rewrite(Protocol):
+    """Finds all places of one kind."""
+
+    def __call__(self, source: Source) -> Iterator[Found]:
+        """Each with its change, or with the reason why there is none."""
+
+
+REWRITES: Final[tuple[Rewrite, ...]] = (
+    scaled_loss,
+    policy_names,
+    generator_methods,
+    loader_arguments,
+    renamed,
+)
+
+
+def patch_to_keras3(text: bytes, path: str) -> Patch:
+    r"""A script that fails on what is gone, with what takes its place.
+
+    Args:
+        text: Of the script.
+        path: Where it lies.
+
+    Raises:
+        WrongUse: It is no Python that can be read.
+
+    Example:
+        >>> patch = patch_to_keras3(b"model.fit_generator(batches(), epochs=3)\n", "train.py")
+        >>> patch.after, patch.said
+        (b'model.fit(batches(), epochs=3)\n', ('train.py:1: fit_generator is fit',))
+    """
+    source = Source(text, path)
+    changes: list[Change | Insertion] = []
+    said, unsaid = [], []
+    places = [each for rewrite in REWRITES for each in rewrite(source)]
+    for found in sorted(places, key=lambda each: source.line(each.node)):
+        at = source.at(found.node)
+        if found.refusal:
+            unsaid.append(Unsaid(name=at, reason=found.refusal))
+        else:
+            changes += found.changes
+            said.append(f"{at}: {found.told}")
+    return Patch(
+        path=path,
+        before=text,
+        after=changed(source, changes) if changes else text,
+        said=tuple(said),
+        unsaid=tuple(unsaid),
+    )

@@ -1,0 +1,116 @@
+"""``set_global_policy`` before the model is built: where that is what the plan does, and no more.
+
+A plan has layers compute in 16 bits while ``fit`` runs. A global policy is there for good: for what
+the script predicts, evaluates and saves, for every other layer that it makes, and not for layers
+that are given a dtype of their own. So it is written only into a script that has one model of
+Keras's own layers, and fits it, and asks nothing else of it. There a model built under the policy
+is bit for bit the one that the plan switches, its last layer included: neither leaves a softmax in
+float32 by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from uncork.core.edit import DtypePolicy
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Plan
+from uncork.source.changes import Changes, Insertion
+from uncork.source.training_call import check_one_fit
+from uncork.source.tree import Source, method, receiver
+
+# Of a model: what no policy shows in, or what is compiled and trained under it in a plan, too.
+_UNMOVED: Final = frozenset({
+    "add", "build", "compile", "count_params", "fit", "get_weights", "load_weights", "save_weights",
+    "set_weights", "summary",
+})  # fmt: skip
+_OWN_DTYPES: Final = re.compile(
+    r"\bdtype\s*=|\bdtype_policy|set_dtype_policy|set_global_policy|set_floatx|mixed_precision"
+)
+_MODELS: Final = ("Sequential", "Model")
+
+
+def mixed_precision(source: Source, plan: Plan, edit: DtypePolicy) -> Changes:
+    """One line behind the imports.
+
+    Raises:
+        EditRefused: It would do more than the plan does, or less.
+    """
+    if edit.code:
+        raise EditRefused("it holds while the step of the loop is traced, a policy for good")
+    if edit.policy == "float32":
+        raise EditRefused("a policy that the script sets would have to be left out")
+    if edit.keep:
+        raise EditRefused(
+            f"layers that only draw at random stay in float32 ({', '.join(edit.keep)}): give them "
+            'dtype="float32" by hand'
+        )
+    keras = source.imported("keras")
+    _check_alone(source, plan)
+    _check_layers(source, keras)
+    line = f'{keras}.mixed_precision.set_global_policy("{edit.policy}")'
+    return [Insertion(_last_import(source, keras), (line,), after=True, apart=True)]
+
+
+def _check_alone(source: Source, plan: Plan) -> None:
+    """Refuse where the model is used for more than its one training."""
+    found = _OWN_DTYPES.search(source.module.code)
+    if found:
+        raise EditRefused(f"the script speaks of dtypes itself ('{found.group().strip()}')")
+    model = receiver(check_one_fit(source, plan))
+    if not isinstance(model, cst.Name):
+        raise EditRefused(f"no name, but '{source.code(model)}' is trained")
+    for use in source.uses(model.value):
+        parent = source.parent(use)
+        called = parent.attr.value if isinstance(parent, cst.Attribute) else ""
+        if called not in _UNMOVED and not isinstance(parent, cst.Return):
+            raise EditRefused(
+                f"line {source.line(use)} does something else with the model, which would be in 16 "
+                "bits there, too: under the plan fit alone is"
+            )
+
+
+def _check_layers(source: Source, keras: str) -> None:
+    """Refuse where layers are made that need not be the model's."""
+    made = [c for c in source.all(cst.Call) if _is_layer(source, c, keras)]
+    if not made:
+        raise EditRefused("the script makes no keras.layers itself")
+    for layer in made:
+        if not _is_part(source, layer, keras):
+            raise EditRefused(
+                f"line {source.line(layer)} makes a layer that need not be one of the model"
+            )
+
+
+def _is_layer(source: Source, call: cst.Call, keras: str) -> bool:
+    name = method(call)
+    owner = source.code(receiver(call)) if name else ""
+    return owner in (f"{keras}.layers", "layers") and name[:1].isupper() and name != "Input"
+
+
+def _is_part(source: Source, layer: cst.Call, keras: str) -> bool:
+    """It is called at once, added to a model, or listed in one."""
+    parent = source.parent(layer)
+    if isinstance(parent, cst.Call) and parent.func is layer:
+        return True
+    calls = [c for c in source.around(layer) if isinstance(c, cst.Call)][:1]
+    return any(
+        method(call) == "add" or source.code(call.func).rpartition(".")[2] in _MODELS
+        for call in calls
+    )
+
+
+def _last_import(source: Source, keras: str) -> cst.SimpleStatementLine:
+    """The end of the imports among which Keras's is."""
+    root = keras.partition(".")[0]
+    body = list(source.module.body)
+    lines = source.imports()
+    place = next(i for i, s in enumerate(body) if s in lines and root in source.code(s))
+    while place + 1 < len(body) and body[place + 1] in lines:
+        place += 1
+    found = body[place]
+    assert isinstance(found, cst.SimpleStatementLine)
+    return found

@@ -1,0 +1,157 @@
+"""A plan in the words of the script, as far as they say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    DtypePolicy,
+    Edit,
+    IntraOpThreads,
+    JitCompile,
+    LessAhead,
+    ParallelMap,
+    Prefetch,
+    ReduceRetracing,
+    ShuffleFirst,
+    StageEdit,
+    StepsPerExecution,
+)
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Plan, Step
+from uncork.core.stage import Stage
+from uncork.source.autotune_off import autotune_off
+from uncork.source.cache import cache
+from uncork.source.changes import Change, Changes, Insertion, changed
+from uncork.source.intra_op_threads import intra_op_threads
+from uncork.source.jit_compile import jit_compile
+from uncork.source.less_ahead import less_ahead
+from uncork.source.mixed_precision import mixed_precision
+from uncork.source.parallel_map import parallel_map
+from uncork.source.patch import Patch, Unsaid
+from uncork.source.prefetch import prefetch
+from uncork.source.reduce_retracing import reduce_retracing
+from uncork.source.shuffle_first import shuffle_first
+from uncork.source.steps_per_execution import NOTE, steps_per_execution
+from uncork.source.tree import Source
+
+# For each edit what writes it; of a stage's edit, what writes it where the stage was made.
+WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
+    AutotuneOff: autotune_off,
+    DtypePolicy: mixed_precision,
+    IntraOpThreads: intra_op_threads,
+    JitCompile: jit_compile,
+    Prefetch: prefetch,
+    ReduceRetracing: reduce_retracing,
+    StepsPerExecution: steps_per_execution,
+}
+STAGE_WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
+    Cache: cache,
+    LessAhead: less_ahead,
+    ParallelMap: parallel_map,
+    ShuffleFirst: shuffle_first,
+}
+
+
+@dataclass
+class _Stages:
+    """The stages as the edits so far have left them; what stands where in the script.
+
+    Attributes:
+        known: Those that the script makes, None for a new one, in the order of their numbers.
+        lost_to: The step from which on nobody knows that order; ``""`` where all is known.
+    """
+
+    known: list[Stage | None]
+    lost_to: str = ""
+
+    def of(self, edit: StageEdit) -> Stage:
+        """The stage that an edit is for.
+
+        Raises:
+            EditRefused: No line of the script's made it.
+        """
+        if self.lost_to:
+            raise EditRefused(
+                f"it changes a stage that {self.lost_to} leaves, and no line of the script's is "
+                "known for that"
+            )
+        stage = self.known[edit.stage] if edit.stage < len(self.known) else None
+        moves = isinstance(edit, ShuffleFirst)
+        if stage is None or (moves and None in self.known):
+            raise EditRefused("no line of the script's makes the stage that it changes")
+        return stage
+
+    def after(self, edit: Edit, name: str) -> None:
+        """What an edit that was written leaves."""
+        if isinstance(edit, Cache):
+            self.known.insert(edit.stage + 1, None)
+        elif isinstance(edit, ShuffleFirst):
+            self.lost_to = name
+
+
+def patch_of_plan(plan: Plan, text: bytes, path: str) -> Patch:
+    """The script with what of a plan can be written there.
+
+    Args:
+        plan: Made for exactly this text.
+        text: Of the script.
+        path: Where it lies.
+
+    Raises:
+        WrongUse: It is no Python that can be read.
+    """
+    source = Source(text, path)
+    stages = _Stages(list(plan.before.stages))
+    changes: list[Change | Insertion] = []
+    said, unsaid, notes = [], [], []
+    for step in plan.kept:
+        try:
+            changes += _written(source, plan, step, stages)
+        except EditRefused as refusal:
+            unsaid.append(Unsaid(name=step.name, reason=refusal.received))
+            if any(isinstance(edit, StageEdit) for edit in step.edits):
+                stages.lost_to = stages.lost_to or step.name
+            continue
+        said.append(step.name)
+        if any(isinstance(edit, StepsPerExecution | JitCompile) for edit in step.edits):
+            notes.append(f"{step.name}: {NOTE}")
+    if plan.before.workload.kind == "custom_loop":
+        notes = []
+    return Patch(
+        path=path,
+        before=text,
+        after=changed(source, changes) if changes else text,
+        said=tuple(said),
+        unsaid=tuple(unsaid),
+        notes=tuple(notes),
+    )
+
+
+def _written(source: Source, plan: Plan, step: Step, stages: _Stages) -> list[Change | Insertion]:
+    """All edits of a step, or none: half of one is another one, which nobody has proved."""
+    found: list[Change | Insertion] = []
+    trial = _Stages(list(stages.known), stages.lost_to)
+    for edit in step.edits:
+        if isinstance(edit, StageEdit) and type(edit) in STAGE_WRITERS:
+            stage = trial.of(edit)
+            found += STAGE_WRITERS[type(edit)](source, plan, edit, stage)
+        elif type(edit) in WRITERS:
+            found += WRITERS[type(edit)](source, plan, edit)
+        else:
+            raise EditRefused(_by_hand(step))
+        trial.after(edit, step.name)
+    stages.known, stages.lost_to = trial.known, trial.lost_to
+    return found
+
+
+def _by_hand(step: Step) -> str:
+    """What is not written may have words all the same."""
+    if not step.source_edit:
+        return "it has no equal in a script"
+    lines = " ".join(line.strip() for line in step.source_edit.splitlines())
+    return f"not written for you; by hand something like: {lines}"

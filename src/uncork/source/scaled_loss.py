@@ -1,0 +1,121 @@
+"""``optimizer.scale_loss(loss)`` instead of ``get_scaled_loss``, and no unscaling by hand.
+
+The ``LossScaleOptimizer`` of Keras 2 had the script scale the loss and unscale the gradients. That
+of Keras 3 divides by the scale itself when it is given the gradients. So the unscaling goes, and
+all that saw unscaled gradients before they were applied would see scaled ones: a norm, a clip, a
+sum over batches. Such a script is left as it is, and told.
+
+The scale is a number of Python's until the optimizer has its variables, which it gets at the first
+call of ``apply_gradients``: a ``tf.function`` is traced a second time then, and reads the variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from uncork.core.errors import EditRefused
+from uncork.source.changes import Change
+from uncork.source.found import Found
+from uncork.source.tree import Source, method, receiver
+
+SCALED: Final = "get_scaled_loss"
+UNSCALED: Final = "get_unscaled_gradients"
+_SCALES: Final = "scale_loss"
+_APPLY: Final = ("apply_gradients", "apply")
+_BY_HAND: Final = (
+    "would see gradients that are still scaled, as Keras 3 unscales them in apply_gradients: let "
+    "the inner optimizer clip (clipnorm=, global_clipnorm=), or divide by optimizer.dynamic_scale "
+    "for what only looks at them"
+)
+
+
+def scaled_loss(source: Source) -> Iterator[Found]:
+    """Both calls of each optimizer, or neither."""
+    scaled, unscaled = source.calls(SCALED), source.calls(UNSCALED)
+    for name in dict.fromkeys(source.code(receiver(c)) for c in (*scaled, *unscaled)):
+        own = [
+            [c for c in calls if source.code(receiver(c)) == name] for calls in (scaled, unscaled)
+        ]
+        yield from _of_one(source, *own)
+
+
+def _of_one(source: Source, scaled: list[cst.Call], unscaled: list[cst.Call]) -> Iterator[Found]:
+    first = (*scaled, *unscaled)[0]
+    try:
+        if not scaled or not unscaled:
+            missing = UNSCALED if scaled else SCALED
+            raise EditRefused(
+                f"the script has no {missing} of that optimizer: which of the two "
+                "versions of a loss its gradients are of is not plain"
+            )
+        found = [*map(_scaling, scaled), *(_unscaling(source, call) for call in unscaled)]
+    except EditRefused as refusal:
+        yield Found(first, refusal=refusal.received)
+    else:
+        yield from found
+
+
+def _scaling(call: cst.Call) -> Found:
+    attribute = call.func
+    assert isinstance(attribute, cst.Attribute)
+    change = Change(attribute.attr, lambda _: cst.Name(_SCALES))
+    return Found(call, f"{SCALED} is {_SCALES}", (change,))
+
+
+def _unscaling(source: Source, call: cst.Call) -> Found:
+    if len(call.args) != 1 or call.args[0].star:
+        raise EditRefused(f"{UNSCALED} on line {source.line(call)} has not one argument")
+    given = call.args[0].value
+    told = f"{UNSCALED} goes: apply_gradients unscales"
+    if _is_applied(source, call, receiver(call)):
+        return Found(call, told, (Change(call, lambda now: now.args[0].value),))
+    assigned = source.parent(call)
+    line = source.parent(assigned) if assigned else None
+    if not (
+        isinstance(assigned, cst.Assign)
+        and isinstance(line, cst.SimpleStatementLine)
+        and len(assigned.targets) == len(line.body) == 1
+        and isinstance(assigned.targets[0].target, cst.Name)
+    ):
+        raise EditRefused(f"what is done with its result on line {source.line(call)} {_BY_HAND}")
+    name = assigned.targets[0].target.value
+    _check_only_applied(source, call, name)
+    if source.code(given) == name:
+        return Found(call, told, (Change(line, lambda now: _gone(source, line, now)),))
+    return Found(call, told, (Change(call, lambda now: now.args[0].value),))
+
+
+def _check_only_applied(source: Source, call: cst.Call, name: str) -> None:
+    """Refuse where anything but the optimizer gets to see what was unscaled."""
+    function = source.function_of(call)
+    uses = [use for use in source.uses(name) if source.function_of(use) is function]
+    later = [use for use in uses if source.line(use) > source.line(call)]
+    for use in later:
+        if not _is_applied(source, use, receiver(call)):
+            raise EditRefused(f"what is done with {name} on line {source.line(use)} {_BY_HAND}")
+    if not later:
+        raise EditRefused(f"{name} is not applied in the function that unscales it")
+
+
+def _is_applied(source: Source, node: cst.BaseExpression, optimizer: cst.BaseExpression) -> bool:
+    """It is what the same optimizer applies: ``apply_gradients(zip(gradients, ...))``, say."""
+    arg = source.parent(node)
+    call = source.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or call.args[0] is not arg:
+        return False
+    if isinstance(call.func, cst.Name) and call.func.value == "zip":
+        return _is_applied(source, call, optimizer)
+    return method(call) in _APPLY and source.code(receiver(call)) == source.code(optimizer)
+
+
+def _gone(
+    source: Source, line: cst.CSTNode, now: cst.SimpleStatementLine
+) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+    """No line; of a block that has no other, one that does nothing."""
+    block = source.parent(line)
+    if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+        return now.with_changes(body=[cst.Pass()])
+    return cst.RemovalSentinel.REMOVE

@@ -1,0 +1,106 @@
+"""Where a script makes, compiles, feeds and runs what a plan is for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import libcst as cst
+
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Plan
+from uncork.source.calls import check_keyword, with_keyword
+from uncork.source.changes import Change, Statement
+from uncork.source.tree import Source, argument, method
+
+_TAKES_ONE = ("enumerate", "tqdm")
+
+
+def compile_setting(
+    source: Source, plan: Plan, name: str, value: str, *, unset: Collection[str]
+) -> Change:
+    """One more setting of the model that is trained.
+
+    Args:
+        source: The script.
+        plan: Says which training.
+        name: Of the keyword.
+        value: As code.
+        unset: What the script may give already.
+
+    Raises:
+        EditRefused: The call of ``compile`` is not known, sets up other models, too, or the model
+            is trained by other calls of ``fit``, which the plan leaves as they are.
+    """
+    work = plan.before.workload
+    if work.kind != "fit":
+        raise EditRefused("a loop of the script's own calls no compile")
+    if work.step_at is None and len(source.calls("compile")) == 1:
+        call = source.calls("compile")[0]
+    else:
+        call = source.call_at(work.step_at, "compile")
+    if not source.runs_once(call):
+        raise EditRefused(
+            f"the compile on line {source.line(call)} may set up other models, too (it stands in a "
+            "loop, or in a function that is called from several places)"
+        )
+    check_one_fit(source, plan)
+    check_keyword(call, name, unset)
+    return Change(call, lambda now: with_keyword(now, name, value))
+
+
+def check_one_fit(source: Source, plan: Plan) -> cst.Call:
+    """The call of ``fit`` that the plan is for, where the script has no other.
+
+    Raises:
+        EditRefused: It has others, or the one it has is not the plan's.
+    """
+    call = source.call_at(plan.before.workload.at, "fit")
+    lines = [str(source.line(each)) for each in source.calls("fit")]
+    if len(lines) > 1:
+        raise EditRefused(
+            f"the script calls fit on lines {', '.join(lines)}, and the plan is for one of them"
+        )
+    return call
+
+
+def data_of(source: Source, plan: Plan) -> tuple[cst.BaseExpression, Statement]:
+    """The dataset that the training reads, as code, and the statement that reads it.
+
+    Raises:
+        EditRefused: It is not plain which that is.
+    """
+    work = plan.before.workload
+    if work.data != "tf.data":
+        raise EditRefused(f"the training is fed by {work.data}, not by tf.data")
+    if work.kind == "custom_loop":
+        loop = _loop_at(source, source.line_of(work.at, "loop"))
+        return _chained(source, _iterated(loop)), loop
+    call = source.call_at(work.at, "fit")
+    given = argument(call, "x") or (call.args[0] if call.args else None)
+    if given is None or given.star or (given.keyword and given.keyword.value != "x"):
+        raise EditRefused(f"the fit on line {source.line(call)} is given its data in another way")
+    return _chained(source, given.value), source.statement_of(call)
+
+
+def _loop_at(source: Source, line: int) -> cst.For:
+    found = [loop for loop in source.all(cst.For) if source.line(loop) == line]
+    if len(found) != 1:
+        raise EditRefused(f"no for statement on line {line}", "for ... in dataset:")
+    return found[0]
+
+
+def _iterated(loop: cst.For) -> cst.BaseExpression:
+    """What is gone through; within ``enumerate(...)``, what is numbered."""
+    found = loop.iter
+    if isinstance(found, cst.Call) and isinstance(found.func, cst.Name):
+        if found.func.value not in _TAKES_ONE or not found.args or found.args[0].keyword:
+            raise EditRefused("the loop goes through what a function gives")
+        return found.args[0].value
+    return found
+
+
+def _chained(source: Source, data: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression that a method can be put behind."""
+    if isinstance(data, cst.Name | cst.Attribute) or (isinstance(data, cst.Call) and method(data)):
+        return data
+    raise EditRefused(f"no name and no chain of calls, but '{source.code(data)}' is trained on")

@@ -1,0 +1,247 @@
+"""A script's text as a tree that keeps its formatting, and where in it something stands.
+
+LibCST is used because what it writes back is the user's own text, comments and line breaks
+included, but for what was changed; the standard library's ``ast`` would write all of it anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
+
+import libcst as cst
+from libcst import helpers, metadata
+
+from uncork.core.errors import EditRefused, WrongUse
+
+N = TypeVar("N", bound=cst.CSTNode)
+Parents = Mapping[cst.CSTNode, cst.CSTNode]
+
+_REPEATING: Final = (cst.For, cst.While, cst.Lambda, cst.BaseComp, cst.ClassDef)
+
+
+class Source:
+    r"""One file of the user's.
+
+    Args:
+        text: As it lies on disk.
+        path: Where.
+
+    Raises:
+        WrongUse: It is no Python that can be read.
+
+    Example:
+        >>> source = Source(b"model.compile('adam')\nmodel.fit(x)\n", "train.py")
+        >>> source.code(source.call_at("train.py:2", "fit"))
+        'model.fit(x)'
+    """
+
+    def __init__(self, text: bytes, path: str) -> None:
+        self.path = path
+        try:
+            module = cst.parse_module(text)
+        except (cst.ParserSyntaxError, SyntaxError, UnicodeDecodeError, LookupError) as error:
+            raise WrongUse(
+                f"{path} cannot be read as Python: {str(error).splitlines()[0]}",
+                "a script that Python itself can run",
+                f"python -m py_compile {path}",
+            ) from None
+        self._wrapper = metadata.MetadataWrapper(module, unsafe_skip_copy=True)
+        self.module = self._wrapper.module
+
+    def code(self, node: cst.CSTNode) -> str:
+        """A node as it is written, without what surrounds it."""
+        return self.module.code_for_node(node).strip()
+
+    def line(self, node: cst.CSTNode) -> int:
+        """The line that it is known by: of a method, that of its name, as Python has it."""
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.attr
+        return int(self._positions[node].start.line)
+
+    def at(self, node: cst.CSTNode) -> str:
+        """``file.py:line``."""
+        return f"{self.path}:{self.line(node)}"
+
+    def all(self, kind: type[N]) -> list[N]:
+        """Nodes of a kind, in the order of the text."""
+        return [node for node in self._nodes if isinstance(node, kind)]
+
+    def calls(self, name: str) -> list[cst.Call]:
+        """All calls of a method of this name, whosever it is."""
+        return [call for call in self.all(cst.Call) if method(call) == name]
+
+    def call_at(self, at: str | None, name: str, first: str = "") -> cst.Call:
+        """The one call of a method on a line.
+
+        Args:
+            at: ``file.py:line``.
+            name: Of the method.
+            first: Its first argument, where there are several on that line.
+
+        Raises:
+            EditRefused: There is no such call in this file, or more than one.
+        """
+        line = self.line_of(at, name)
+        found = [call for call in self.calls(name) if self.line(call) == line]
+        if len(found) > 1 and first:
+            named = [c for c in found if c.args and self.code(c.args[0].value) == first]
+            found = named or found
+        if len(found) != 1:
+            number = "no call" if not found else f"{len(found)} calls"
+            raise EditRefused(f"{number} of {name} on line {line}", f"one .{name}(...) there")
+        return found[0]
+
+    def line_of(self, at: str | None, what: str) -> int:
+        """The line of a place, which must be in this file.
+
+        Raises:
+            EditRefused: It is not, or nobody knows.
+        """
+        file, _, line = (at or "").rpartition(":")
+        if not file:
+            raise EditRefused(f"the plan does not know the line of its {what}")
+        if os.path.abspath(file) != os.path.abspath(self.path):  # noqa: PTH100 - links stay
+            raise EditRefused(f"its {what} stands in {file}, which the plan has no digest of")
+        return int(line)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """What a node is a part of."""
+        return self._parents.get(node)
+
+    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """What it is a part of, and that of, and so on."""
+        above = self.parent(node)
+        while above is not None:
+            yield above
+            above = self.parent(above)
+
+    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function that it stands in; None for the script itself."""
+        functions = (n for n in self.around(node) if isinstance(n, cst.FunctionDef))
+        return next(functions, None)
+
+    def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
+        """The line of code that a node is a part of.
+
+        Raises:
+            EditRefused: It is none by itself: ``if model.fit(x): ...``.
+        """
+        for each in self.around(node):
+            if isinstance(each, cst.SimpleStatementLine):
+                return each
+            if isinstance(each, cst.BaseCompoundStatement | cst.SimpleStatementSuite):
+                break
+        raise EditRefused(f"line {self.line(node)} is no statement by itself")
+
+    def runs_once(self, node: cst.CSTNode) -> bool:
+        r"""Whether all tells that a line runs once: what is written there serves nothing else.
+
+        Example:
+            >>> text = b"def load(): d.map(f)\nload()\nload()\nd.batch(2)\n"
+            >>> source = Source(text, "train.py")
+            >>> [source.runs_once(source.calls(name)[0]) for name in ("map", "batch")]
+            [False, True]
+        """
+        seen: list[cst.FunctionDef] = []
+        while True:
+            ways = (n for n in self.around(node) if isinstance(n, (*_REPEATING, cst.FunctionDef)))
+            function = next(ways, None)
+            if function is None:
+                return True
+            if not isinstance(function, cst.FunctionDef) or function in seen:
+                return False
+            used = self.uses(function.name.value)
+            call = self.parent(used[0]) if len(used) == 1 and not function.decorators else None
+            # What is handed on is called by somebody else, who knows how often.
+            if not isinstance(call, cst.Call) or call.func is not used[0]:
+                return False
+            seen.append(function)
+            node = call
+
+    def uses(self, name: str) -> list[cst.Name]:
+        """Where a name is read; neither attributes nor keywords of that name."""
+        return [n for n in self.all(cst.Name) if n.value == name and self._is_read(n)]
+
+    def _is_read(self, name: cst.Name) -> bool:
+        parent = self.parent(name)
+        match parent:
+            case cst.Attribute():
+                return parent.value is name
+            case cst.Arg():
+                return parent.value is name
+            case cst.FunctionDef() | cst.ClassDef() | cst.Param():
+                return getattr(parent, "name", None) is not name
+            case cst.AssignTarget() | cst.ImportAlias() | cst.AsName():
+                return False
+        return True
+
+    def imported(self, module: str) -> str:
+        """The name that a module has in the script: ``tf`` for ``import tensorflow as tf``.
+
+        Raises:
+            EditRefused: It has none there.
+        """
+        found = dict(self._imported())
+        if module == "keras" and "keras" not in found and "tensorflow" in found:
+            return f"{found['tensorflow']}.keras"
+        if module not in found:
+            raise EditRefused(f"the script has no 'import {module}' that {module} could be had of")
+        return found[module]
+
+    def _imported(self) -> Iterator[tuple[str, str]]:
+        for statement in self.imports():
+            for part in statement.body:
+                names = part.names if isinstance(part, cst.Import | cst.ImportFrom) else ()
+                prefix = _from(part) if isinstance(part, cst.ImportFrom) else ""
+                for alias in () if isinstance(names, cst.ImportStar) else names:
+                    full = f"{prefix}{alias.evaluated_name}"
+                    name = alias.evaluated_alias or alias.evaluated_name
+                    yield "keras" if full == "tensorflow.keras" else full, name
+
+    def imports(self) -> list[cst.SimpleStatementLine]:
+        """The script's own import statements, in order, those in functions left out."""
+        lines = (s for s in self.module.body if isinstance(s, cst.SimpleStatementLine))
+        return [s for s in lines if isinstance(s.body[0], cst.Import | cst.ImportFrom)]
+
+    @cached_property
+    def _nodes(self) -> list[cst.CSTNode]:
+        found: list[cst.CSTNode] = []
+        waiting: list[cst.CSTNode] = [self.module]
+        while waiting:
+            found.append(waiting.pop())
+            waiting.extend(reversed(found[-1].children))
+        return found
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(metadata.PositionProvider)
+
+    @cached_property
+    def _parents(self) -> Parents:
+        return cast(Parents, self._wrapper.resolve(metadata.ParentNodeProvider))
+
+
+def method(call: cst.Call) -> str:
+    """The name of the method that is called; ``""`` where it is a function."""
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+
+
+def receiver(call: cst.Call) -> cst.BaseExpression:
+    """Whose method it is."""
+    assert isinstance(call.func, cst.Attribute)
+    return call.func.value
+
+
+def argument(call: cst.Call, keyword: str) -> cst.Arg | None:
+    """What is given by this keyword."""
+    found = (arg for arg in call.args if arg.keyword and arg.keyword.value == keyword)
+    return next(found, None)
+
+
+def _from(part: cst.ImportFrom) -> str:
+    """``"tensorflow."`` of ``from tensorflow import keras``."""
+    module = helpers.get_full_name_for_node(part.module) if part.module else None
+    return f"{module}." if module and not part.relative else ""

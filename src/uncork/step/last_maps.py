@@ -1,0 +1,207 @@
+"""The last maps of the input pipeline done by the training step, where its data has arrived.
+
+What is sent to the device is what the map takes, not what it makes: bytes instead of floats. The
+pipeline marks its batches; in the graph of the training step each is made, on the step's device,
+into what ``train_step`` was always given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import tensorflow as tf
+
+from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit, on_device
+from uncork.core.errors import EditRefused
+from uncork.core.stage import InStep
+from uncork.measure.device_memory import room
+from uncork.pipeline import LastMaps, Pipeline, gathered_arrays, last_maps, read
+from uncork.step.feed import Feed
+from uncork.step.traced import device_of
+from uncork.step.traced_maps import attribute
+
+# Bytes that any device has room for.
+_TRIFLE: Final = 1 << 26
+
+
+class Unmade(NamedTuple):
+    """A batch that the last map of its pipeline is still to be done to.
+
+    Attributes:
+        batch: What the map takes.
+    """
+
+    batch: Any
+
+
+class MapInStep:
+    """What an edit does to a model's training and to its data.
+
+    Args:
+        model: The user's.
+        edit: Names the maps.
+        keeps: All data is the same arrays, as long as it is arrays: they are put on the device
+            once.
+
+    Raises:
+        EditRefused: The step of this model is not Keras's to change.
+    """
+
+    def __init__(self, model: Any, edit: MapOnDevice, *, keeps: bool = False) -> None:
+        if model.run_eagerly or model._distribute_strategy is not None:
+            raise EditRefused(
+                "the model runs eagerly, or under a tf.distribute strategy",
+                "a compiled step on one device",
+                "leave the map in the input pipeline",
+            )
+        self._model, self._expects, self._keeps = model, edit.expects, keeps
+        self._map: LastMaps | None = None
+        self._traced: LastMaps | None = None
+
+    @property
+    def is_another(self) -> bool:
+        """What the data was taken from last is another map, by its function, than what is traced.
+
+        They do the same, but a function holds numbers of its own.
+        """
+        traced, now = self._traced, self._map
+        if traced is None or now is None:
+            return False
+        pairs = zip(traced.functions, now.functions, strict=True)
+        return any(before is not after for before, after in pairs)
+
+    def fed(self, feed: Feed) -> Feed:
+        """The same data, with the last maps left to the step.
+
+        Batches that were recorded are as the step is to be given them.
+
+        Raises:
+            EditRefused: It does not end with these maps, or its batches are weighted by class.
+        """
+        if feed.recorded:
+            return feed
+        if feed.kind == "numpy":
+            return feed.read_through(lambda pipeline: _marked(self._of_arrays(pipeline)))
+        return feed.with_dataset(_marked(self._of_pipeline(feed)))
+
+    def in_two(self, feed: Feed) -> Any:
+        """A dataset of pairs: each batch as the step takes it, and as the maps make it here.
+
+        Raises:
+            EditRefused: As :meth:`fed`.
+        """
+        if feed.kind == "numpy":
+            taken = self._of_arrays(read(feed.batches_dataset(self._model)))
+        else:
+            taken = self._of_pipeline(feed)
+        return taken.below.map(lambda *given: (Unmade(given), taken.made(given)))
+
+    def _of_pipeline(self, feed: Feed) -> LastMaps:
+        if feed.dataset is None or feed.class_weight is not None:
+            raise EditRefused(
+                "the data is neither arrays nor a tf.data pipeline, or weighted by class",
+                "data whose batches reach the training step as they are",
+                "leave the map in the input pipeline",
+            )
+        self._map = self._found(read(feed.dataset))
+        return self._map
+
+    def _of_arrays(self, pipeline: Pipeline) -> LastMaps:
+        """Arrays are read anew for each ``fit``, and may hold something else by then."""
+        found = self._found(read(gathered_arrays(pipeline)))
+        if self._keeps and self._map is not None:
+            return replace(self._map, below=found.below)
+        self._map = found
+        if self.is_another:
+            self._model.train_function = None  # the rows are part of it
+        return found
+
+    def _found(self, pipeline: Pipeline) -> LastMaps:
+        runs = last_maps(pipeline)
+        found = next((run for run in runs if run.digest == self._expects), None)
+        if found is None:
+            raise EditRefused(
+                f"the pipeline ends with {', '.join(run.digest for run in runs) or 'no such map'}",
+                f"last maps {self._expects}, with nothing but a prefetch or a repeat behind them",
+                "run 'uncork tune' again to make a plan for this pipeline",
+            )
+        self._check_room(found)
+        return found
+
+    def _check_room(self, found: LastMaps) -> None:
+        left = room(device_of(self._model)) if found.held_bytes > _TRIFLE else None
+        if left is not None and found.held_bytes > left:
+            raise EditRefused(
+                f"the arrays take {found.held_bytes / 1e9:.1f} GB, and the device that trains has "
+                f"{left / 1e9:.1f} GB left",
+                "room for them",
+                "run 'uncork tune' again to make a plan for this device",
+            )
+
+    @contextmanager
+    def of_model(self) -> Iterator[None]:
+        """Where Keras makes what it trains the model with, inside the block, batches are made.
+
+        A batch that is made already is trained on as ever.
+        """
+        model = self._model
+        make = model.make_train_function
+
+        def make_train_function(force: bool = False) -> Any:
+            step = model.train_step
+
+            def train_step(data: Any) -> Any:
+                return step(self._made(data.batch) if isinstance(data, Unmade) else data)
+
+            if model.train_function is None or force:
+                with attribute(model, "train_step", train_step):
+                    make(force=force)
+            return model.train_function
+
+        with attribute(model, "make_train_function", make_train_function):
+            yield
+
+    def _made(self, batch: Any) -> Any:
+        assert self._map is not None
+        self._traced = self._map
+        return self._map.on(device_of(self._model))(batch)
+
+
+def _marked(taken: LastMaps) -> Any:
+    return taken.below.map(lambda *given: Unmade(given), tf.data.AUTOTUNE)
+
+
+def arrays_in_step(feed: Feed, model: Any) -> InStep | None:
+    """What the step could do of reading arrays; None where it could not, or there are none."""
+    if feed.kind != "numpy":
+        return None
+    with suppress(EditRefused):
+        found = last_maps(read(gathered_arrays(read(feed.batches_dataset(model)))))
+        return found[-1].in_step() if found else None
+    return None
+
+
+def map_in_step_of(
+    model: Any, edits: tuple[StepEdit, ...], *, keeps: bool = False
+) -> MapInStep | None:
+    """What does the last maps of a model's data in its step; None where no edit asks for it.
+
+    Args:
+        model: The user's.
+        edits: All that are in force.
+        keeps: As of :class:`MapInStep`.
+
+    Raises:
+        EditRefused: It cannot be done in this model's step.
+    """
+    edit = on_device(edits)
+    if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
+        raise EditRefused(
+            "the first layers of the model are run behind the last map, in the pipeline",
+            "a map whose batches go to the step",
+            "leave the map in the input pipeline",
+        )
+    return MapInStep(model, edit, keeps=keeps) if edit else None

@@ -1,0 +1,122 @@
+"""``uncork diff``: what goes where, and what is said beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from records import WORKLOAD, plan
+from uncork.cli.main import main
+from uncork.core import exits
+from uncork.core.edit import FlatUpdates, JitCompile
+from uncork.core.plan import dump
+from uncork.core.record import digest, replace
+from uncork.engine import patches
+from uncork.engine.processes import Script
+
+TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
+OLD = "strategy.experimental_run_v2(step)\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script, and a plan of which one step can be written into it."""
+    work = replace(WORKLOAD, at="train.py:2", step_at="train.py:1")
+    kept = plan().kept[0]
+    steps = (
+        replace(kept, name="jit_compile", edits=(JitCompile(),)),
+        replace(kept, name="flat_updates", edits=(FlatUpdates(),), source_edit=""),
+    )
+    made = plan(
+        script_digest=digest(TEXT), before=replace(plan().before, workload=work), steps=steps
+    )
+    (tmp_path / "plan.json").write_bytes(dump(made))
+    (tmp_path / "train.py").write_bytes(TEXT)
+    (tmp_path / "old.py").write_text(OLD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_patch_is_printed_and_the_rest_said_beside_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", "plan.json"]) == exits.DONE
+    got = capsys.readouterr()
+    assert got.out == (
+        "--- train.py\n+++ train.py\n@@ -1,2 +1,2 @@\n-model.compile('adam')\n"
+        "+model.compile('adam', jit_compile=True)\n model.fit(data)\n"
+    )
+    assert "not in the patch: flat_updates: it has no equal in a script" in got.err
+    assert "uncork run --plan plan.json train.py ARGS" in got.err
+    assert "not run yet: uncork diff --check plan.json ARGS" in got.err
+    assert "uncork tune train.py ARGS can tell" in got.err
+    assert "patch -p0" in got.err
+
+
+def test_it_goes_into_a_file_and_over_nothing_else(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert main(["diff", "--output", "tuned.diff", "--quiet", "plan.json"]) == exits.DONE
+    assert capsys.readouterr() == ("", "")
+    assert (folder / "tuned.diff").read_bytes().startswith(b"--- train.py\n")
+    assert main(["diff", "--output", "train.py", "plan.json"]) == exits.WRONG_USE
+    assert "is not a patch" in capsys.readouterr().err
+    assert (folder / "train.py").read_bytes() == TEXT
+
+
+def test_with_check_the_script_s_arguments_are_handed_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked = []
+
+    def check(patch: object, plan: object, script: Script, follow: object) -> tuple[str, ...]:
+        checked.append(script)
+        return ("jit_compile",)
+
+    monkeypatch.setattr(patches, "check", check)
+    assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exits.DONE
+    assert str(checked[0]) == "train.py photos --epochs 3"
+    said = capsys.readouterr().err
+    assert "checked: the patched script trains the same" in said
+    assert "of jit_compile no more was seen" in said
+    assert "train.py photos --epochs 3 puts these in force" in said
+
+
+def test_a_script_is_brought_to_keras_3(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "old.py"]) == exits.DONE
+    got = capsys.readouterr()
+    assert "+strategy.run(step)" in got.out
+    assert "old.py:1: experimental_run_v2 is run" in got.err
+    assert main(["diff", "train.py"]) == exits.DONE
+    got = capsys.readouterr()
+    assert got.out == ""
+    assert "nothing in train.py" in got.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["diff", "nothing.json"], "cannot read nothing.json"),
+        (["diff", "--check", "old.py"], "uncork diff old.py"),
+        (["diff", "broken.py"], "cannot be read as Python"),
+        (["diff", "other.json"], "is not a plan"),
+    ],
+)
+def test_wrong_use_says_what_to_do(
+    arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.py").write_text("model.fit(\n")
+    (folder / "other.json").write_text("{'holiday'}")
+    assert main(arguments) == exits.WRONG_USE
+    assert said in capsys.readouterr().err
+
+
+def test_a_script_elsewhere_is_patched_by_its_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    assert main(["diff", str(folder / "old.py")]) == exits.DONE
+    assert f"patch {folder / 'old.py'}" in capsys.readouterr().err

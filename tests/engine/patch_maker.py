@@ -1,0 +1,81 @@
+"""``python patch_maker.py PLAN SCRIPT ARGS``: a plan whose steps can be written into the script.
+
+Stands in for ``uncork tune``, whose choice depends on the machine: here all edits are wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import FitCall, PassThrough, StopScript, run_script
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    DtypePolicy,
+    FlatUpdates,
+    JitCompile,
+    ParallelMap,
+    Prefetch,
+    StepsPerExecution,
+)
+from uncork.core.plan import dump
+from uncork.core.record import replace
+from uncork.core.stage import Stage
+from uncork.engine.verbs import script_digest
+
+
+class Maker(PassThrough):
+    wants_source_lines = True
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def fit(self, call: FitCall) -> Any:
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+        from uncork.pipeline.source_lines import source_line  # noqa: PLC0415
+
+        at = {"step_at": call.step_at}
+        with tempfile.TemporaryDirectory() as scratch:
+            subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch, **at)
+        assert subject.original.pipeline is not None
+        nodes = subject.original.pipeline.stages
+        number = [node.kind for node in nodes].index("map")
+        edits = {
+            "parallel_map": ParallelMap(stage=number, expects=""),
+            "cache": Cache(stage=number, expects=""),
+            "prefetch": Prefetch(expects=""),
+            "autotune_off": AutotuneOff(expects=""),
+        }
+        version = subject.original.with_pipeline_edits(tuple(edits.values()))
+        edits |= dict(zip(edits, version.edits, strict=True))
+        edits |= {
+            "steps_per_execution": StepsPerExecution(steps=2),
+            "jit_compile": JitCompile(),
+            "mixed_bfloat16": DtypePolicy(policy="mixed_bfloat16"),
+            "flat_updates": FlatUpdates(),
+        }
+        stages = tuple(
+            Stage(index=i, kind=node.kind, at=source_line(node.dataset))
+            for i, node in enumerate(nodes)
+        )
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        made = plan(
+            script=sys.argv[0],
+            script_digest=script_digest(sys.argv[0]),
+            before=workload_diagnosis(workload=subject.workload, stages=stages),
+            after=None,
+            steps=tuple(
+                replace(kept, name=name, edits=(edit,), source_edit="")
+                for name, edit in edits.items()
+            ),
+        )
+        self._target.write_bytes(dump(made))
+        raise StopScript
+
+
+if __name__ == "__main__":
+    run_script(Path(sys.argv[2]), sys.argv[3:], Maker(Path(sys.argv[1]).absolute()))

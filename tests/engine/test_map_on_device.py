@@ -1,0 +1,206 @@
+"""``uncork tune`` and ``run`` of trainings that do the last map of their pipeline in the step."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from records import MACHINE, STEPS, plan, workload_diagnosis
+from uncork.capture import FitCall
+from uncork.core.edit import (
+    AutotuneOff,
+    Edit,
+    MapOnDevice,
+    Rebatch,
+    StepsPerExecution,
+)
+from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.journal import Journal
+from uncork.core.plan import Plan, Policy
+from uncork.core.record import replace
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.observe import observe
+from uncork.engine.promises import Promises
+from uncork.engine.running import Running
+from uncork.pipeline import measure
+from uncork.road import Proposal
+from uncork.road.map_on_device import MakeOnDevice, to_the_step
+from uncork.step.last_maps import Unmade
+
+PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
+LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
+KEPT = next(step for step in STEPS if step.outcome == "kept")
+
+
+def scaled(x: Any, y: Any) -> Any:
+    return tf.cast(x, tf.float32) / 255.0, y
+
+
+def behind() -> tf.data.Dataset:
+    pixels = tf.data.Dataset.from_tensor_slices((PIXELS, LABELS)).shuffle(32, seed=3)
+    return pixels.batch(4).map(scaled).prefetch(1)
+
+
+def below() -> tf.data.Dataset:
+    pixels = tf.data.Dataset.from_tensor_slices((PIXELS, LABELS)).map(scaled)
+    return pixels.shuffle(32, seed=3).batch(4)
+
+
+def judged() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((PIXELS[:9] / 255.0, LABELS[:9])).batch(4)
+
+
+def call(x: Any, **arguments: Any) -> FitCall:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"])
+    given = {"x": x(), "verbose": 0, "epochs": 2, **arguments}
+    bound = inspect.signature(model.fit).bind(**given)
+    bound.apply_defaults()
+    return FitCall(
+        0, "train.py:9", model, dict(bound.arguments), functools.partial(keras.Model.fit, model)
+    )
+
+
+def subject_of(made: FitCall, folder: Any) -> FitSubject:
+    return FitSubject(made.model, made.arguments, 0, made.at, str(folder))
+
+
+def edits_for(subject: FitSubject, *others: Edit, kind: str = "map") -> tuple[Edit, ...]:
+    """As the stages of a diagnosis name them."""
+    stages = measure(subject.original.pipeline, batch_size=4, budget_s=0.2)
+    last = next(stage for stage in stages if stage.in_step and stage.kind == kind)
+    return (*to_the_step(last.in_step, "", gathered=kind != "map"), *others)
+
+
+def planned(made: FitCall, folder: Any, *others: Edit, kind: str = "map") -> Plan:
+    subject = subject_of(made, folder)
+    edits = edits_for(subject, *others, kind=kind)
+    version = subject.original.with_edits(edits)
+    subject.restore()
+    kept = replace(KEPT, edits=(*version.edits, *version.step))
+    return plan(before=workload_diagnosis(workload=subject.workload, stages=()), steps=(kept,))
+
+
+def weights(made: FitCall) -> list[Any]:
+    return [np.asarray(value) for value in made.model.get_weights()]
+
+
+@pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
+@pytest.mark.parametrize(
+    ("x", "others"), [(behind, (StepsPerExecution(steps=3),)), (below, (AutotuneOff(expects=""),))]
+)
+def test_weights_and_history_are_those_of_the_script(
+    x: Any, others: Any, kind: str, tmp_path: Any
+) -> None:
+    plain = call(x, validation_data=judged())
+    history = plain.original(**plain.arguments).history
+    made = call(x, validation_data=judged())
+    found = Running(planned(made, tmp_path, *others, kind=kind), strict=True).fit(made).history
+    assert found == history
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), weights(plain), strict=True))
+
+
+@pytest.mark.parametrize("x", [behind, below])
+def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
+    x: Any, tmp_path: Any
+) -> None:
+    subject = subject_of(call(x), tmp_path)
+    edits = edits_for(subject)
+    version = subject.original.with_edits(edits)
+    promises = Promises(subject, Policy())
+    proposal = Proposal(edits=edits, predicted=2.0, at="train.py:9", why="")
+    proof = promises.prove(
+        version, MakeOnDevice(), proposal, validates_otherwise=False, left_s=60.0
+    )
+    subject.restore()
+    assert (proof.passed, proof.kind) == (True, "exact")
+    assert "weights" in proof.detail
+    assert ("batches" in proof.detail) == (x is below)
+
+
+def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
+    subject = subject_of(call(behind), tmp_path)
+    version = subject.original.with_edits(edits_for(subject))
+    assert all(isinstance(batch, Unmade) for batch in subject._given(version))
+    subject.runner(version).block(0.05)
+    subject.resident(version).block(0.05)
+    found = observe(subject, MACHINE, Journal(), version=version, budget_s=0.5)
+    subject.restore()
+    last = next(stage for stage in found.stages if stage.kind == "map")
+    assert (last.cpu_s_per_element, last.in_step) == (0.0, None)
+
+
+ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
+
+
+@pytest.mark.parametrize("more", [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_arrays_are_trained_on_alike(more: Any, calls: int, tmp_path: Any) -> None:
+    """What they hold by the time of a second call counts there."""
+
+    def trained(*, planned: bool) -> Any:
+        given = {**ARRAYS, "x": PIXELS.copy(), **more}
+        made, told = call(lambda: given["x"], **{k: v for k, v in given.items() if k != "x"}), []
+        running = None
+        if planned:
+            subject = subject_of(made, tmp_path)
+            edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+            subject.restore()
+            step = replace(KEPT, edits=(edit,))
+            before = workload_diagnosis(workload=subject.workload, stages=())
+            running = Running(plan(before=before, steps=(step,)), strict=True)
+        keras.utils.set_random_seed(2)
+        for _ in range(calls):
+            fit = running.fit if running else lambda made: made.original(**made.arguments)
+            told.append(fit(made).history)
+            given["x"] += 3
+        return told, weights(made)
+
+    plain, planned = trained(planned=False), trained(planned=True)
+    assert planned[0] == plain[0]
+    assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))
+
+
+def test_arrays_are_proved_and_measured_as_they_are_fed(tmp_path: Any) -> None:
+    made = call(lambda: PIXELS, y=LABELS, batch_size=5)
+    subject = subject_of(made, tmp_path)
+    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    version = subject.original.with_step_edits((edit,))
+    subject.runner(version).block(0.05)
+    subject.resident(version).block(0.05)
+    assert all(isinstance(batch, Unmade) for batch in subject._given(version))
+    traced = subject._with(version.step)._train_function
+    subject.runner(version).block(0.05)
+    assert subject._with(version.step)._train_function is traced  # put there once
+    proof = subject.prove_step(version, "exact", 30.0)
+    subject.restore()
+    assert (proof.passed, proof.kind) == (True, "exact")
+
+
+def test_another_pipeline_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
+    made = planned(call(behind), tmp_path)
+
+    def other() -> tf.data.Dataset:
+        return behind().map(lambda x, y: (x * 2, y))
+
+    with pytest.raises(PlanRefused):
+        Running(made, strict=True).fit(call(other))
+    Running(made, strict=False).fit(call(other))
+    assert "trains as written, without the plan" in capsys.readouterr().err
+
+
+def test_what_is_put_together_behind_the_map_is_refused(tmp_path: Any) -> None:
+    subject = subject_of(call(behind), tmp_path)
+    edits = edits_for(subject)
+    version = subject.original.with_edits((Rebatch(times=2, batch_size=8, expects=""), *edits))
+    with pytest.raises(EditRefused, match="ends with no such map"):
+        subject.runner(version).block(0.05)
+    subject.restore()

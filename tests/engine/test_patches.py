@@ -1,0 +1,194 @@
+"""``uncork diff``: what it refuses, what it compares, and one plan as a patch that is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from records import WORKLOAD, plan
+from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
+from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
+from uncork.core.job import Job, Result
+from uncork.core.plan import Plan, load
+from uncork.core.record import digest, replace
+from uncork.core.workload import Workload
+from uncork.engine import patches
+from uncork.engine.processes import ChildFailed, Script
+
+from .conftest import Run, Write, environment, run_python
+
+TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
+EDITS = (StepsPerExecution(steps=8), JitCompile())
+TRAINED = replace(WORKLOAD, jit_compile=True, steps_per_execution=8)
+
+
+def made_for(text: bytes, **changes: Any) -> Plan:
+    before = replace(
+        plan().before, workload=replace(WORKLOAD, at="train.py:2", step_at="train.py:1")
+    )
+    kept = replace(plan().kept[0], name="both", edits=EDITS)
+    fields = {"script_digest": digest(text), "before": before, "steps": (kept,), **changes}
+    return plan(**fields)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_bytes(TEXT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_plan_for_this_very_script_is_a_patch(folder: Path) -> None:
+    patch = patches.of_plan(made_for(TEXT))
+    assert b"model.compile('adam', steps_per_execution=8, jit_compile=True)" in patch.after
+    assert (folder / "train.py").read_bytes() == TEXT, "the user's file is never written"
+
+
+def test_another_script_is_refused_with_what_to_type(folder: Path) -> None:
+    (folder / "train.py").write_bytes(b"# new\n" + TEXT)
+    with pytest.raises(PlanRefused, match="changed since the plan was made") as refused:
+        patches.of_plan(made_for(TEXT))
+    assert "uncork tune train.py" in refused.value.remedy
+
+
+def test_a_plan_of_a_notebook_and_one_of_another_folder_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PlanRefused, match="knows of no script"):
+        patches.of_plan(made_for(TEXT, script_digest=""))
+    monkeypatch.chdir("/")
+    with pytest.raises(WrongUse, match=r"cannot read train\.py") as refused:
+        patches.of_plan(made_for(TEXT))
+    assert "cd to where" in refused.value.remedy
+
+
+def test_without_libcst_it_is_said_how_to_get_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for ask in (lambda: patches.of_plan(made_for(TEXT)), lambda: patches.of_script(Path("t.py"))):
+        with pytest.raises(WrongUse, match="no LibCST") as refused:
+            ask()
+        assert "uncork[diff]" in refused.value.remedy
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, patched: Workload | Exception) -> list[Job]:
+    """Stands in for the two processes: what the patched one trains."""
+    jobs: list[Job] = []
+
+    def run_child(job: Job, script: Script, follow: object, *, quiet: bool) -> Result:
+        jobs.append(job)
+        assert script.args == ("9",)
+        if job.source is None:
+            assert job.plan is not None
+            assert load(Path(job.plan).read_bytes()).edits == EDITS
+            return Result(machine=plan().machine, trained=WORKLOAD)
+        assert b"jit_compile=True" in Path(job.source).read_bytes()
+        if isinstance(patched, Exception):
+            raise patched
+        return Result(machine=plan().machine, trained=patched)
+
+    monkeypatch.setattr(patches, "run_child", run_child)
+    return jobs
+
+
+def check() -> None:
+    made = made_for(TEXT)
+    patches.check(patches.of_plan(made), made, Script("train.py", ("9",)), lambda event: None)
+
+
+def test_a_patch_that_trains_as_the_plan_does_passes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = ran(monkeypatch, replace(TRAINED, at="train.py:9", step_at="train.py:8"))
+    check()
+    assert [job.mode for job in jobs] == ["check", "check"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"jit_compile": False}, "jit_compile: True with the plan, False with the patch"),
+        ({"steps_per_execution": 1}, "steps_per_execution: 8 with the plan, 1 with the patch"),
+        ({"pipeline": "other"}, "input pipeline"),
+        ({"model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",))}, "model: "),
+    ],
+)
+def test_a_patch_that_lies_is_caught(
+    changes: dict[str, Any], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(monkeypatch, replace(TRAINED, **changes))
+    with pytest.raises(PatchRefused, match=said):
+        check()
+
+
+def test_a_patched_script_that_fails_is_told_with_what_it_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(monkeypatch, ChildFailed(1, "NameError: name 'tf' is not defined"))
+    with pytest.raises(PatchRefused, match=r"with the patch: .*NameError") as refused:
+        check()
+    assert "ARGS" in refused.value.remedy
+
+
+def test_a_scaled_optimizer_is_what_keras_makes_of_float16() -> None:
+    """Of the plan it is none: the model keeps the one that it was compiled with."""
+    edit = DtypePolicy(policy="mixed_float16")
+    assert WORKLOAD.model is not None
+    model = replace(WORKLOAD.model, dtype_policy=("mixed_float16",), optimizer="LossScaleOptimizer")
+    expected = patches._with(WORKLOAD, (edit,))
+    assert list(patches._differences(expected, replace(WORKLOAD, model=model))) == []
+
+
+SCRIPT = """\
+import sys
+
+import keras
+import tensorflow as tf
+
+
+def load(x):
+    if x > 3:  # AutoGraph reads these lines from the file that it thinks they are in
+        x = x + 1
+    return tf.cast(x, tf.float32)[None], tf.cast(x, tf.float32)
+
+
+data = tf.data.Dataset.range(64).map(load).shuffle(8).batch(int(sys.argv[1]))
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile(
+    optimizer="sgd",
+    loss="mse",
+)
+model.fit(data, epochs=2, verbose=0)
+"""
+
+
+@pytest.mark.slow
+def test_a_patch_is_run_and_trains_as_the_plan_does(
+    tmp_path: Path, write: Write, uncork: Run
+) -> None:
+    write(SCRIPT)
+    here = Path(__file__)
+    paths = os.pathsep.join([str(here.parents[1]), *sys.path])
+    env = {**environment(tmp_path), "PYTHONPATH": paths}
+    arguments = here.with_name("patch_maker.py"), "plan.json", "train.py", 8
+    maker = run_python(*arguments, cwd=tmp_path, env=env)
+    assert maker.returncode == 0, maker.stderr
+    got = uncork("diff", "--check", "plan.json", 8, env=environment(tmp_path))
+    assert got.returncode == 0, got.stderr
+    assert "trains the same pipeline, model and settings" in got.stderr
+    assert "not in the patch: flat_updates" in got.stderr
+    assert (tmp_path / "train.py").read_text() == SCRIPT
+    for wanted in ("mixed_bfloat16", "jit_compile=True", "deterministic=True).cache().shuffle(8)"):
+        assert wanted in got.stdout
+    applied = subprocess.run(
+        ["git", "apply", "-p0"], input=got.stdout, text=True, cwd=tmp_path, check=False
+    )
+    assert applied.returncode == 0
+    compile((tmp_path / "train.py").read_text(), "train.py", "exec")

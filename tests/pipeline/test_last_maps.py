@@ -1,0 +1,318 @@
+"""The last map of a pipeline: which can be done elsewhere, and that it makes the same there."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+from uncork.core.edit import AutotuneOff, GatherLast, VectorizeMap
+from uncork.core.errors import EditRefused
+from uncork.pipeline import apply, gathered_arrays, last_maps, read
+from uncork.pipeline.last_maps import in_step
+
+Dataset = tf.data.Dataset
+PIXELS = np.random.default_rng(3).integers(0, 256, (24, 5, 4, 3), "uint8")
+LABELS = np.arange(24)
+MEAN = tf.constant(np.random.default_rng(4).normal(size=(5, 4, 3)), tf.float32)
+
+
+def last_map(pipeline):
+    return next(iter(last_maps(pipeline)), None)
+
+
+def images():
+    return Dataset.from_tensor_slices((PIXELS, LABELS))
+
+
+def scaled(x, y):
+    return tf.cast(x, tf.float32) / 255.0, y
+
+
+def centred(x, y):
+    return (tf.cast(x, tf.float32) - MEAN) * 0.5, tf.one_hot(y, 24)
+
+
+def flipped(x, y):
+    return tf.image.random_flip_left_right(tf.cast(x, tf.float32)), y
+
+
+def logged(x, y):
+    tf.print(y)
+    return scaled(x, y)
+
+
+def in_python(x, y):
+    return tf.numpy_function(np.float32, [x], tf.float32), y
+
+
+def resized(x, y):
+    return tf.image.resize(x, (8, 8)), y
+
+
+def batches(work=scaled):
+    return images().batch(8).map(work, tf.data.AUTOTUNE)
+
+
+def on_cpu():
+    with tf.device("CPU"):
+        return batches(centred)
+
+
+FOUND = {
+    "at the end": batches,
+    "with what hands on behind it": lambda: batches().prefetch(2).repeat(2),
+    "with numbers of its own": lambda: batches(centred),
+    "made on a device that its author named": on_cpu,
+    "between a shuffle and what repeats it": lambda: images().shuffle(9).batch(8).map(scaled),
+}
+OTHERS = {
+    "it draws": lambda: batches(flipped),
+    "it prints": lambda: batches(logged),
+    "it runs Python": lambda: batches(in_python),
+    "it does more": lambda: batches(resized),
+    "something is done behind it": lambda: batches().shuffle(3),
+    "it takes words": lambda: Dataset.from_tensors("a").map(tf.strings.length),
+    "it keeps a shuffle and a repeat apart": lambda: images().shuffle(9).map(scaled).repeat(2),
+    "there is none": lambda: images().batch(8),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_what_it_makes_elsewhere_is_the_same(kind):
+    dataset = FOUND[kind]()
+    found = last_map(read(dataset))
+    assert found is not None
+    assert found.spared > 0.7
+    device = tf.zeros([]).device
+    step = tf.function(found.on(device))
+    assert found.below.cardinality() == dataset.cardinality()
+    if "shuffle" not in kind:
+        again = found.below.map(lambda *given: found.made(given))
+        for given, here, wanted in zip(found.below, again, dataset, strict=True):
+            for made in (step(given), here):
+                assert tf.nest.map_structure(tf.TensorSpec.from_tensor, made) == (
+                    tf.nest.map_structure(tf.TensorSpec.from_tensor, wanted)
+                )
+                for a, b in zip(tf.nest.flatten(made), tf.nest.flatten(wanted), strict=True):
+                    assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_every_op_of_it_runs_on_the_device_that_is_named():
+    found = last_map(read(on_cpu()))
+    device = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    @tf.function
+    def step(given):
+        return found.on(device)(given)
+
+    graph = step.get_concrete_function(found.below.element_spec).graph.as_graph_def()
+    asked = {
+        node.device for f in graph.library.function for node in f.node_def if node.op != "NoOp"
+    }
+    assert asked - {""} == {device}
+
+
+@pytest.mark.parametrize("why", OTHERS)
+def test_it_stays_where_it_is_where(why):
+    assert last_map(read(OTHERS[why]())) is None
+
+
+def test_what_makes_nothing_larger_is_told():
+    found = last_map(read(batches(lambda x, y: (x[..., ::-1], y))))
+    assert found is not None
+    assert found.spared == 0
+
+
+def places(dataset):
+    return [place for place in read(dataset).places if place.node.kind == "map"]
+
+
+def test_the_step_could_do_the_map_behind_the_batch():
+    dataset = batches().prefetch(1)
+    (place,) = places(dataset)
+    found = in_step(place)
+    assert (found.digest, found.vectorized) == (last_map(read(dataset)).digest, ())
+    assert found.spared == pytest.approx(1 - (5 * 4 * 3 + 8) / (4 * 5 * 4 * 3 + 8))
+
+
+def test_and_the_last_two():
+    dataset = batches().map(lambda x, y: (x * 2.0, y))
+    lower, upper = (in_step(place) for place in places(dataset))
+    assert upper is None  # by itself it makes nothing larger
+    _, two = last_maps(read(dataset))
+    assert lower.digest == two.digest
+    assert len(two.maps) == 2
+    for given, wanted in zip(two.below, dataset, strict=True):
+        made = tf.function(two.on(""))(given)
+        assert made[0].numpy().tobytes() == wanted[0].numpy().tobytes()
+
+
+def test_it_could_do_one_below_the_batch_once_that_takes_whole_batches():
+    dataset = images().map(scaled).shuffle(9, seed=2).batch(8)
+    (place,) = places(dataset)
+    found = in_step(place)
+    pipeline = read(dataset)
+    edited = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    assert (found.digest, found.vectorized) == (last_map(edited).digest, (1,))
+
+
+def test_of_a_map_that_decodes_it_could_do_what_comes_after():
+    encoded = [tf.io.encode_png(x).numpy() for x in PIXELS]
+
+    def load(file, label):
+        pixels = tf.ensure_shape(tf.io.decode_png(file, channels=3), (5, 4, 3))
+        return tf.cast(pixels, tf.float32) / 255.0, label
+
+    dataset = Dataset.from_tensor_slices((encoded, LABELS)).map(load).batch(8)
+    (place,) = places(dataset)
+    assert in_step(place).vectorized == (1,)
+    assert in_step(read(dataset).places[0]) is None  # words are no rows of numbers
+
+
+def test_neither_one_below_another_kind_of_map_nor_one_in_a_branch():
+    below, _ = places(batches(scaled).map(flipped))
+    assert in_step(below) is None
+    joined = Dataset.zip((batches(), Dataset.range(3)))
+    (place,) = places(joined)
+    assert in_step(place) is None
+
+
+def shuffled(rows, size):
+    return rows.shuffle(size, seed=2, reshuffle_each_iteration=False)  # copies share their epochs
+
+
+PICKED = {
+    "batched": lambda: images().batch(8),
+    "shuffled, too": lambda: shuffled(images(), 24).batch(8, drop_remainder=True),
+    "with a map behind": lambda: shuffled(images(), 9).batch(8).map(centred).prefetch(1),
+    "with one below the batch": lambda: shuffled(images().map(scaled), 9).batch(8),
+    "and others": lambda: images().shard(2, 1).skip(2).repeat(2).batch(5).take(3),
+}
+
+
+def vectorized(pipeline):
+    below = [i for i, node in enumerate(pipeline.stages) if node.kind == "map"]
+    batch = next(i for i, node in enumerate(pipeline.stages) if node.kind == "batch")
+    for stage in (i for i in below if i < batch):
+        pipeline = apply(pipeline, VectorizeMap(stage=stage, expects=pipeline.digest))
+    return pipeline
+
+
+@pytest.mark.parametrize("kind", PICKED)
+def test_rows_are_gathered_by_their_numbers(kind):
+    pipeline = read(PICKED[kind]())
+    found = in_step(pipeline.places[0])
+    first = vectorized(pipeline)
+    edited = apply(first, GatherLast(expects=first.digest))
+    run = last_maps(edited)[-1]
+    assert found.digest == run.digest
+    assert found.held_bytes >= PIXELS.nbytes + LABELS.nbytes
+    assert tf.nest.map_structure(lambda spec: spec.dtype, run.below.element_spec) == tf.int64
+    assert edited.element_spec == pipeline.element_spec
+    step = tf.function(run.on(""))
+    for numbers, here, wanted in zip(run.below, edited.dataset, PICKED[kind](), strict=True):
+        for made in (step(numbers), here):
+            for a, b in zip(tf.nest.flatten(made), tf.nest.flatten(wanted), strict=True):
+                assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "bool", "complex64"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 8)])
+def test_rows_of_any_numbers_are_gathered_bit_for_bit(dtype, shape):
+    rows = np.random.default_rng(1).integers(0, 256, (9, *shape, 16), "uint8")
+    rows[:3] = 255  # as floats, no numbers
+    rows = rows[..., :1].astype("bool")[..., 0] if dtype == "bool" else rows.view(dtype)[..., 0]
+    pipeline = read(Dataset.from_tensor_slices(rows).batch(4))
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    (run,) = last_maps(edited)
+    assert edited.element_spec == pipeline.element_spec
+    step = tf.function(run.on(""), jit_compile=True)
+    for numbers, wanted in zip(run.below, pipeline.dataset, strict=True):
+        for made in (step(numbers), tf.function(run.on(""))(numbers)):
+            assert made.dtype == wanted.dtype
+            assert made.numpy().tobytes() == wanted.numpy().tobytes()
+
+
+def test_rows_are_put_on_a_device_once():
+    pipeline = read(PICKED["with a map behind"]())
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    calm = apply(edited, AutotuneOff(expects=edited.digest))
+    one, other = (last_maps(each)[-1] for each in (edited, calm))
+    one.on("")
+    held = [map_.dataset.__dict__["_uncork_placed"] for map_ in one.maps]
+    other.on("")
+    assert [map_.dataset.__dict__["_uncork_placed"] for map_ in other.maps] == held
+
+
+def test_more_rows_are_the_same_work():
+    many = Dataset.from_tensor_slices((np.tile(PIXELS, (2, 1, 1, 1)), np.tile(LABELS, 2)))
+    few, more = (in_step(read(rows.batch(8)).places[0]) for rows in (images(), many))
+    assert few.digest == more.digest
+    assert more.held_bytes == 2 * few.held_bytes
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        images().filter(lambda x, y: y > 3).batch(8),
+        images(),
+        Dataset.from_tensor_slices(["a", "b"]).batch(2),
+        Dataset.from_tensors(PIXELS).batch(2),
+        images().batch(8).map(flipped),
+    ],
+)
+def test_rows_that_something_else_is_done_to_stay(dataset):
+    assert in_step(read(dataset).places[0]) is None
+
+
+ARRAYS = {
+    "shuffled": {"shuffle": True},
+    "in order": {"shuffle": False},
+    "batches shuffled": {"shuffle": "batch"},
+    "with weights": {"sample_weight": np.arange(24, dtype="float32")},
+    "of whole batches": {"batch_size": 6},
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_rows_of_arrays_are_gathered_where_keras_gathers_them(kind):
+    given = {"batch_size": 10, "shuffle": False, **ARRAYS[kind]}
+    x = {"pixels": PIXELS, "more": PIXELS[:, 0] / 3}
+
+    def read_by_keras():
+        keras.utils.set_random_seed(3)
+        return ArrayDataAdapter(x, LABELS, **given).get_tf_dataset()
+
+    plain, gathered = read_by_keras(), gathered_arrays(read(read_by_keras()))
+    assert gathered.element_spec == plain.element_spec
+    (run,) = last_maps(read(gathered))
+    assert run.held_bytes > PIXELS.nbytes
+    keras.utils.set_random_seed(4)
+    wanted = list(plain)
+    for made in (gathered, run.below.map(tf.function(run.on("")))):
+        keras.utils.set_random_seed(4)
+        for ours, theirs in zip(made, wanted, strict=True):
+            for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
+                assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        images().batch(8),
+        Dataset.zip((Dataset.range(3), images())),
+        ArrayDataAdapter(tf.sparse.from_dense(PIXELS[:, 0, 0]), LABELS).get_tf_dataset(),
+        Dataset.zip((Dataset.range(24).batch(4), Dataset.from_tensors(PIXELS).repeat())).map(
+            lambda numbers, rows: tf.gather(rows, numbers + 0)
+        ),
+        Dataset.zip((Dataset.range(4).batch(4), Dataset.from_tensors(PIXELS).repeat())).map(
+            lambda numbers, rows: tf.gather(rows, numbers, axis=1)
+        ),
+    ],
+)
+def test_another_pipeline_than_that_of_keras_is_refused(dataset):
+    with pytest.raises(EditRefused, match="another pipeline"):
+        gathered_arrays(read(dataset))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed, stage
+from uncork.core.edit import MapOnDevice, VectorizeMap
+from uncork.core.facts import Transfer
+from uncork.core.record import replace
+from uncork.core.stage import InStep
+from uncork.road.map_on_device import MakeOnDevice
+
+from .situations import COMPUTING, SITUATIONS, proposal, reason
+
+HERE = MakeOnDevice()
+SENT = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=40_000_000, wall_s=0.06, cpu_s=0.0)
+LAST = InStep(digest="ca57", spared=0.75)
+BYTES = stage(1, "batch", bytes_per_element=10_000_000)
+CAST = stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=LAST)
+
+
+def training(*stages, sent=SENT, **workload):
+    stages = stages or (stage(0, "from_tensor_slices"), BYTES, CAST, stage(3, "prefetch"))
+    return observed(*stages, shares=COMPUTING, transfer=sent, workload=workload)
+
+
+def test_three_quarters_of_the_bytes_are_not_sent():
+    found = proposal(HERE, training())
+    assert found.edits == (MapOnDevice(expects="ca57"),)
+    assert found.predicted == pytest.approx(0.1 / 0.055, rel=0.05)
+    assert found.at == CAST.at
+    assert "75% of the bytes" in found.why
+    assert "GPU:0" in found.why
+
+
+def test_arrays_that_the_device_may_have_room_for_come_first():
+    assert proposal(HERE, training()).first == ""
+    rows = stage(0, "from_tensor_slices", in_step=replace(LAST, spared=0.99))
+    assert proposal(HERE, training(rows, BYTES, CAST)).first == "data_on_device"
+
+
+def test_maps_below_the_batch_take_whole_batches_first():
+    below = replace(CAST, index=1, in_step=replace(LAST, vectorized=(2, 1)))
+    found = proposal(HERE, training(stage(0, "from_tensor_slices"), below, stage(2, "batch")))
+    digest = training().workload.pipeline
+    assert found.edits == (
+        VectorizeMap(stage=2, expects=digest),
+        VectorizeMap(stage=1, expects=""),
+        MapOnDevice(expects="ca57"),
+    )
+
+
+def test_where_little_time_is_spent_on_sending_there_is_nothing_to_win():
+    assert "predicted gain 1.0" in reason(HERE, training(sent=replace(SENT, wall_s=0.004)))
+
+
+def test_where_nothing_is_sent():
+    assert "nothing that counts is sent" in reason(HERE, training(sent=None))
+
+
+@pytest.mark.parametrize("needed", [10_000_000, 40_000_000])
+def test_where_no_last_map_makes_the_bytes_more(needed):
+    other = replace(CAST, in_step=None)
+    sent = replace(SENT, needed_bytes=needed)
+    assert "does not end with a map" in reason(HERE, training(BYTES, other, sent=sent))
+
+
+@pytest.mark.parametrize(
+    ("situation", "told"),
+    [
+        ({"eager_step": True}, "run_eagerly"),
+        ({"distributed": True}, "strategy"),
+        ({"kind": "custom_loop"}, "custom loop"),
+        ({"data": "numpy"}, "not by tf.data"),
+    ],
+)
+def test_where_it_cannot_be_done(situation, told):
+    assert told in reason(HERE, training(**situation))
+
+
+def test_it_is_proposed_where_floats_are_sent():
+    assert proposal(HERE, SITUATIONS["floats sent to a device"]).predicted > 1.5

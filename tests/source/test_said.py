@@ -1,0 +1,267 @@
+"""Each step of a plan, as it is written into a script, and where it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.edit import (
+    AutotuneOff,
+    Cache,
+    DtypePolicy,
+    FlatUpdates,
+    IntraOpThreads,
+    JitCompile,
+    LessAhead,
+    ParallelMap,
+    Prefetch,
+    ReduceRetracing,
+    ShuffleFirst,
+    SplitMap,
+    StepsPerExecution,
+)
+from uncork.core.errors import WrongUse
+from uncork.core.record import replace
+
+from .scripts import FIT, KEPT, LOOP, at, lines, of_fit, of_loop, patched, with_point
+
+MAP = ParallelMap(stage=1, expects="")
+CACHE = Cache(stage=1, expects="")
+CHAINED = FIT.replace("    .shuffle(100)\n", "").replace(
+    "    .map(load)", "    .shuffle(100)\n    .map(load)"
+)
+
+WRITTEN = {
+    "steps_per_execution": (StepsPerExecution(steps=16), ["+    steps_per_execution=16,"]),
+    "jit_compile": (JitCompile(), ["+    jit_compile=True,"]),
+    "parallel_map": (
+        MAP,
+        [
+            "-    .map(load)",
+            "+    .map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)",
+        ],
+    ),
+    "cache": (CACHE, ["+    .cache()"]),
+    "shuffle_first": (
+        ShuffleFirst(stage=2, expects=""),
+        ["+    .shuffle(100)", "-    .shuffle(100)"],
+    ),
+    "prefetch": (
+        Prefetch(expects=""),
+        [
+            "-history = model.fit(data, epochs=10)",
+            "+history = model.fit(data.prefetch(tf.data.AUTOTUNE), epochs=10)",
+        ],
+    ),
+    "autotune_off": (
+        AutotuneOff(expects=""),
+        [
+            "-history = model.fit(data, epochs=10)",
+            "+options = tf.data.Options()",
+            "+options.autotune.enabled = False",
+            "+history = model.fit(data.with_options(options), epochs=10)",
+        ],
+    ),
+    "intra_op_threads": (
+        IntraOpThreads(threads=1),
+        ["+import os", "+", '+os.environ["TF_NUM_INTRAOP_THREADS"] = "1"', "+"],
+    ),
+    "dtype_policy": (
+        DtypePolicy(policy="mixed_bfloat16"),
+        ["+", '+keras.mixed_precision.set_global_policy("mixed_bfloat16")'],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_step_is_written_where_it_belongs_and_nothing_else_moves(name: str) -> None:
+    edit, expected = WRITTEN[name]
+    patch = patched(FIT, of_fit(FIT, edit))
+    assert sorted(lines(patch)) == sorted(expected)
+    assert patch.said == (name,)
+    assert patch.unsaid == ()
+    compile(patch.after, "train.py", "exec")
+
+
+def test_all_of_them_at_once() -> None:
+    edits = [edit for edit, _ in WRITTEN.values() if not isinstance(edit, ShuffleFirst)]
+    patch = patched(FIT, of_fit(FIT, *edits))
+    assert patch.unsaid == ()
+    text = patch.after.decode()
+    assert "deterministic=True)\n    .cache()\n    .shuffle(100)" in text
+    assert "data.prefetch(tf.data.AUTOTUNE).with_options(options)" in text
+    assert text.startswith("import os\n\nos.environ")
+    compile(patch.after, "train.py", "exec")
+
+
+def test_a_cache_stands_behind_what_is_written_into_the_same_call() -> None:
+    """Whichever the plan has first; and what is read at the end stays at the end."""
+    text = FIT.replace("    .batch(32)", "    .padded(32)")
+    text = text.replace("model.fit(data,", "model.fit(data.batch(2).take(9),")
+    made = of_fit(text, CACHE, MAP, Prefetch(expects=""))
+    after = patched(text, made).after.decode()
+    assert "deterministic=True)\n    .cache()" in after
+    assert "data.batch(2).take(9).prefetch(tf.data.AUTOTUNE)" in after
+
+
+def test_steps_of_a_loop() -> None:
+    edits = (Prefetch(expects=""), JitCompile(code="12"), ReduceRetracing(code="12"))
+    patch = patched(LOOP, of_loop(LOOP, *edits))
+    assert lines(patch) == [
+        "-@tf.function",
+        "+@tf.function(jit_compile=True, reduce_retracing=True)",
+        "-    for step, x in enumerate(data):",
+        "+    for step, x in enumerate(data.prefetch(tf.data.AUTOTUNE)):",
+    ]
+    assert patch.notes == ()
+
+
+def test_who_goes_by_it_too_is_told() -> None:
+    (note,) = patched(FIT, of_fit(FIT, JitCompile())).notes
+    assert "evaluate and predict" in note
+
+
+def test_less_ahead_of_a_prefetch() -> None:
+    text = FIT.replace("    .batch(32)  # fits the GPU", "    .prefetch(500)")
+    made = of_fit(text, LessAhead(stage=3, expects=""))
+    last = replace(made.before.stages[0], index=3, kind="prefetch", at=at(text, ".prefetch("))
+    stages = (*made.before.stages, last)
+    made = replace(made, before=replace(made.before, stages=stages))
+    assert lines(patched(text, made)) == ["-    .prefetch(500)", "+    .prefetch(tf.data.AUTOTUNE)"]
+
+
+REFUSED = {
+    "another value": (
+        FIT.replace('"mse",', '"mse", steps_per_execution=4,'),
+        StepsPerExecution(steps=16),
+        "gives steps_per_execution=4 itself",
+    ),
+    "keywords from elsewhere": (
+        FIT.replace('loss="mse",', "**settings,"),
+        JitCompile(),
+        "jit_compile may be among them",
+    ),
+    "compiled several times": (
+        FIT.replace("model.compile(\n", "for _ in range(2): model.compile(\n"),
+        JitCompile(),
+        "may set up other models",
+    ),
+    "fitted several times": (
+        FIT + "model.evaluate(data)\nother.fit (data)\n",
+        JitCompile(),
+        "calls fit on lines",
+    ),
+    "a map of several datasets": (
+        FIT.replace("data = (", "def made(): return (") + "made(), made()\n",
+        MAP,
+        "may serve other datasets",
+    ),
+    "parallel already": (
+        FIT.replace(".map(load)", ".map(load, num_parallel_calls=2)"),
+        MAP,
+        "num_parallel_calls=2 itself",
+    ),
+    "parallel by its place": (FIT.replace(".map(load)", ".map(load, 2)"), MAP, "by its place"),
+    "no name for TensorFlow": (
+        FIT.replace("import tensorflow as tf", "from tensorflow import data as tfd"),
+        MAP,
+        "no 'import tensorflow'",
+    ),
+    "data of a function": (
+        FIT.replace("fit(data,", "fit(made(),"),
+        Prefetch(expects=""),
+        "'made()' is trained on",
+    ),
+    "fit as a condition": (
+        FIT.replace("history = model.fit(data, epochs=10)", "if model.fit(data): pass"),
+        AutotuneOff(expects=""),
+        "no statement by itself",
+    ),
+    "threads of the script's": (
+        FIT + "tf.config.threading.set_intra_op_parallelism_threads(2)\n",
+        IntraOpThreads(threads=1),
+        "sets its threads itself",
+    ),
+    "another way to have a dtype": (
+        FIT.replace("Dense(1)", "Dense(1, dtype='float32')"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "speaks of dtypes itself",
+    ),
+    "what comes after the training": (
+        FIT + "model.predict(data)\n",
+        DtypePolicy(policy="mixed_bfloat16"),
+        "line 24 does something else with the model",
+    ),
+    "another layer": (
+        FIT.replace("data = (", "scale = keras.layers.Rescaling(2)\ndata = ("),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "need not be one of the model",
+    ),
+    "layers left in float32": (
+        FIT,
+        DtypePolicy(policy="mixed_float16", keep=("dropout",)),
+        "stay in float32 (dropout)",
+    ),
+    "what no setting does": (FIT, FlatUpdates(), "no equal"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_it_is_not_plain_nothing_is_written(name: str) -> None:
+    text, edit, reason = REFUSED[name]
+    patch = patched(text, of_fit(text, edit, at=_fit(text)))
+    assert patch.said == ()
+    assert patch.after == patch.before
+    assert patch.diff("train.py") == b""
+    assert reason in patch.unsaid[0].reason
+
+
+def _fit(text: str) -> str:
+    """The place of the first call of ``fit``."""
+    line = next(n for n, each in enumerate(text.splitlines(), 1) if "model.fit(" in each)
+    return f"train.py:{line}"
+
+
+def test_another_file_is_not_patched() -> None:
+    patch = patched(FIT, of_fit(FIT, JitCompile(), step_at="models.py:3"))
+    assert "stands in models.py" in patch.unsaid[0].reason
+
+
+def test_without_a_line_the_only_compile_is_meant() -> None:
+    assert patched(FIT, of_fit(FIT, JitCompile(), step_at=None)).said == ("jit_compile",)
+    twice = FIT + "other.compile('sgd')\n"
+    made = replace(of_fit(FIT, JitCompile(), step_at=None))
+    assert "does not know the line" in patched(twice, made).unsaid[0].reason
+
+
+def test_half_of_a_step_is_not_written_and_what_builds_on_it_neither() -> None:
+    """A cache of half a map, then threads for the other half; the end is where it was."""
+    steps = ((SplitMap(stage=1, expects=""), CACHE), ParallelMap(stage=2, expects=""))
+    patch = patched(FIT, of_fit(FIT, *steps, Prefetch(expects="")))
+    assert patch.said == ("prefetch",)
+    assert [each.name for each in patch.unsaid] == ["split_map", "parallel_map"]
+    assert "split_map leaves" in patch.unsaid[1].reason
+
+
+def test_a_cache_below_a_shuffle_is_left_to_the_plan() -> None:
+    made = with_point(of_fit(FIT, CACHE), 1, ("shuffle",))
+    assert "below the shuffle" in patched(FIT, made).unsaid[0].reason
+
+
+def test_a_shuffle_behind_something_else_stays() -> None:
+    edit = ShuffleFirst(stage=2, expects="")
+    made = of_fit(FIT, CACHE, edit)
+    assert patched(FIT, replace(made, steps=made.steps[1:])).said == ("shuffle_first",)
+    assert patched(FIT, made).said == ("cache",), "the order would freeze under the cache"
+    commented = FIT.replace(".map(load)", ".map(load)  # slow")
+    assert "comment" in patched(commented, of_fit(commented, edit)).unsaid[0].reason
+
+
+def test_by_hand_is_told_where_the_plan_knows_how() -> None:
+    step = replace(KEPT, edits=(FlatUpdates(),), source_edit="an\n  optimizer")
+    made = replace(of_fit(FIT), steps=(step,))
+    assert "by hand something like: an optimizer" in patched(FIT, made).unsaid[0].reason
+
+
+def test_what_is_no_python_is_refused() -> None:
+    with pytest.raises(WrongUse, match="cannot be read as Python"):
+        patched("model.fit(", replace(of_fit(FIT)))

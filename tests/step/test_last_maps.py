@@ -1,0 +1,159 @@
+"""The last map of a pipeline done in the training step: the same training, of narrower batches."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from uncork.core.edit import (
+    FlatUpdates,
+    JitCompile,
+    LayersInInput,
+    MapOnDevice,
+    StepsPerExecution,
+)
+from uncork.core.errors import EditRefused
+from uncork.pipeline import last_maps, read
+from uncork.step import Feed, Recording, Snapshot, StepSettings, replay
+from uncork.step.last_maps import MapInStep, Unmade
+from uncork.step.planned import PlannedStep
+
+PIXELS = np.random.default_rng(3).integers(0, 256, (48, 6), "uint8")
+LABELS = np.arange(48, dtype="float32").reshape(-1, 1) % 3
+ORDER = [0, 1, 2, 3, 4, 5, 2, 1, 0, 0]
+
+
+class Counting(keras.Sequential):
+    """Has a training step of its own, which looks at what it is given."""
+
+    def train_step(self, data):
+        x, _ = data
+        assert x.dtype == tf.float32
+        return super().train_step(data)
+
+
+def made(kind=keras.Sequential, *, drops=True, **how):
+    keras.utils.set_random_seed(5)
+    drop = [layers.Dropout(0.3)] if drops else []
+    model = kind([keras.Input((6,)), layers.Dense(8, "relu"), *drop, layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"], **how)
+    return model
+
+
+def data(divided_by=255.0):
+    held = tf.fill([200], divided_by)  # too large to be a constant of the function's
+    pixels = tf.data.Dataset.from_tensor_slices((PIXELS, LABELS)).shuffle(48, seed=1)
+    return pixels.batch(8).map(lambda x, y: (tf.cast(x, tf.float32) / held[:6], y)).prefetch(2)
+
+
+def edit_of(dataset):
+    return MapOnDevice(expects=last_maps(read(dataset))[0].digest)
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, Counting])
+@pytest.mark.parametrize("others", [(), (StepsPerExecution(steps=3), FlatUpdates())])
+def test_it_is_the_same_training_bit_for_bit(kind, others):
+    model, dataset = made(kind), data()
+    settings = StepSettings(model, (edit_of(dataset), *others))
+    snapshot = Snapshot(model)
+    pairs = settings.in_two(Feed.of({"x": dataset}))
+    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
+    assert all(isinstance(batch, Unmade) for batch in recording.otherwise)
+    assert recording.otherwise[0].batch[0].dtype == tf.uint8
+    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
+    assert moved.equals(plain)
+    assert others or moved.losses == plain.losses
+
+
+def test_one_that_makes_something_else_is_not_the_same():
+    """The recording holds what the pipeline made: the step is not compared with itself."""
+    model, dataset = made(), data()
+    settings = StepSettings(model, (edit_of(dataset),))
+    pairs = settings.in_two(Feed.of({"x": dataset}))
+    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
+    settings.fed(Feed.of({"x": data(254.0)}))  # a map of the same ops that holds another number
+    snapshot = Snapshot(model)
+    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
+    assert not moved.equals(plain)
+
+
+def test_xla_compiles_it_with_the_step():
+    model, dataset = made(drops=False), data()
+    settings = StepSettings(model, (edit_of(dataset), JitCompile()))
+    snapshot = Snapshot(model)
+    pairs = settings.in_two(Feed.of({"x": dataset}))
+    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
+    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
+    assert moved.distance(plain) < 1e-3
+
+
+@pytest.mark.parametrize("divisors", [(255.0,), (255.0, 100.0, 100.0)])
+def test_fit_trains_and_validates_the_same_model(divisors):
+    """Another dataset for each call, whose function holds a number of its own."""
+
+    def trained(*, planned):
+        model = made()
+        step = PlannedStep(model, (edit_of(data()),))
+        told = []
+        for divisor in divisors:
+            given = {"x": data(divisor), "validation_data": data(), "epochs": 2, "verbose": 0}
+            if planned:
+                x = step.fed(given)
+                assert x.element_spec.batch[0].dtype == tf.uint8
+                with step.in_force():
+                    told.append(model.fit(**{**given, "x": x}).history)
+            else:
+                told.append(model.fit(**given).history)
+        return told, [w.numpy() for w in model.weights]
+
+    plain, planned = trained(planned=False), trained(planned=True)
+    assert planned[0] == plain[0]
+    assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))
+
+
+def test_the_model_is_left_as_it_was():
+    model, dataset = made(), data()
+    model.fit(dataset, verbose=0)  # Keras has attributes of its own from there on
+    before = set(vars(model))
+    step = PlannedStep(model, (edit_of(dataset),))
+    x = step.fed({"x": dataset})
+    with step.in_force():
+        model.fit(x, verbose=0)
+    assert set(vars(model)) == before
+    model.fit(dataset, verbose=0)  # of batches that are made, as ever
+
+
+def test_batches_from_memory_are_trained_on_as_they_are():
+    model, dataset = made(), data()
+    held = Feed.of({"x": dataset}).resident(list(dataset.take(2)))
+    assert MapInStep(model, edit_of(dataset)).fed(held) is held
+
+
+@pytest.mark.parametrize(
+    ("arguments", "received"),
+    [
+        ({"x": data().shuffle(2)}, "ends with no such map"),
+        ({"x": data().map(lambda x, y: (x * 2, y))}, "ends with"),
+        ({"x": data(), "class_weight": {0: 2.0}}, "weighted by class"),
+    ],
+)
+def test_other_data_is_refused(arguments, received):
+    with pytest.raises(EditRefused, match=received):
+        PlannedStep(made(), (edit_of(data()),)).fed(arguments)
+
+
+def test_other_steps_are_refused():
+    edit = edit_of(data())
+    with pytest.raises(EditRefused, match="eagerly"):
+        StepSettings(made(run_eagerly=True), (edit,))
+    scale = layers.Rescaling(0.5, name="scale")
+    scaling = keras.Sequential([keras.Input((6,)), scale, layers.Dense(1)])
+    scaling.compile("sgd", "mse")
+    with pytest.raises(EditRefused, match="first layers"):
+        StepSettings(scaling, (edit, LayersInInput(layers=("scale",))))
