@@ -7,6 +7,7 @@ import pytest
 
 from uncork.core.edit import (
     GUARANTEES,
+    AsyncCheckpoint,
     Cache,
     DtypePolicy,
     Edit,
@@ -52,6 +53,12 @@ EDITS = (
 @pytest.mark.parametrize("edit", EDITS, ids=lambda e: type(e).__name__)
 def test_edits_are_told_apart_in_json(edit):
     assert msgspec.json.decode(msgspec.json.encode(edit), type=Edit) == edit
+
+
+def test_how_checkpoints_are_written_is_neither():
+    edit = AsyncCheckpoint(bytes=12)
+    assert msgspec.json.decode(msgspec.json.encode(edit), type=Edit) == edit
+    assert not isinstance(edit, PipelineEdit | StepEdit)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda e: type(e).__name__)

@@ -17,6 +17,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.core.edit import (
     ArrayFeed,
+    AsyncCheckpoint,
     AutotuneOff,
     Cache,
     DrawFirst,
@@ -165,6 +166,9 @@ class Pages(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         rows = ROWS[4 * index : 4 * index + 4]
         return rows, rows[:, :2]
+
+
+SAVING_LEVERS = (AsyncCheckpoint(bytes=ROOM),)
 
 
 def validating() -> Dataset:
@@ -439,3 +443,22 @@ def test_in_the_middle_of_a_lever_of_the_validation(
                 subject.prove_validation(version, "exact", 20.0)
 
     check_untouched(pipeline, tmp_path, attempt, validated=True)
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases(SAVING_LEVERS, "measured", "proved"))
+def test_in_the_middle_of_a_lever_of_checkpoints(
+    edit: AsyncCheckpoint, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    def attempt(subject: FitSubject, data: Any) -> None:
+        callbacks = [keras.callbacks.ModelCheckpoint(tmp_path / "c.keras")]
+        subject._arguments = {**subject._arguments, "callbacks": callbacks}
+        assert subject.saving(step_s=0.01)
+        version = subject.original.with_edits((edit,))
+        with interrupted(subject.model, error):
+            if at == "measured":
+                run(subject.saving_runner(version))
+            else:
+                subject.prove_saving(version, "exact", 20.0)
+
+    check_untouched(pipeline, tmp_path, attempt)
+    assert not list(tmp_path.glob(".uncork-*"))

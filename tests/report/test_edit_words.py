@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from uncork.core.edit import (
+    AsyncCheckpoint,
     Cache,
     DtypePolicy,
     Edit,
@@ -45,6 +46,7 @@ def _kinds(union):
         (TfFunction(code=""), "step as a tf.function"),
         (TfFunction(code="", numbers=("rate",)), "step as a tf.function"),
         (TensorArguments(code="", names=("rate", "epoch")), "hand rate, epoch to"),
+        (AsyncCheckpoint(bytes=12), "checkpoints in a thread"),
         (ValidationInput(edits=(Prefetch(expects=""),), expects=""), "validation data: prepare"),
     ],
 )

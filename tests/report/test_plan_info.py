@@ -54,6 +54,16 @@ def test_a_training_that_is_no_faster_may_validate_faster():
     assert plan_info(plan()).validation == ""
 
 
+def test_a_training_that_is_no_faster_may_save_beside():
+    found = Ratio(ratio=1.31, low=1.2, high=1.4)
+    step = replace(KEPT, name="async_checkpoint", saves=True, measured=found)
+    shown = plan(speedup=speedup("not_proven"), steps=(step,))
+    said = plan_verdict(shown)
+    assert said.sentence.startswith("train.py:41 trains and saves 1.31x as fast")
+    assert plan_info(shown).next_command.startswith("uncork run")
+    assert all(point.samples_per_s != 1.31 * 606 for point in road(shown).points)
+
+
 @pytest.mark.parametrize("proof", [None, Proof(kind="exact", passed=False, detail="differs")])
 def test_a_kept_step_without_a_proof_is_exposed(proof):
     unproved = plan(steps=(replace(KEPT, proof=proof),))

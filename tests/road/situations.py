@@ -5,7 +5,7 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
-from uncork.core.facts import BatchSize, Transfer, Validation, ValidationFeed
+from uncork.core.facts import BatchSize, Saving, Transfer, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
@@ -106,6 +106,17 @@ FED = ValidationFeed(
         stage(1, "map", 0.3, name="decode", parallelism=1, cache_point=POINT),
         stage(2, "batch"),
     ),
+)
+# After each epoch of 10 s.
+SAVED = Saving(
+    name="ModelCheckpoint",
+    seconds=4.0,
+    cpu_s=3.0,
+    copying_s=0.5,
+    bytes=1_500_000_000,
+    every=100,
+    beside=60,
+    at="train.py:30",
 )
 WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
 CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}
@@ -244,6 +255,7 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             feed=FED,
         ),
     ),
+    "saving for long": observed(stage(0, "range"), saving=SAVED),
     "traced anew": replace(
         observed(
             shares=COMPUTING,

@@ -20,6 +20,7 @@ from uncork.core.facts import (
     OneHot,
     Padded,
     Remade,
+    Saving,
     SlowLayer,
     StartLine,
     Transfer,
@@ -122,6 +123,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         callbacks: Those that act on every batch, as far as they could be tried; steps are
             measured without them.
         validation: After an epoch of ``fit``; None where there is none, or Python makes its data.
+        saving: By the checkpoints of a ``fit``; None where there are none, or on no disk of here.
         padded: Where much of a batch is padding; None where that was not seen, or the step takes
             no shorter one.
         one_hot: Where labels are one-hot, and many bytes.
@@ -168,6 +170,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     updated_at_once: Comparison | None = None
     callbacks: tuple[CallbackCost, ...] = ()
     validation: Validation | None = None
+    saving: Saving | None = None
     padded: Padded | None = None
     one_hot: OneHot | None = None
     transfer: Transfer | None = None

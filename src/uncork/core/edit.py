@@ -341,6 +341,12 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
     expects: str
 
 
+class AsyncCheckpoint(Record, tag="async_checkpoint", frozen=True, kw_only=True):
+    """Write the checkpoints of a ``fit`` in a thread, from copies that take so many ``bytes``."""
+
+    bytes: int
+
+
 class IntraOpThreads(Record, tag="intra_op_threads", frozen=True, kw_only=True):
     """Start the script's process with so many ``threads`` for the work within one kernel."""
 
@@ -371,7 +377,7 @@ PyDatasetEdit = LoaderWorkers | LoaderCache
 LoaderEdit = PyDatasetEdit | ArrayFeed
 # What a process is started with.
 ProcessEdit = IntraOpThreads | KerasBackend
-Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | ProcessEdit
+Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | AsyncCheckpoint | ProcessEdit
 
 
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:

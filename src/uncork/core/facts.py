@@ -88,6 +88,34 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Saving(Record, frozen=True, kw_only=True):
+    """What the checkpoints of a ``fit`` take, which trains nothing meanwhile.
+
+    Attributes:
+        name: Class of the callback.
+        seconds: Of one save, to the disk that the callback names; of all, where several save.
+        cpu_s: CPU seconds of it.
+        copying_s: Seconds in which what is to be saved is copied.
+        bytes: Of the copies.
+        every: Steps from one save to the next.
+        beside: Steps among which one is tried: enough for it to be written meanwhile.
+        at_most: It saves only what is better than before: fewer times, maybe.
+        refused: Why its files cannot be written beside the training; ``""`` where they can.
+        at: Where the callback is made, if that is in one place.
+    """
+
+    name: str
+    seconds: float
+    cpu_s: float
+    copying_s: float
+    bytes: int
+    every: int
+    beside: int
+    at_most: bool = False
+    refused: str = ""
+    at: str | None = None
+
+
 class KerasDefect(Record, frozen=True, kw_only=True):
     """Something that Keras gets wrong in this training, without a word.
 

@@ -8,6 +8,7 @@ import msgspec
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import (
+    AsyncCheckpoint,
     Edit,
     Guarantee,
     IntraOpThreads,
@@ -79,6 +80,7 @@ class Step(Record, frozen=True, kw_only=True):
         source_edit: The same in the user's code, as a sentence or snippet; ``""`` where none is.
         validates: It edits what feeds the validation: its speed-ups are of an epoch together with
             its part of a validation, which ``samples_per_s`` does not contain.
+        saves: The same of how checkpoints are written: they are of steps and the saves among them.
     """
 
     name: str
@@ -94,6 +96,12 @@ class Step(Record, frozen=True, kw_only=True):
     at: str | None = None
     source_edit: str = ""
     validates: bool = False
+    saves: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """It leaves the training's steps as they are."""
+        return self.validates or self.saves
 
 
 class Speedup(Record, frozen=True, kw_only=True):
@@ -234,6 +242,11 @@ class Plan(Record, frozen=True, kw_only=True):
         """Digest of the pipeline that they are for; ``""`` where there are none."""
         found = (edit.expects for edit in self.edits if isinstance(edit, ValidationInput))
         return next(found, "")
+
+    @property
+    def saving_edits(self) -> tuple[AsyncCheckpoint, ...]:
+        """Edits of how checkpoints are written."""
+        return tuple(e for e in self.edits if isinstance(e, AsyncCheckpoint))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
@@ -98,12 +99,22 @@ def epoch_comparison(diagnosis: WorkloadDiagnosis, found: Comparison) -> Compari
         diagnosis: Of the training.
         found: Of the validation, which was to run :func:`faster_for` what the whole must gain.
     """
+    return in_whole(found, lambda faster: epoch_gain(diagnosis, faster))
+
+
+def in_whole(found: Comparison, gain: Callable[[float], float]) -> Comparison:
+    """What a comparison of one part says of the whole.
+
+    Args:
+        found: Of the part.
+        gain: Of the whole, where the part runs so many times as fast, above 0.
+    """
     return replace(
         found,
-        ratio=epoch_gain(diagnosis, found.ratio),
-        low=epoch_gain(diagnosis, found.low) if found.low > 0 else 0.0,
-        high=None if found.high is None else epoch_gain(diagnosis, found.high),
-        detectable=None if found.detectable is None else epoch_gain(diagnosis, found.detectable),
+        ratio=gain(found.ratio),
+        low=gain(found.low) if found.low > 0 else 0.0,
+        high=None if found.high is None else gain(found.high),
+        detectable=None if found.detectable is None else gain(found.detectable),
     )
 
 

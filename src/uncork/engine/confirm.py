@@ -88,14 +88,14 @@ def _in_turn(
 
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
     found = compare(_speeds(ours), _speeds(theirs))
-    if all(step.validates for step in plan.kept):  # it trains as before: what differs is noise
+    if all(step.apart for step in plan.kept):  # it trains as before: what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
         return _withdrawn(plan, found, ours)
     validation = _validation(plan, ours, theirs)
     if validation and validation.speedup.verdict == "slower":
         span = _span(validation.speedup)
-        if all(step.validates for step in plan.kept):
+        if all(step.apart for step in plan.kept):
             return _withdrawn(plan, validation.speedup, ours)
         steps = tuple(_rejected(s, span) if s.validates else s for s in plan.steps)
         note = f"withdrawn: in fresh processes the validation was slower, {span}"

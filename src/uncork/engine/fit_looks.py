@@ -15,15 +15,18 @@ from uncork.core.facts import (
     KerasDefect,
     NewShapes,
     OneHot,
+    Saving,
     Transfer,
     Validation,
 )
 from uncork.core.plan import Proof
 from uncork.engine.fit_runs import FitRuns
 from uncork.engine.primed import PrimedRunner
+from uncork.engine.saved import Saved
 from uncork.engine.subject import LARGER
 from uncork.engine.validated import Validated
 from uncork.engine.version import Version, VersionRunner
+from uncork.measure import available_memory
 from uncork.step import (
     FitRunner,
     Padding,
@@ -53,6 +56,7 @@ class FitLooks(FitRuns):
     _batch: Any
     _validating: Validating | None
     _validated: Validated | None
+    _saved: Saved | None
     _scratch: str
 
     def shortened(self) -> tuple[Padding, VersionRunner] | None:
@@ -145,6 +149,31 @@ class FitLooks(FitRuns):
         if self._validated is None:
             self._validated = Validated(self._validating, self._with, self.snapshot, self._scratch)
         return self._validated
+
+    def saving(self, step_s: float) -> Saving | None:
+        """Of Keras's own callbacks, which are not called."""
+        if not self.ends_here or self.workload.called_in_loop:
+            return None
+        if 2 * self.snapshot.bytes > available_memory():
+            return None
+        work, callbacks = self.workload, self._arguments.get("callbacks")
+        self._saved = Saved(callbacks, self.model, distributed=work.distributed)
+        return self._saved.look(work.steps_per_epoch, step_s)
+
+    def saving_runner(self, version: Version) -> VersionRunner:
+        """On the training's own input."""
+        assert self._saved is not None
+        steps = self.runner(version)
+        assert isinstance(steps, PrimedRunner)
+        return self._saved.runner(steps, beside=bool(version.saving))
+
+    def prove_saving(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """The files of one moment, and weights after some steps."""
+        del budget_s
+        assert self._saved is not None
+        steps = self.resident(version)
+        assert isinstance(steps, PrimedRunner)
+        return self._saved.prove(steps)
 
     def one_hot(self) -> OneHot | None:
         """Of the targets, where the model's loss is a cross-entropy of categories."""

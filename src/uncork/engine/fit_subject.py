@@ -92,6 +92,7 @@ class FitSubject(FitLooks):
         self.feed = Feed.of(arguments)
         self._arguments = arguments
         self._validating, self._validated = Validating.of(arguments), None
+        self._saved = None
         self._scratch = scratch
         _check(self.feed)
         pipeline = readable(self.feed.dataset, scratch)
@@ -198,8 +199,9 @@ class FitSubject(FitLooks):
             stop_workers(self._reading.pop())
         if self._draws is not None:
             self._draws.give_back()
-        if self._validated is not None:
-            self._validated.let_go()
+        for part in (self._validated, self._saved):
+            if part is not None:
+                part.let_go()
         self.snapshot.restore()
 
     def _held(self) -> tuple[Any, ...]:

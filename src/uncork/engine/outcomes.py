@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import of_validation
+from uncork.core.edit import AsyncCheckpoint, of_validation
 from uncork.core.measurement import PROMISING, Comparison
 from uncork.core.plan import OutcomeName, Proof, Ratio, Step
 from uncork.road import Optimization, Proposal
@@ -37,6 +37,7 @@ def record(
         at=proposal.at if proposal else None,
         source_edit=proposal.source_edit if proposal else "",
         validates=bool(proposal and of_validation(proposal.edits)),
+        saves=any(isinstance(e, AsyncCheckpoint) for e in (proposal.edits if proposal else ())),
     )
 
 

@@ -153,11 +153,13 @@ def enough_memory(
     then = sum(size for size, _ in (*wanted, *others))
     needed = sum(size * times_as_much(stages, pipeline, stage) for size, stage in wanted)
     needed += sum(size * times_as_much(of_validation, validation, at) for size, at in others)
+    copies = sum(edit.bytes for edit in plan.saving_edits)  # as large as the model
     more = needed / then if then else 1.0
     available = available_memory()
-    if needed > plan.policy.memory_share * available and needed:
+    if needed + copies > plan.policy.memory_share * available and needed + copies:
         raise EditRefused(
-            f"the plan's cache takes up to {needed / 1e9:.1f} GB of memory"
+            f"the plan's {'cache takes' if needed else 'copies of checkpoints take'} up to "
+            f"{(needed + copies) / 1e9:.1f} GB of memory"
             f"{f', for {more:.1f} times as much data,' if more > 1 else ','} "
             f"{available / 1e9:.1f} GB are available",
             f"at most {plan.policy.memory_share:.0%} of what is available",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from uncork.core.edit import (
@@ -15,6 +16,7 @@ from uncork.core.edit import (
 from uncork.core.plan import Policy, Proof
 from uncork.core.record import replace
 from uncork.engine import seconds
+from uncork.engine.apart import Apart
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version
@@ -46,7 +48,7 @@ class Promises:
         optimization: Optimization,
         proposal: Proposal,
         *,
-        validates_otherwise: bool,
+        part: Apart | None,
         left_s: float,
     ) -> Proof:
         """The promise as it is made, or the weaker one that it falls back on, if allowed.
@@ -55,12 +57,12 @@ class Promises:
             candidate: With the edits that were proposed.
             optimization: That proposed them.
             proposal: What it proposed.
-            validates_otherwise: It trains as before; what differs is how it validates.
+            part: Its steps are as before; what differs is this.
             left_s: Seconds of the budget, for what reads whole epochs of much data.
         """
         if optimization.guarantee == "training":
             return self._subject.prove_training(candidate, seconds.TRAINING_S)
-        prove = self._prover(proposal, validates_otherwise=validates_otherwise)
+        prove = self._prover(proposal, part)
         in_files = any(isinstance(edit, DiskCache) for edit in candidate.edits)
         proof_s = max(seconds.PROOF_S, left_s) if in_files else seconds.PROOF_S
         proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
@@ -69,13 +71,15 @@ class Promises:
             return proof
         return self._as_allowed(prove(candidate, weaker, seconds.PROOF_S))
 
-    def _prover(self, proposal: Proposal, *, validates_otherwise: bool) -> Prove:
+    def _prover(self, proposal: Proposal, part: Apart | None) -> Prove:
+        if part is not None:
+            return functools.partial(part.prove, self._subject)
         if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
             with_step = any(isinstance(edit, MapOnDevice) for edit in proposal.edits)
             return self._of_both if with_step else self._of_pipelines.prove
         if any(isinstance(edit, LoaderEdit) for edit in proposal.edits):
             return self._subject.prove_loader
-        return self._subject.prove_validation if validates_otherwise else self._subject.prove_step
+        return self._subject.prove_step
 
     def _of_both(self, candidate: Version, kind: Guarantee, budget_s: float) -> Proof:
         """The elements of its pipeline first, then what its step makes of them."""

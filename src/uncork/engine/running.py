@@ -53,11 +53,13 @@ from uncork.step import (
     CompiledStep,
     Feed,
     PlannedStep,
+    SavesBeside,
     around,
     arrays_in_one_thread,
     batch_hooks,
     check,
     check_loader,
+    checkpoints,
     code_of,
     graph_training,
     is_array_feed,
@@ -88,7 +90,7 @@ class Running(PassThrough):
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
-        self._data_met = not edits
+        self._data_met = not (edits or plan.saving_edits)
         self._step_met = not plan.step_edits
         self._process_met = not plan.environment
         self._reached = False
@@ -122,6 +124,8 @@ class Running(PassThrough):
             planned = self._planned(call)
             if planned:
                 arguments["x"] = planned.fed(arguments)
+            beside = self._saving(arguments, call.at)
+            arguments["callbacks"] = beside.callbacks
             if planned and planned.group:
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:
@@ -130,6 +134,7 @@ class Running(PassThrough):
         with (
             loader_edited(arguments["x"], self.plan.loader_edits),
             self._arrays_read(call.at),
+            beside.in_force(),
             planned.in_force() if planned else nullcontext(),
             self._reusing(),
             self._guarded(call),
@@ -180,6 +185,17 @@ class Running(PassThrough):
             sys.stderr.write(f"uncork: {at} reads its arrays as written: {refusal}\n")
 
         return arrays_in_one_thread(refuse)
+
+    def _saving(self, arguments: Mapping[str, Any], at: str) -> SavesBeside:
+        """The checkpoints that are written beside the training; none, where the plan has none."""
+        given = arguments.get("callbacks")
+        found = SavesBeside(given, checkpoints(given) if self.plan.saving_edits else [])
+        if self.plan.saving_edits and not found.checkpoints:
+            why = "there is no ModelCheckpoint of Keras's own that writes .keras or .weights.h5"
+            if self.strict:
+                raise PlanRefused(why, "the one that the plan was made for", "tune again")
+            sys.stderr.write(f"uncork: {at} saves as written: {why}\n")
+        return found
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not is_graph(self.plan.step_edits):

@@ -21,6 +21,7 @@ from uncork.core.facts import (
     NewShapes,
     OneHot,
     Remade,
+    Saving,
     SlowLayer,
     StartLine,
     Transfer,
@@ -168,6 +169,24 @@ class Subject(ABC):
         """Compare what the original's and this version's validation read."""
         del version, budget_s
         return Proof(kind=kind, passed=False, detail="the training has no validation to compare")
+
+    def saving(self, step_s: float) -> Saving | None:
+        """What checkpoints take; None where none are made that can be tried.
+
+        Args:
+            step_s: Of a step as it runs.
+        """
+        del step_s
+        return None
+
+    def saving_runner(self, version: Version) -> VersionRunner:
+        """Saves and steps of a version, of a training for which :meth:`saving` told."""
+        raise NotImplementedError
+
+    def prove_saving(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        """Compare the files that the original's and this version's checkpoints come to."""
+        del version, budget_s
+        return Proof(kind=kind, passed=False, detail="the training has no checkpoint to compare")
 
     def one_hot(self) -> OneHot | None:
         """What one-hot labels cost; None where there are none, or they are small."""

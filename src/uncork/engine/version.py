@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 
 from uncork.core.edit import (
+    AsyncCheckpoint,
     Edit,
     LoaderEdit,
     PipelineEdit,
@@ -29,6 +30,7 @@ class Version:
         edits: The pipeline edits that led to ``pipeline``, each with the digest that it expects.
         loader: Edits of a loader in Python.
         validation: Edits of the pipeline that feeds the validation.
+        saving: Edits of how checkpoints are written.
     """
 
     pipeline: Pipeline | None
@@ -36,6 +38,7 @@ class Version:
     edits: tuple[PipelineEdit, ...] = field(default=())
     loader: tuple[LoaderEdit, ...] = ()
     validation: tuple[PipelineEdit, ...] = ()
+    saving: tuple[AsyncCheckpoint, ...] = ()
 
     @property
     def times(self) -> int:
@@ -51,7 +54,9 @@ class Version:
         version = self.with_pipeline_edits(tuple(e for e in edits if isinstance(e, PipelineEdit)))
         version = version.with_loader_edits(tuple(e for e in edits if isinstance(e, LoaderEdit)))
         version = version.with_step_edits(tuple(e for e in edits if isinstance(e, StepEdit)))
-        return version.with_validation_edits(of_validation(edits))
+        version = version.with_validation_edits(of_validation(edits))
+        saving = tuple(edit for edit in edits if isinstance(edit, AsyncCheckpoint))
+        return replace_fields(version, saving=version.saving + saving)
 
     def with_pipeline_edits(self, edits: tuple[PipelineEdit, ...]) -> Version:
         """Apply edits in order; one that expects nothing in particular takes what it finds.

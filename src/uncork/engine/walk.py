@@ -15,8 +15,9 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import NO_TIME, Policy, Step
 from uncork.core.record import replace
-from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
+from uncork.core.validating import faster_for
 from uncork.engine import seconds
+from uncork.engine.apart import Apart, apart
 from uncork.engine.observe import observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
@@ -272,10 +273,10 @@ class Walk:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, None if again else self._better_s(optimization, proposal))
-        found = trial.comparison
-        if self._validates_otherwise(candidate):
-            self.now = with_validation(self.now, trial.base.samples_per_s, edited=False)
-            found = epoch_comparison(self.now, found)
+        found, part = trial.comparison, apart(self.version, candidate)
+        if part is not None:
+            self.now = part.looked_at(self.now, trial.base.samples_per_s, edited=False)
+            found = part.of_whole(self.now, found)
         if found.verdict != "faster":
             return record(optimization, "rejected", not_faster(found), proposal, None, found)
         promise = f"proving {optimization.name}: {optimization.guarantee}"
@@ -284,30 +285,24 @@ class Walk:
             candidate,
             optimization,
             proposal,
-            validates_otherwise=self._validates_otherwise(candidate),
+            part=part,
             left_s=self.left_s - seconds.TAIL_S,
         )
         if not proof.passed:
             reason = f"not proven: {proof.detail}"
             return record(optimization, "rejected", reason, proposal, proof, found)
         edits = proposal.edits
-        if self._validates_otherwise(candidate):
-            self._keep_validation(candidate, trial.candidate)
+        if part is not None:
+            self._keep_part(part, candidate, trial.candidate)
         else:
             edits = self._keep(candidate, trial.candidate)
         kept = record(optimization, "kept", proposal.why, proposal, proof, found)
         speed = self.now.measurement.samples_per_s
         return replace(kept, guarantee=proof.kind, edits=edits, samples_per_s=speed)
 
-    def _validates_otherwise(self, candidate: Version) -> bool:
-        """It trains as before: what differs is how it validates."""
-        return candidate.validation != self.version.validation
-
-    def _at_least(self, candidate: Version) -> float:
-        """The smallest ratio worth keeping: of two validations they gain only their part."""
-        if not self._validates_otherwise(candidate):
-            return KEEP_FROM
-        return faster_for(*seconds_of(self.now), KEEP_FROM)
+    def _at_least(self, part: Apart | None) -> float:
+        """The smallest ratio worth keeping: what is no step gains only its part."""
+        return faster_for(*part.parts_s(self.now), KEEP_FROM) if part else KEEP_FROM
 
     def _try_smaller_and_smaller(self, optimization: Optimization) -> Step:
         """A larger batch that is not proved may be too large only."""
@@ -349,14 +344,15 @@ class Walk:
 
     def _measure(self, candidate: Version, better_s: float | None) -> Trial:
         """Patiently, but for what is kept for better steps; at a second look for nothing."""
-        run = self.subject.runner
-        if self._validates_otherwise(candidate):
-            run = self.subject.validation_runner
-        base, runner = run(self.version), run(candidate)
+        part, versions = apart(self.version, candidate), (self.version, candidate)
+        if part is None:
+            base, runner = (self.subject.runner(version) for version in versions)
+        else:
+            base, runner = (part.runner(self.subject, version) for version in versions)
         runner.prime()
         base.prime()
         block_s, left_s = seconds.block_s(self.now), self.left_s
-        at_least, spare_s = self._at_least(candidate), left_s - seconds.TAIL_S
+        at_least, spare_s = self._at_least(part), left_s - seconds.TAIL_S
         if better_s is None:
             return patiently(base, runner, block_s=block_s, budget_s=spare_s, at_least=at_least)
         return interleave(
@@ -390,9 +386,9 @@ class Walk:
         work = self.subject, self.machine, self.journal
         return observe(*work, version=version, known=now, budget_s=seconds.BETWEEN_S)
 
-    def _keep_validation(self, candidate: Version, measured: Measurement) -> None:
-        """Nothing of the training has changed, so there is nothing to look at anew."""
-        now = with_validation(self.now, measured.samples_per_s, edited=True)
+    def _keep_part(self, part: Apart, candidate: Version, measured: Measurement) -> None:
+        """Nothing of the training's steps has changed, so there is nothing to look at anew."""
+        now = part.looked_at(self.now, measured.samples_per_s, edited=True)
         self.version, self.now = candidate, judge(now, self.machine)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from uncork.core.edit import (
     ArrayFeed,
+    AsyncCheckpoint,
     AutotuneOff,
     Cache,
     DiskCache,
@@ -95,6 +96,7 @@ SAID: Final[dict[type[Edit], str]] = {
     FusedUpdates: "update each weight by one kernel of TensorFlow's",
     MapsAtOnce: "run tf.map_fn over all elements at once",
     JitCompile: "compile the training step with XLA",
+    AsyncCheckpoint: "write checkpoints in a thread, from copies, while the training goes on",
     IntraOpThreads: "run each kernel on at most {threads} thread(s)",
     KerasBackend: "run on Keras's {backend} backend",
     DtypePolicy: "compute in {policy}",

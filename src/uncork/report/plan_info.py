@@ -169,6 +169,11 @@ def plan_verdict(plan: Plan) -> Verdict:
         took = f"{duration(found.baseline_s)} to {duration(found.tuned_s)}"
         sentence = f"{at} validates {times(found.speedup.ratio)} as fast: {took}."
         return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
+    saving = _saves_faster(plan)
+    if saving and saving.measured:
+        ratio = times(saving.measured.ratio)
+        sentence = f"{at} trains and saves {ratio} as fast: its checkpoints are written beside it."
+        return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     sentence = f"{at}: no speed-up is proven ({speeds})."
     gave = f"Fresh processes gave {_span(plan.speedup.low, plan.speedup.high)}."
     cause = gave if plan.speedup.n_processes > 1 else "Fresh processes have not confirmed it."
@@ -285,7 +290,8 @@ def plan_command(plan: Plan, path: str) -> str:
     script = shlex.quote(plan.script)
     if not plan.kept:
         return f"python {script}"
-    if plan.speedup.verdict != "faster" and not _validates_faster(plan):
+    proven = plan.speedup.verdict == "faster" or _validates_faster(plan) or _saves_faster(plan)
+    if not proven:
         return f"uncork tune {script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
 
@@ -293,6 +299,11 @@ def plan_command(plan: Plan, path: str) -> str:
 def _validates_faster(plan: Plan) -> bool:
     """It is proven that the validation is faster, whatever the training's steps are."""
     return plan.validation is not None and plan.validation.speedup.verdict == "faster"
+
+
+def _saves_faster(plan: Plan) -> Step | None:
+    """What was measured while tuning, in turn: no fresh process saves anything."""
+    return next((step for step in plan.kept if step.saves), None)
 
 
 def _nothing_kept(plan: Plan) -> Verdict:
@@ -325,8 +336,8 @@ def _guaranteed(plan: Plan) -> str:
 
 def _point(step: Step, now: float | None) -> RoadPoint:
     ratio = known(step.measured.ratio) if step.measured else None
-    would_be = None if step.validates else _times(now, ratio)
-    spread = None if step.validates else step.measured
+    would_be = None if step.apart else _times(now, ratio)
+    spread = None if step.apart else step.measured
     kept = step.outcome == "kept"
     return RoadPoint(
         kind="kept" if kept else "failed" if step.outcome == "failed" else "rejected",

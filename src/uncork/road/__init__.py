@@ -4,6 +4,7 @@ Adding one means a new file, a line in ROAD with the reason for its place, a tes
 """
 
 from uncork.road.array_feed import CutInOneThread
+from uncork.road.async_checkpoint import SaveBeside
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.data_on_device import GatherOnDevice
@@ -79,6 +80,7 @@ ROAD: tuple[Optimization, ...] = (
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them
     KernelsOnOneThread(),  # behind all of these, as it takes a process of its own
+    SaveBeside(),  # weighs what the steps above leave of the time between two saves
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),

@@ -5,6 +5,7 @@ from uncork.step.building import build, parts_made_later
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
 from uncork.step.compiled_step import CompiledStep, code_of
+from uncork.step.copied_save import Buffers, CopiedSave
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
@@ -42,6 +43,14 @@ from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
 from uncork.step.reused_iterator import MOST_BATCHES, ReusedIterators
 from uncork.step.runner import FitRunner
+from uncork.step.same_checkpoint import checkpoint_difference
+from uncork.step.saves_beside import (
+    SavesBeside,
+    WrittenBeside,
+    checkpoints,
+    saver_of,
+    who_waits,
+)
 from uncork.step.settings import (
     MIXED,
     StepSettings,
@@ -65,7 +74,9 @@ __all__ = [
     "ARRAY_BATCH",
     "MIXED",
     "MOST_BATCHES",
+    "Buffers",
     "CompiledStep",
+    "CopiedSave",
     "EagerStep",
     "Feed",
     "FitRunner",
@@ -77,11 +88,13 @@ __all__ = [
     "Recording",
     "Replay",
     "ReusedIterators",
+    "SavesBeside",
     "Snapshot",
     "StepSettings",
     "TakenStep",
     "Timed",
     "Validating",
+    "WrittenBeside",
     "apply",
     "around",
     "arrays_in_one_thread",
@@ -92,6 +105,8 @@ __all__ = [
     "callback_costs",
     "check",
     "check_loader",
+    "checkpoint_difference",
+    "checkpoints",
     "code_of",
     "defects_of_fit",
     "defects_of_losses",
@@ -129,6 +144,7 @@ __all__ = [
     "rate_for",
     "replay",
     "replicas_of",
+    "saver_of",
     "several_times",
     "signature",
     "slow_layers",
@@ -142,6 +158,7 @@ __all__ = [
     "validation_steps",
     "variables",
     "weights",
+    "who_waits",
     "why_not_larger",
     "workers_of",
 ]

@@ -1,0 +1,336 @@
+"""The checkpoints of a ``fit`` under examination: what they take, as written and beside it."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from uncork.core.edit import StepsPerExecution
+from uncork.core.facts import Saving
+from uncork.core.plan import Proof
+from uncork.engine.primed import PrimedRunner
+from uncork.engine.version import VersionRunner
+from uncork.measure import Block
+from uncork.measure.settle import settle
+from uncork.step import (
+    Buffers,
+    CopiedSave,
+    WrittenBeside,
+    checkpoint_difference,
+    checkpoints,
+    saver_of,
+    weights,
+    who_waits,
+)
+from uncork.watch import only_call
+
+# Saves that are timed after the first, which finds code and memory cold; none after a long one.
+_SAVES: Final = 3
+_LOOK_S: Final = 1.0
+# Of a save, what a trial's steps behind it last at least: time for a busy machine to write.
+_ROOM: Final = 1.5
+# A save and its steps are run a dozen times in a trial; what takes longer is not tried.
+_LONGEST_S: Final = 8.0
+# Times what is saved, that the disk must have room for: two files, and one that is not whole yet.
+_FREE: Final = 4
+# Steps before the first save, and saves that are compared; the second overwrites the first.
+_WARM: Final = 2
+_PROVED: Final = 2
+
+
+class Saved:
+    """Saves the model of one ``fit`` as its callbacks would, into a folder that is removed.
+
+    That folder lies where theirs do, so that it is the same disk. None of them is called.
+
+    Args:
+        callbacks: As given to ``fit``.
+        model: Built and compiled.
+        distributed: It runs under a ``tf.distribute`` strategy.
+
+    Attributes:
+        beside: Steps behind each save that is tried; from :meth:`look`.
+    """
+
+    def __init__(self, callbacks: Any, model: Any, *, distributed: bool) -> None:
+        self.beside = 1
+        self._model = model
+        self._callbacks = checkpoints(callbacks)
+        self._waits = who_waits(callbacks)
+        self._distributed = distributed
+        self._disk = _disk_of(self._callbacks)
+        self._buffers = [Buffers() for _ in self._callbacks]
+
+    def look(self, steps_per_epoch: int | None, step_s: float) -> Saving | None:
+        """What a save takes; None where none is made, nobody knows when, or not to a disk here.
+
+        Args:
+            steps_per_epoch: None where that is not known.
+            step_s: Of a step as it runs.
+
+        Raises:
+            OSError: The disk does not take it.
+        """
+        often = {callback.save_freq for callback in self._callbacks}
+        every = min((steps_per_epoch if o == "epoch" else o) or 0 for o in often) if often else 0
+        if not every or self._disk is None:
+            return None
+        copying_s, taken = self._copying()
+        self.let_go()
+        if shutil.disk_usage(self._disk).free < _FREE * taken:
+            return None
+        wall_s, cpu_s = self._seconds()
+        self.beside = min(every, math.ceil(_ROOM * wall_s / step_s))
+        return Saving(
+            name=" and ".join(type(callback).__name__ for callback in self._callbacks),
+            seconds=wall_s,
+            cpu_s=cpu_s,
+            copying_s=copying_s,
+            bytes=taken,
+            every=every,
+            beside=self.beside,
+            at_most=any(callback.save_best_only for callback in self._callbacks),
+            refused=self._refused(len(often), wall_s + self.beside * step_s),
+            at=only_call(type(self._callbacks[0]).__name__),
+        )
+
+    def runner(self, steps: PrimedRunner, *, beside: bool) -> VersionRunner:
+        """A save and :attr:`beside` steps behind it, again and again.
+
+        Args:
+            steps: On the training's own input.
+            beside: A thread writes.
+        """
+        return _SavingRunner(self, steps, self._executions(steps), beside=beside)
+
+    def prove(self, steps: PrimedRunner) -> Proof:
+        """Save both ways at one moment, and train on while a thread writes one of them.
+
+        Args:
+            steps: On batches from memory.
+        """
+        steps.prime()
+        executions = self._executions(steps)
+        as_written, _ = self._trained(steps, executions, None)
+        with self.folder() as folder:
+            beside, differs = self._trained(steps, executions, folder)
+        what = f"{_PROVED * len(self._callbacks)} checkpoints, each with {executions} executions "
+        if differs:
+            return Proof(kind="exact", passed=False, detail=f"{what}beside it: {differs}")
+        if _equal(as_written, beside):
+            detail = f"{what}beside it, hold what Keras writes; weights are equal bit for bit"
+            return Proof(kind="exact", passed=True, detail=detail)
+        again, _ = self._trained(steps, executions, None)
+        if _equal(as_written, again):
+            return Proof(kind="exact", passed=False, detail="the training comes to other weights")
+        detail = (
+            f"{what}beside it, hold what Keras writes; copying changes no weight, and two "
+            "trainings as written differ by themselves"
+        )
+        return Proof(kind="exact", passed=True, detail=detail)
+
+    def let_go(self) -> None:
+        """The memory of copies is free again."""
+        self._buffers = [Buffers() for _ in self._callbacks]
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """Where to save, on the disk of the checkpoints; removed at the end."""
+        with tempfile.TemporaryDirectory(prefix=".uncork-", dir=self._disk) as found:
+            yield Path(found)
+
+    def save(self, folder: Path) -> None:
+        """As Keras does, one after the other."""
+        for number, callback in enumerate(self._callbacks):
+            saver_of(callback)(self._model, str(_file(folder, number, callback)))
+
+    @contextmanager
+    def saving_beside(self, folder: Path) -> Iterator[Callable[[], None]]:
+        """Let threads write to a folder; gives what begins that, and waits for it at the end."""
+        writing = [WrittenBeside() for _ in self._callbacks]
+
+        def begin() -> None:
+            for number, callback in enumerate(self._callbacks):
+                writing[number].wait()
+                copied = self._copied(callback, self._buffers[number])
+                writing[number].begin(copied, _file(folder, number, callback))
+
+        try:
+            yield begin
+        finally:
+            for each in writing:
+                each.wait()
+
+    def _copied(self, callback: Any, buffers: Buffers) -> CopiedSave:
+        only, save = callback.save_weights_only, saver_of(callback)
+        return CopiedSave(self._model, save, weights_only=only, buffers=buffers)
+
+    def _copying(self) -> tuple[float, int]:
+        """Seconds of it, where it was done before, and bytes."""
+        for _ in range(2):
+            begin = time.perf_counter()
+            pairs = zip(self._callbacks, self._buffers, strict=True)
+            taken = sum(self._copied(callback, buffers).bytes for callback, buffers in pairs)
+            copying_s = time.perf_counter() - begin
+        return copying_s, taken
+
+    def _seconds(self) -> tuple[float, float]:
+        """Of a save and the CPU in it, the median of some."""
+        taken: list[tuple[float, float]] = []
+        with self.folder() as folder:
+            while len(taken) <= _SAVES and sum(wall_s for wall_s, _ in taken) < _LOOK_S:
+                begin, cpu = time.perf_counter(), time.process_time()
+                self.save(folder)
+                taken.append((time.perf_counter() - begin, time.process_time() - cpu))
+        warm = taken[1:] or taken
+        return statistics.median(w for w, _ in warm), statistics.median(c for _, c in warm)
+
+    def _refused(self, frequencies: int, part_s: float) -> str:
+        if self._distributed:
+            return "it runs under a tf.distribute strategy"
+        if frequencies > 1:
+            return "several callbacks save, each at times of its own"
+        if self._waits:
+            return (
+                f"{self._waits} may look at the file as soon as it is begun; where it acts at the "
+                "end of an epoch only, let it stand before the checkpoint in the list"
+            )
+        if part_s > _LONGEST_S:
+            return f"a save and the steps to write it in take {part_s:.0f} s, too long for trials"
+        return ""
+
+    def _executions(self, steps: PrimedRunner) -> int:
+        settings = steps.runner.settings
+        chained = [edit.steps for edit in settings.edits if isinstance(edit, StepsPerExecution)]
+        in_one = max(chained, default=int(settings.model.steps_per_execution))
+        return max(1, math.ceil(self.beside / in_one))
+
+    def _trained(
+        self, steps: PrimedRunner, executions: int, folder: Path | None
+    ) -> tuple[list[Any], str]:
+        """Weights that some steps lead to, from the same start; and what differs in two files."""
+        differs = ""
+        with closing(steps.runner.times(primed=False)) as times:
+            _run(times, _WARM)
+            for _ in range(_PROVED):
+                if folder is None:
+                    _run(times, executions)
+                else:
+                    differs = self._difference(folder, times, executions) or differs
+            return weights(self._model), differs
+
+    def _difference(self, folder: Path, times: Iterator[float], executions: int) -> str:
+        """Between what Keras saves now, and what a thread writes of now while it trains on."""
+        written, beside = folder / "as written", folder / "beside"
+        for place in (written, beside):
+            place.mkdir(exist_ok=True)
+        self.save(written)
+        before = weights(self._model)
+        with self.saving_beside(beside) as begin:
+            begin()
+            changed = not _equal(before, weights(self._model))
+            _run(times, executions)
+        if changed:
+            return "copying changes the weights"
+        for number, callback in enumerate(self._callbacks):
+            pair = [_file(place, number, callback) for place in (written, beside)]
+            found = checkpoint_difference(*pair)
+            if found:
+                return f"the file differs in {found}"
+        return ""
+
+
+class _SavingRunner(VersionRunner):
+    """Saves with steps between them, one way or the other."""
+
+    def __init__(self, saved: Saved, steps: PrimedRunner, executions: int, *, beside: bool) -> None:
+        self._saved = saved
+        self._steps = steps
+        self._executions = executions
+        self._beside = beside
+
+    def prime(self) -> float:
+        """Compile, and save once; seconds it took."""
+        begin = time.perf_counter()
+        self._steps.prime()
+        self.block(0.0)
+        return time.perf_counter() - begin
+
+    def first_epoch(self, limit_s: float) -> float | None:
+        """Not known: no whole one is run."""
+        del limit_s
+        return None
+
+    def block(self, seconds: float) -> Block:
+        """Time saves and their steps for about ``seconds``, until the last file is complete."""
+        settle()
+        started = time.perf_counter()
+        with (
+            self._saved.folder() as folder,
+            closing(self._steps.runner.times(primed=False)) as times,
+        ):
+            _run(times, _WARM)
+            cpu, begin, saves = time.process_time(), time.perf_counter(), 0
+            while not saves or time.perf_counter() - begin < seconds:
+                self._save_and_train(folder, times)
+                saves += 1
+            wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        steps = saves * self._executions
+        return Block(
+            steps=steps,
+            samples=steps * self._steps.runner.samples_per_step,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+            warmup_s=begin - started,
+        )
+
+    def _save_and_train(self, folder: Path, times: Iterator[float]) -> None:
+        if not self._beside:
+            self._saved.save(folder)
+            _run(times, self._executions)
+            return
+        with self._saved.saving_beside(folder) as begin:
+            begin()
+            _run(times, self._executions)
+
+
+def _run(times: Iterator[float], executions: int) -> None:
+    for _ in range(executions):
+        next(times)
+
+
+def _file(folder: Path, number: int, callback: Any) -> Path:
+    return folder / f"{number}{'.weights.h5' if callback.save_weights_only else '.keras'}"
+
+
+def _disk_of(callbacks: Sequence[Any]) -> Path | None:
+    """A folder that exists where these save; None where they do not save to one disk, here."""
+    found = [_nearest(callback.filepath) for callback in callbacks]
+    folders = [folder for folder in found if folder is not None]
+    disks = {folder.stat().st_dev for folder in folders}
+    return folders[0] if len(disks) == 1 and len(folders) == len(found) else None
+
+
+def _nearest(path: str) -> Path | None:
+    """The folder of a file as far as it exists; parts of its name may be filled in later."""
+    if "://" in path:
+        return None
+    folder = Path.cwd().joinpath(path.partition("{")[0] + "_").parent
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)

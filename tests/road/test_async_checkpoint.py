@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from records import measurement, observed
+from uncork.core.edit import AsyncCheckpoint
+from uncork.core.facts import Saving
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.saving import parts_of, saving_share
+from uncork.road.async_checkpoint import SaveBeside
+
+from .situations import FOUR_CORES, SAVED, ask, proposal, reason
+
+BESIDE = SaveBeside()
+
+
+def saving(**changes):
+    """Epochs of 10 s, each with a save of 4 s, of which copying takes 0.5 s."""
+    cpu_s = changes.pop("cpu_s_per_step", 0.1)
+    workload = changes.pop("workload", None)
+    steps = replace(measurement(320.0), cpu_s_per_step=cpu_s)
+    return observed(saving=replace(SAVED, **changes), measurement=steps, workload=workload)
+
+
+def test_a_long_save_is_written_beside():
+    found = proposal(BESIDE, saving())
+    assert found.edits == (AsyncCheckpoint(bytes=1_500_000_000),)
+    assert found.predicted == pytest.approx(14.0 / 10.5)
+    assert found.at == "train.py:30"
+    assert found.why.startswith("saving takes 29% of the time")
+
+
+def test_what_is_saved_only_where_it_is_better_takes_at_most_that():
+    assert "up to 29%" in proposal(BESIDE, saving(at_most=True)).why
+
+
+def test_cores_that_are_busy_have_no_time_to_write():
+    """What they do, they do instead of steps."""
+    idle = proposal(BESIDE, saving()).predicted
+    assert proposal(BESIDE, saving(cpu_s_per_step=0.4)).predicted < idle
+    assert "predicted" in reason(BESIDE, saving(cpu_s_per_step=0.5))
+    assert "predicted" in reason(BESIDE, saving(cpu_s=45.0)), "ten seconds of four cores are 40 s"
+
+
+@pytest.mark.parametrize("changes", [{"seconds": 0.6}, {"every": 2000}, {"copying_s": 3.8}])
+def test_a_trifle_is_left(changes):
+    assert "predicted" in reason(BESIDE, saving(**changes))
+
+
+def test_copies_need_room():
+    assert "1.5 GB" in ask(BESIDE, saving(), FOUR_CORES, Policy(memory_share=0.1)).reason
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "why"),
+    [
+        (observed(), "nothing is saved"),
+        (observed(workload={"kind": "custom_loop", "model": None}), "a loop of your own"),
+        (saving(refused="several callbacks save"), "several callbacks"),
+    ],
+)
+def test_it_is_left(diagnosis, why):
+    assert why in reason(BESIDE, diagnosis)
+
+
+def test_a_trial_is_a_part_of_what_lies_between_two_saves():
+    assert parts_of(saving()) == (pytest.approx(4.0), pytest.approx(10.0))
+    assert parts_of(saving(every=10, beside=10)) == (0.0, pytest.approx(5.0))
+    assert saving_share(saving()) == pytest.approx(4 / 14)
+    assert saving_share(observed()) == 0.0
+    assert isinstance(SAVED, Saving)
+    assert ask(BESIDE, saving()) == ask(BESIDE, saving())
