@@ -117,9 +117,7 @@ def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
     version = subject.original.with_edits(edits)
     promises = Promises(subject, Policy())
     proposal = Proposal(edits=edits, predicted=2.0, at="train.py:9", why="")
-    proof = promises.prove(
-        version, MakeOnDevice(), proposal, validates_otherwise=False, left_s=60.0
-    )
+    proof = promises.prove(version, MakeOnDevice(), proposal, part=None, left_s=60.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "exact")
     assert "weights" in proof.detail

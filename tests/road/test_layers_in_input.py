@@ -29,6 +29,10 @@ def test_the_first_layers_are_run_beside_the_step():
     assert "(cut, count)" in found.why
 
 
+def test_arrays_have_a_pipeline_of_keras():
+    assert proposal(BESIDE, training(data="numpy", pipeline="")).predicted > 1.5
+
+
 def test_all_cores_together_must_do_the_work_nevertheless():
     assert proposal(BESIDE, training(cpu_s=0.32)).predicted == pytest.approx(0.1 / 0.08)
     assert "predicted gain 1.00x" in reason(BESIDE, training(cpu_s=0.4))
@@ -64,7 +68,7 @@ def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win
         ({"eager_step": True}, "run_eagerly"),
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
-        ({"data": "numpy"}, "not by tf.data"),
+        ({"data": "pydataset"}, "not by tf.data"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):

@@ -87,7 +87,8 @@ class Promises:
         if not elements.passed:
             return elements
         step = self._subject.prove_step(candidate, kind, budget_s / 2)
-        return replace(step, detail=f"{elements.detail}; {step.detail}")
+        kind = loosest(elements.kind, step.kind)
+        return replace(step, kind=kind, detail=f"{elements.detail}; {step.detail}")
 
     def _as_allowed(self, proof: Proof) -> Proof:
         """A proof of something weaker than the policy accepts is none."""

@@ -202,8 +202,8 @@ class Saved:
             return "several callbacks save, each at times of its own"
         if self._waits:
             return (
-                f"'{self._waits}' may look at the file as soon as it is begun; where it acts at the "
-                "end of an epoch only, let it stand before the checkpoint in the list"
+                f"'{self._waits}' may look at the file as soon as it is begun; where it acts at "
+                "the end of an epoch only, let it stand before the checkpoint in the list"
             )
         if part_s > _LONGEST_S:
             return f"a save and the steps to write it in take {part_s:.0f} s, too long for trials"

@@ -42,7 +42,9 @@ class PreprocessBeside(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where ops of the batch alone take a good part of the step, and cores are idle."""
-        forbidden = no_pipeline(diagnosis) or no_step_edit(diagnosis) or _forbidden(diagnosis)
+        arrays = diagnosis.workload.data == "numpy"  # Keras makes a pipeline of them
+        no_data = None if arrays else no_pipeline(diagnosis)
+        forbidden = no_data or no_step_edit(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
         work = diagnosis.workload

@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.workload import DataKind
+from uncork.pipeline import read
 from uncork.step.array_feed import Rewrite, arrays_through, in_one_thread
 from uncork.step.loader_edits import stop_workers
 
@@ -109,8 +110,11 @@ class Feed:
         return self.read_through(in_one_thread)
 
     def read_through(self, rewrite: Rewrite) -> Feed:
-        """The same, arrays read through what this makes of Keras's pipeline."""
-        return replace(self, arrays=rewrite)
+        """The same, arrays read through what this makes of the pipeline that they have now."""
+        before = self.arrays
+        if before is None:
+            return replace(self, arrays=rewrite)
+        return replace(self, arrays=lambda pipeline: rewrite(read(before(pipeline))))
 
     def resident(self, batches: Sequence[Any]) -> Feed:
         """Some batches over and over, from memory: nothing but the step is left to pay.

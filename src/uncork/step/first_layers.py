@@ -107,12 +107,15 @@ class FirstLayers:
         """The same data, with what these layers make of it.
 
         Raises:
-            EditRefused: It is no tf.data pipeline of inputs and targets, or weighted by class.
+            EditRefused: It is neither arrays nor a tf.data pipeline of inputs and targets; or a
+                pipeline that is weighted by class.
         """
+        if feed.kind == "numpy":
+            return feed.read_through(lambda pipeline: self.dataset(pipeline.dataset))
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
-                "the data is no tf.data pipeline, or weighted by class",
-                "a tf.data.Dataset, whose batches reach the training step as they are",
+                "the data is neither arrays nor a tf.data pipeline, or weighted by class",
+                "data whose batches reach the training step as they are",
                 "leave the layers in the model",
             )
         if feed.held:

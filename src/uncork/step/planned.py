@@ -74,15 +74,12 @@ class PlannedStep:
             EditRefused: It is not data that the edits can be used on.
         """
         feed = Feed.of(arguments)
-        if self._first is not None:
-            return self._first.fed(feed).x
-        if self._last_map is not None:
-            fed = self._last_map.fed(feed)
-            self._arrays = fed.arrays
-            if self._last_map.is_another:
-                self._functions["train_function"] = None  # the map is part of it
-            return fed.x
-        return arguments["x"]
+        for each in (self._first, self._last_map):
+            feed = each.fed(feed) if each else feed
+        self._arrays = feed.arrays
+        if self._last_map is not None and self._last_map.is_another:
+            self._functions["train_function"] = None  # the map is part of it
+        return arguments["x"] if feed.arrays else feed.x
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
