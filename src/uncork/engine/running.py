@@ -12,13 +12,8 @@ from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
 
-import keras
-import tensorflow as tf
-
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.edit import (
-    PipelineEdit,
-    PyFunctionCache,
     ReuseIterator,
     TfFunction,
     is_graph,
@@ -26,10 +21,7 @@ from uncork.core.edit import (
 )
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
-from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_loop
-from uncork.engine.files_room import planned_dataset
-from uncork.engine.fitting import differences
 from uncork.engine.loop_steps import (
     NO_FUNCTION,
     eager_step,
@@ -37,37 +29,26 @@ from uncork.engine.loop_steps import (
     step_around,
     step_of_loop,
 )
-from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import PlannedData
+from uncork.engine.planned_fit import data_of, edited, larger, validation_of
 from uncork.engine.reached import does_real_work
 from uncork.engine.this_machine import (
-    check_backend,
     check_precision,
-    check_threads,
     other_machine,
 )
-from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
-    ARRAY_BATCH,
     CompiledStep,
     Feed,
     PlannedStep,
     SavesBeside,
     around,
     arrays_in_one_thread,
-    batch_hooks,
-    check,
-    check_loader,
     checkpoints,
     code_of,
     graph_training,
     is_array_feed,
     iterators_of,
     loader_edited,
-    of_py_dataset,
-    signature,
-    validation_steps,
 )
 
 # Calls of compiled functions among which the planned one must be.
@@ -116,11 +97,11 @@ class Running(PassThrough):
         self._tell_machine()
         arguments = dict(call.arguments)
         try:
-            validation = self._validation(call)
-            arguments["x"] = self._edited(call, validation)
-            arguments.update(_larger(self.plan, Feed.of(call.arguments), call.arguments))
+            validation = validation_of(self.plan, call)
+            arguments["x"] = data_of(self.plan, call, validation, strict=self.strict)
+            arguments.update(larger(self.plan, Feed.of(call.arguments), call.arguments))
             if validation is not None:
-                arguments["validation_data"] = _with(self.plan.validation_edits, validation)
+                arguments["validation_data"] = edited(self.plan.validation_edits, validation)
             planned = self._planned(call)
             if planned:
                 arguments["x"] = planned.fed(arguments)
@@ -261,72 +242,7 @@ class Running(PassThrough):
             PlanRefused: The plan does not fit.
             EditRefused: Likewise.
         """
-        return self._edited(call, None)
-
-    def _edited(self, call: FitCall, validation: Pipeline | None) -> Any:
-        """The data to train on; everything is checked before anything is changed."""
-        feed = Feed.of(call.arguments)
-        pipeline = None if feed.dataset is None else read(feed.dataset)
-        check_backend(self.plan)
-        check_threads(self.plan)
-        changed = differences(self.plan, self._found(call, feed, pipeline))
-        if changed:
-            raise PlanRefused(
-                "the plan does not fit this training:" + "".join(f"\n    {c}" for c in changed),
-                "the training it was made for",
-                "run 'uncork tune' again to make a plan for this one",
-            )
-        check(call.model, self.plan.step_edits)
-        check_precision(self.plan)
-        for loader_edit in of_py_dataset(self.plan.loader_edits):
-            check_loader(feed.x, loader_edit)
-            _check_whole_epochs(feed)
-        if any(isinstance(edit, PyFunctionCache) for edit in self.plan.pipeline_edits):
-            _check_whole_epochs(feed)
-        enough_memory(self.plan, pipeline, validation)
-        if pipeline is None or not self.plan.pipeline_edits:
-            return call.arguments["x"]
-        return planned_dataset(self.plan, pipeline, call.at, strict=self.strict)
-
-    def _validation(self, call: FitCall) -> Pipeline | None:
-        """What the plan edits of the data to validate on; None where there is nothing to do."""
-        given = call.arguments.get("validation_data")
-        if given is None or not self.plan.validation_edits:
-            return None
-        data, _, _ = keras.utils.unpack_x_y_sample_weight(given)
-        pipeline = read(data) if isinstance(data, tf.data.Dataset) else None
-        steps = validation_steps(call.arguments)
-        if pipeline is None or pipeline.digest != self.plan.validation_pipeline or steps:
-            raise PlanRefused(
-                "the plan does not fit this training: its validation data (structure and functions "
-                "of its pipeline, or validation_steps) is another one",
-                "the validation it was made for",
-                "run 'uncork tune' again to make a plan for this one",
-            )
-        return pipeline
-
-    def _found(self, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> Workload:
-        """What was reached, as far as a plan depends on it."""
-        given = feed.steps_per_epoch
-        length = self.plan.before.workload.steps_per_epoch
-        if pipeline is not None:
-            length = pipeline.cardinality if pipeline.cardinality >= 0 else None
-        return Workload(
-            index=call.index,
-            at=call.at,
-            kind="fit",
-            data=feed.kind,
-            model=signature(call.model),
-            element_spec=feed.spec,
-            batch_size=(feed.batch_size or ARRAY_BATCH) if feed.kind == "numpy" else None,
-            steps_per_epoch=length if given is None else given,
-            steps_given=given is not None,
-            validation_steps=validation_steps(call.arguments),
-            epochs=1,
-            pipeline=pipeline.digest if pipeline else "",
-            batch_hooks=batch_hooks(call.arguments.get("callbacks")),
-            distributed=getattr(call.model, "_distribute_strategy", None) is not None,
-        )
+        return data_of(self.plan, call, None, strict=self.strict)
 
     def _begins(self, call: LoopCall | StepCall) -> bool:
         """This is the loop whose step the plan edits, reached for the first time.
@@ -407,24 +323,6 @@ class Running(PassThrough):
         sys.stderr.write(f"uncork: {at} trains as written, without the plan{still}: {refusal}\n")
 
 
-def _with(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:
-    """The edited dataset, which goes on drawing where the user's would."""
-    edited = Version(pipeline).with_pipeline_edits(edits).pipeline
-    assert edited is not None
-    return continued(edited).dataset
-
-
-def _larger(plan: Plan, feed: Feed, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes of the batches that arrays are cut into; the validation's stay as they are."""
-    if plan.times == 1 or feed.kind != "numpy":
-        return {}
-    size = feed.batch_size or ARRAY_BATCH
-    return {
-        "batch_size": size * plan.times,
-        "validation_batch_size": given.get("validation_batch_size") or size,
-    }
-
-
 def _other_data() -> PlanRefused:
     return PlanRefused(
         "the plan does not fit this loop: its input pipeline (its structure and functions) is "
@@ -432,12 +330,3 @@ def _other_data() -> PlanRefused:
         "the training it was made for",
         "run 'uncork tune' again to make a plan for this one",
     )
-
-
-def _check_whole_epochs(feed: Feed) -> None:
-    if feed.steps_per_epoch is not None:
-        raise EditRefused(
-            f"fit is given steps_per_epoch={feed.steps_per_epoch}",
-            "epochs that begin where the data does",
-            "leave it out, or tune with it",
-        )

@@ -1,0 +1,141 @@
+"""What a ``fit`` is given under a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from uncork.capture import FitCall
+from uncork.core.edit import PipelineEdit, PyFunctionCache
+from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.plan import Plan
+from uncork.core.workload import Workload
+from uncork.engine.files_room import planned_dataset
+from uncork.engine.fitting import differences
+from uncork.engine.pipelines import enough_memory
+from uncork.engine.this_machine import check_backend, check_precision, check_threads
+from uncork.engine.version import Version
+from uncork.pipeline import Pipeline, continued, read
+from uncork.step import (
+    ARRAY_BATCH,
+    Feed,
+    batch_hooks,
+    check,
+    check_loader,
+    of_py_dataset,
+    signature,
+    validation_steps,
+)
+
+
+def data_of(plan: Plan, call: FitCall, validation: Pipeline | None, *, strict: bool) -> Any:
+    """The data to train on; everything is checked before anything is changed.
+
+    Args:
+        plan: Made for this training.
+        call: The one that was reached.
+        validation: From :func:`validation_of`.
+        strict: No room for files on the disk is an error.
+
+    Raises:
+        PlanRefused: The plan does not fit.
+        EditRefused: Likewise.
+    """
+    feed = Feed.of(call.arguments)
+    pipeline = None if feed.dataset is None else read(feed.dataset)
+    check_backend(plan)
+    check_threads(plan)
+    changed = differences(plan, _found(plan, call, feed, pipeline))
+    if changed:
+        raise PlanRefused(
+            "the plan does not fit this training:" + "".join(f"\n    {c}" for c in changed),
+            "the training it was made for",
+            "run 'uncork tune' again to make a plan for this one",
+        )
+    check(call.model, plan.step_edits)
+    check_precision(plan)
+    for loader_edit in of_py_dataset(plan.loader_edits):
+        check_loader(feed.x, loader_edit)
+        _check_whole_epochs(feed)
+    if any(isinstance(edit, PyFunctionCache) for edit in plan.pipeline_edits):
+        _check_whole_epochs(feed)
+    enough_memory(plan, pipeline, validation)
+    if pipeline is None or not plan.pipeline_edits:
+        return call.arguments["x"]
+    return planned_dataset(plan, pipeline, call.at, strict=strict)
+
+
+def validation_of(plan: Plan, call: FitCall) -> Pipeline | None:
+    """What a plan edits of the data to validate on; None where there is nothing to do.
+
+    Raises:
+        PlanRefused: It is another one than the plan was made for.
+    """
+    given = call.arguments.get("validation_data")
+    if given is None or not plan.validation_edits:
+        return None
+    data, _, _ = keras.utils.unpack_x_y_sample_weight(given)
+    pipeline = read(data) if isinstance(data, tf.data.Dataset) else None
+    steps = validation_steps(call.arguments)
+    if pipeline is None or pipeline.digest != plan.validation_pipeline or steps:
+        raise PlanRefused(
+            "the plan does not fit this training: its validation data (structure and functions "
+            "of its pipeline, or validation_steps) is another one",
+            "the validation it was made for",
+            "run 'uncork tune' again to make a plan for this one",
+        )
+    return pipeline
+
+
+def edited(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:
+    """The edited dataset, which goes on drawing where the user's would."""
+    edited = Version(pipeline).with_pipeline_edits(edits).pipeline
+    assert edited is not None
+    return continued(edited).dataset
+
+
+def larger(plan: Plan, feed: Feed, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes of the batches that arrays are cut into; the validation's stay as they are."""
+    if plan.times == 1 or feed.kind != "numpy":
+        return {}
+    size = feed.batch_size or ARRAY_BATCH
+    return {
+        "batch_size": size * plan.times,
+        "validation_batch_size": given.get("validation_batch_size") or size,
+    }
+
+
+def _found(plan: Plan, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> Workload:
+    """What was reached, as far as a plan depends on it."""
+    given = feed.steps_per_epoch
+    length = plan.before.workload.steps_per_epoch
+    if pipeline is not None:
+        length = pipeline.cardinality if pipeline.cardinality >= 0 else None
+    return Workload(
+        index=call.index,
+        at=call.at,
+        kind="fit",
+        data=feed.kind,
+        model=signature(call.model),
+        element_spec=feed.spec,
+        batch_size=(feed.batch_size or ARRAY_BATCH) if feed.kind == "numpy" else None,
+        steps_per_epoch=length if given is None else given,
+        steps_given=given is not None,
+        validation_steps=validation_steps(call.arguments),
+        epochs=1,
+        pipeline=pipeline.digest if pipeline else "",
+        batch_hooks=batch_hooks(call.arguments.get("callbacks")),
+        distributed=getattr(call.model, "_distribute_strategy", None) is not None,
+    )
+
+
+def _check_whole_epochs(feed: Feed) -> None:
+    if feed.steps_per_epoch is not None:
+        raise EditRefused(
+            f"fit is given steps_per_epoch={feed.steps_per_epoch}",
+            "epochs that begin where the data does",
+            "leave it out, or tune with it",
+        )
