@@ -235,6 +235,18 @@ def test_rows_of_any_numbers_are_gathered_bit_for_bit(dtype, shape):
             assert made.numpy().tobytes() == wanted.numpy().tobytes()
 
 
+@pytest.mark.parametrize("drops", [(True, True), (True, False), (False, False)])
+def test_batches_are_batched_again(drops):
+    inner, outer = drops
+    rows = np.arange(9 * 8, dtype="uint8").reshape(9, 8)
+    batched = Dataset.from_tensor_slices(rows).batch(2, drop_remainder=inner)
+    pipeline = read(batched.batch(2, drop_remainder=outer))
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    assert edited.element_spec == pipeline.element_spec
+    for made, wanted in zip(edited.dataset, pipeline.dataset, strict=True):
+        assert np.array_equal(made, wanted)
+
+
 def test_rows_are_put_on_a_device_once():
     pipeline = read(PICKED["with a map behind"]())
     edited = apply(pipeline, GatherLast(expects=pipeline.digest))

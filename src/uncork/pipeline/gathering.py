@@ -195,8 +195,11 @@ class _Table:
         found = tf.gather(self.words, numbers)
         if self.words.dtype == self.dtype:
             return found
-        count = -1 if numbers.shape[0] is None else int(numbers.shape[0])
-        return tf.reshape(tf.bitcast(found, self.dtype), [count, *self.shape])
+        picked = [-1 if size is None else size for size in numbers.shape]
+        if picked.count(-1) > 1:  # batches of batches
+            row = tf.constant(self.shape, tf.int32)
+            return tf.reshape(tf.bitcast(found, self.dtype), tf.concat([tf.shape(numbers), row], 0))
+        return tf.reshape(tf.bitcast(found, self.dtype), [*picked, *self.shape])
 
 
 def _are_numbers(source: Any) -> bool:
