@@ -139,7 +139,10 @@ def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
 ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
 
 
-@pytest.mark.parametrize("more", [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}, {"validation_split": 0.25}],
+)
 @pytest.mark.parametrize("calls", [1, 2])
 def test_arrays_are_trained_on_alike(more: Any, calls: int, tmp_path: Any) -> None:
     """What they hold by the time of a second call counts there."""
@@ -165,6 +168,28 @@ def test_arrays_are_trained_on_alike(more: Any, calls: int, tmp_path: Any) -> No
     plain, planned = trained(planned=False), trained(planned=True)
     assert planned[0] == plain[0]
     assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_arrays_that_find_no_room_are_refused_aloud(
+    strict: bool, tmp_path: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    plain = call(lambda: PIXELS, y=LABELS, shuffle=False)
+    history = plain.original(**plain.arguments).history
+    made = call(lambda: PIXELS, y=LABELS, shuffle=False)
+    subject = subject_of(made, tmp_path)
+    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    subject.restore()
+    before = workload_diagnosis(workload=subject.workload, stages=())
+    kept = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
+    monkeypatch.setattr("uncork.step.last_maps._TRIFLE", 0)
+    monkeypatch.setattr("uncork.step.last_maps.room", lambda device: 0)
+    if strict:
+        with pytest.raises(PlanRefused, match="cannot run as planned: the arrays take"):
+            Running(kept, strict=True).fit(made)
+    else:
+        assert Running(kept, strict=False).fit(made).history == history
+        assert "goes on as it was: the arrays take" in capsys.readouterr().err
 
 
 def test_arrays_are_proved_and_measured_as_they_are_fed(tmp_path: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
@@ -37,7 +37,8 @@ class PlannedStep:
     Args:
         model: Built and compiled, as the user set it up.
         edits: Checked already.
-        on_refusal: Told why maps are not answered at once, where the plan says so and none can be.
+        on_refusal: Told why maps are not answered at once, or arrays not put on the device, where
+            the plan says so and it cannot be.
 
     Attributes:
         group: What updates small weights as one, where the plan says so.
@@ -60,6 +61,7 @@ class PlannedStep:
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
         self._arrays: Rewrite | None = None
+        self._on_refusal = on_refusal
 
     def serves(self, model: Any) -> bool:
         """What was traced holds for this model still: the same, not compiled anew."""
@@ -79,6 +81,7 @@ class PlannedStep:
         self._arrays = feed.arrays
         if self._last_map is not None and self._last_map.is_another:
             self._functions["train_function"] = None  # the map is part of it
+        # Keras sets a validation split aside itself: it is given the arrays whole.
         return arguments["x"] if feed.arrays else feed.x
 
     @contextmanager
@@ -94,8 +97,7 @@ class PlannedStep:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            arrays = arrays_through(self._arrays) if self._arrays else nullcontext()
-            with written.while_saving(), updates, maps, first, last_map, arrays:
+            with written.while_saving(), updates, maps, first, last_map, self._reading():
                 yield
         finally:
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}
@@ -103,6 +105,12 @@ class PlannedStep:
             if not self.serves(model):  # compiled anew by a callback, or built by the fit
                 _set(model, dict.fromkeys(_FUNCTIONS))
             self._left = {name: getattr(model, name) for name in _FUNCTIONS}
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """Arrays that cannot be put on the device are sent there, and trained on, as written."""
+        if self._arrays is None:
+            return nullcontext()
+        return arrays_through(self._arrays, lambda refusal: self._on_refusal(refusal.received))
 
 
 def _compiled(model: Any) -> list[Any]:
