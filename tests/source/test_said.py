@@ -120,6 +120,12 @@ def test_who_goes_by_it_too_is_told() -> None:
     assert "evaluate and predict" in note
 
 
+def test_a_compile_of_a_module_is_none_of_a_model() -> None:
+    text = FIT.replace("model.compile(", "found = re.compile(").replace("import keras", "import re")
+    patch = patched(text, of_fit(text, JitCompile(), step_at=None))
+    assert (patch.said, patch.after) == ((), patch.before)
+
+
 def test_less_ahead_of_a_prefetch() -> None:
     text = FIT.replace("    .batch(32)  # fits the GPU", "    .prefetch(500)")
     made = of_fit(text, LessAhead(stage=3, expects=""))
@@ -144,6 +150,16 @@ REFUSED = {
         FIT.replace("model.compile(\n", "for _ in range(2): model.compile(\n"),
         JitCompile(),
         "may set up other models",
+    ),
+    "settings by their place": (
+        FIT.replace('loss="mse",', "").replace('optimizer="adam"', '"adam", 0, 0, 0, 0, 0, 1'),
+        StepsPerExecution(steps=16),
+        "settings by their place",
+    ),
+    "a compile of its own": (
+        FIT.replace("data = (", "class Own(keras.Model):\n    def compile(self): pass\n\ndata = ("),
+        JitCompile(),
+        "a compile of its own on line",
     ),
     "fitted several times": (
         FIT + "model.evaluate(data)\nother.fit (data)\n",

@@ -10,8 +10,10 @@ from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.source.calls import check_keyword, with_keyword
 from uncork.source.changes import Change, Statement
-from uncork.source.tree import Source, argument, method
+from uncork.source.tree import Source, argument, method, receiver
 
+# Arguments of Keras's compile that stand before the settings of the step.
+_BEFORE = 6
 _TAKES_ONE = ("enumerate", "tqdm")
 
 
@@ -34,8 +36,9 @@ def compile_setting(
     work = plan.before.workload
     if work.kind != "fit":
         raise EditRefused("a loop of the script's own calls no compile")
-    if work.step_at is None and len(source.calls("compile")) == 1:
-        call = source.calls("compile")[0]
+    compiles = [call for call in source.calls("compile") if not source.is_imported(receiver(call))]
+    if work.step_at is None and len(compiles) == 1:  # re.compile is another one
+        call = compiles[0]
     else:
         call = source.call_at(work.step_at, "compile")
     if not source.runs_once(call):
@@ -44,8 +47,21 @@ def compile_setting(
             "loop, or in a function that is called from several places)"
         )
     check_one_fit(source, plan)
+    _check_is_keras(source, call)
     check_keyword(call, name, unset)
     return Change(call, lambda now: with_keyword(now, name, value))
+
+
+def _check_is_keras(source: Source, call: cst.Call) -> None:
+    """Refuse where the keyword may be unknown to what is called, or given by its place."""
+    own = [f for f in source.all(cst.FunctionDef) if f.name.value == "compile"]
+    if own and source.function_of(call) not in own:
+        raise EditRefused(
+            f"the script has a compile of its own on line {source.line(own[0])}, which need not "
+            "take one more argument"
+        )
+    if len([arg for arg in call.args if arg.keyword is None]) > _BEFORE:
+        raise EditRefused(f"the compile on line {source.line(call)} gives settings by their place")
 
 
 def check_one_fit(source: Source, plan: Plan) -> cst.Call:

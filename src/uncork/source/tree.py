@@ -191,6 +191,10 @@ class Source:
             raise EditRefused(f"the script has no 'import {module}' that {module} could be had of")
         return found[module]
 
+    def is_imported(self, node: cst.CSTNode) -> bool:
+        """It is a name that one of the script's imports gives: ``re``."""
+        return isinstance(node, cst.Name) and node.value in {name for _, name in self._imported()}
+
     def _imported(self) -> Iterator[tuple[str, str]]:
         for statement in self.imports():
             for part in statement.body:
