@@ -106,6 +106,9 @@ UNSEEN = """
         "other.apply_gradients(zip(u, w))",
         "return u",
         "pass",
+        "o.apply_gradients(zip(u, w)); log(lambda: tf.norm(u))",
+        "def clipped(): return tf.clip_by_norm(u, 1.0)\n        o.apply_gradients(zip(u, w))",
+        "o.apply_gradients(zip(u, w))\n    def plain(g): o.apply_gradients(zip(g, w))",
     ],
 )
 def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> None:
@@ -119,6 +122,10 @@ def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> 
     [
         ("g = o.get_unscaled_gradients(g)\no.apply_gradients(zip(g, w))\n", "no get_scaled_loss"),
         ("o.get_scaled_loss(x)\n", "no get_unscaled_gradients"),
+        (
+            "m.compile(experimental_steps_per_execution=4, steps_per_execution=2)\n",
+            "gives both",
+        ),
         ("m.fit_generator(g(), 10)\n", "name the arguments"),
         ("mixed_precision.experimental.LossScaleOptimizer(o, loss_scale=128)\n", "loss_scale=128"),
     ],

@@ -13,6 +13,7 @@ from uncork.source.tree import Source, argument
 
 _RUN: Final = "experimental_run_v2"
 _STEPS: Final = "experimental_steps_per_execution"
+_NOW: Final = "steps_per_execution"
 
 
 def renamed(source: Source) -> Iterator[Found]:
@@ -23,6 +24,8 @@ def renamed(source: Source) -> Iterator[Found]:
         yield Found(call, f"{_RUN} is run", (change,))
     for call in source.calls("compile"):
         given = argument(call, _STEPS)
-        if given is not None and given.keyword is not None:
-            change = Change(given.keyword, lambda _: cst.Name("steps_per_execution"))
-            yield Found(call, f"{_STEPS} is steps_per_execution", (change,))
+        if given is not None and argument(call, _NOW):
+            yield Found(call, refusal=f"the call gives both {_STEPS} and {_NOW}")
+        elif given is not None and given.keyword is not None:
+            change = Change(given.keyword, lambda _: cst.Name(_NOW))
+            yield Found(call, f"{_STEPS} is {_NOW}", (change,))

@@ -51,6 +51,7 @@ def _of_one(source: Source, scaled: list[cst.Call], unscaled: list[cst.Call]) ->
                 f"the script has no {missing} of that optimizer: which of the two "
                 "versions of a loss its gradients are of is not plain"
             )
+        _check_all_scaled(source, unscaled)
         found = [*map(_scaling, scaled), *(_unscaling(source, call) for call in unscaled)]
     except EditRefused as refusal:
         yield Found(first, refusal=refusal.received)
@@ -88,16 +89,39 @@ def _unscaling(source: Source, call: cst.Call) -> Found:
     return Found(call, told, (Change(call, lambda now: now.args[0].value),))
 
 
+def _check_all_scaled(source: Source, unscaled: list[cst.Call]) -> None:
+    """Refuse where the optimizer applies other gradients, too: Keras 3 would divide those."""
+    unscale = {source.function_of(call) for call in unscaled}
+    optimizer = source.code(receiver(unscaled[0]))
+    for call in (call for name in _APPLY for call in source.calls(name)):
+        within = {source.function_of(call)} | set(source.around(call))
+        if source.code(receiver(call)) == optimizer and not within & unscale:
+            raise EditRefused(
+                f"line {source.line(call)} applies gradients that nothing unscales there, which "
+                "Keras 3 would divide by the scale all the same"
+            )
+
+
 def _check_only_applied(source: Source, call: cst.Call, name: str) -> None:
     """Refuse where anything but the optimizer gets to see what was unscaled."""
     function = source.function_of(call)
-    uses = [use for use in source.uses(name) if source.function_of(use) is function]
-    later = [use for use in uses if source.line(use) > source.line(call)]
+    # A function inside sees it whenever it is called.
+    later = [
+        use
+        for use in source.uses(name)
+        if (source.function_of(use) is function and source.line(use) > source.line(call))
+        or (source.function_of(use) is not function and function in _scopes(source, use))
+    ]
     for use in later:
         if not _is_applied(source, use, receiver(call)):
             raise EditRefused(f"what is done with {name} on line {source.line(use)} {_BY_HAND}")
     if not later:
         raise EditRefused(f"{name} is not applied in the function that unscales it")
+
+
+def _scopes(source: Source, node: cst.CSTNode) -> list[cst.CSTNode | None]:
+    """What it stands in that may hold a name; None for the script itself."""
+    return [*(each for each in source.around(node) if isinstance(each, cst.FunctionDef)), None]
 
 
 def _is_applied(source: Source, node: cst.BaseExpression, optimizer: cst.BaseExpression) -> bool:
