@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 from typing import Any
 
@@ -206,6 +207,36 @@ def test_arrays_are_proved_and_measured_as_they_are_fed(tmp_path: Any) -> None:
     proof = subject.prove_step(version, "exact", 30.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "exact")
+
+
+def held(rows: int) -> int:
+    """Tensors of so many rows that something still holds."""
+    gc.collect()
+    tensors = (o for o in gc.get_objects() if isinstance(o, tf.Tensor) and hasattr(o, "numpy"))
+    return sum(1 for tensor in tensors if tuple(tensor.shape)[:1] == (rows,))
+
+
+def test_the_arrays_are_let_go_with_the_training(tmp_path: Any) -> None:
+    """Keras keeps the graph of each training step for ever, and with it what the graph holds."""
+    rows = 4099
+    x, y = np.zeros((rows, 6), "uint8"), np.zeros((rows, 1), "float32")
+    made = call(lambda: x, y=y, batch_size=2048)
+    subject = subject_of(made, tmp_path)
+    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    before = workload_diagnosis(workload=subject.workload, stages=())
+    subject.restore()
+    del subject
+    running = Running(plan(before=before, steps=(replace(KEPT, edits=(edit,)),)), strict=True)
+    found = []
+    for _ in range(3):
+        running.fit(made)
+        found.append(held(rows))
+    assert len(set(found)) == 1  # those of the last one, at most
+    maps = running._step._last_map._map.maps
+    (placed,) = maps[0].dataset.__dict__["_uncork_placed"].values()
+    assert [variable.value().shape[0] for variable in placed._rows.values()] == [0, 0]
+    del running, maps, placed, made
+    assert held(rows) == 0
 
 
 def test_another_pipeline_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:

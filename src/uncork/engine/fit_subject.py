@@ -199,7 +199,7 @@ class FitSubject(FitLooks):
             stop_workers(self._reading.pop())
         if self._draws is not None:
             self._draws.give_back()
-        for part in (self._validated, self._saved):
+        for part in (self._validated, self._saved, *self._settings.values()):
             if part is not None:
                 part.let_go()
         self.snapshot.restore()

@@ -8,7 +8,7 @@ batch is gathered from can be there already: then their numbers are all that is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,17 +25,13 @@ from uncork.pipeline.fusions import fused_shuffles
 from uncork.pipeline.gathering import is_number
 from uncork.pipeline.graphs import (
     ConcreteFunction,
-    Graph,
-    NodeDef,
     Tensor,
-    argument_specs,
     graph_of,
-    replay,
-    trace,
 )
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import BATCHING
 from uncork.pipeline.node import Node
+from uncork.pipeline.on_device import OnDevice
 from uncork.pipeline.splitting import CHEAP
 from uncork.pipeline.structure import node_functions_digest
 from uncork.pipeline.tree import Pipeline, Place, read
@@ -116,9 +112,6 @@ class LastMaps:
     def on(self, device: str) -> Callable[[Any], Any]:
         """The same on a device, with all numbers that they hold.
 
-        TensorFlow and XLA turn a division by a constant into a multiplication, which rounds
-        otherwise, but not in functions of a pipeline. So no number is a constant here.
-
         Args:
             device: In TensorFlow's words; ``""`` for where TensorFlow would run it.
         """
@@ -129,6 +122,21 @@ class LastMaps:
                 return self._through(placed, given)
 
         return made
+
+    def fill(self, device: str) -> None:
+        """Put the rows that they gather on a device, before a step that does so is run.
+
+        Raises:
+            ResourceExhaustedError: TensorFlow's; it has no room for them.
+        """
+        for node in self.maps:
+            _placed(node, device).fill()
+
+    def let_go(self) -> None:
+        """Give the memory of the rows back, wherever they were put."""
+        for node in self.maps:
+            for placed in _all_placed(node).values():
+                placed.let_go()
 
     def _through(self, functions: Sequence[Callable[..., Any]], given: Any) -> Any:
         flat = tf.nest.flatten(given)
@@ -194,47 +202,17 @@ def in_step(place: Place) -> InStep | None:
     return None
 
 
-def _placed(node: Node, device: str) -> ConcreteFunction:
+def _placed(node: Node, device: str) -> OnDevice:
     """A map's function on a device, made once for all pipelines that have this map."""
-    known, function = node.dataset.__dict__.setdefault(_PLACED, {}), node.functions[0]
-    of, placed = known.get(device, (None, None))
-    if of is not function:
-        placed = _put(function, device)
-        known[device] = function, placed
-    return placed
+    known, function = _all_placed(node), node.functions[0]
+    if device not in known or known[device].function is not function:
+        known[device] = OnDevice(function, device, gathers=node.gathers)
+    return known[device]
 
 
-def _put(function: ConcreteFunction, device: str) -> ConcreteFunction:
-    graph = graph_of(function)
-    proto = type(graph.proto)()
-    proto.CopyFrom(graph.proto)
-    for node in proto.node:
-        node.device = device
-    placed = graph.with_proto(proto)
-    numbers = dict(graph.captures) | {n: _value(graph.nodes[n]) for n in _constants(graph)}
-    with tf.init_scope(), tf.device(device or None):
-        held = {f"{name}:0": tf.identity(number) for name, number in numbers.items()}
-    names = graph.needed(graph.outputs) - set(numbers)
-
-    def body(*flat: Tensor) -> list[Tensor]:
-        current = tf.compat.v1.get_default_graph()
-        feeds = dict(zip((f"{name}:0" for name in graph.arguments), flat, strict=True))
-        feeds |= {name: current.capture(number) for name, number in held.items()}
-        return replay(placed, names, feeds, graph.outputs)
-
-    with tf.init_scope():
-        return trace("uncork_last_map", argument_specs(graph), body)
-
-
-def _constants(graph: Graph) -> Iterator[str]:
-    """Of floating point; whole numbers may be axes and shapes, which must be known beforehand."""
-    for name, node in graph.nodes.items():
-        if node.op == "Const" and tf.as_dtype(node.attr["dtype"].type).is_floating:
-            yield name
-
-
-def _value(constant: NodeDef) -> Any:
-    return tf.make_ndarray(constant.attr["value"].tensor)
+def _all_placed(node: Node) -> dict[str, OnDevice]:
+    found: dict[str, OnDevice] = node.dataset.__dict__.setdefault(_PLACED, {})
+    return found
 
 
 def _runs_anywhere(node: Node) -> bool:

@@ -107,6 +107,7 @@ class MapInStep:
                 "leave the map in the input pipeline",
             )
         self._map = self._found(read(feed.dataset))
+        self.fill()
         return self._map
 
     def _of_arrays(self, pipeline: Pipeline) -> LastMaps:
@@ -115,6 +116,7 @@ class MapInStep:
         if self._keeps and self._map is not None:
             return replace(self._map, below=found.below)
         self._map = found
+        self.fill()
         if self.is_another:
             self._model.train_function = None  # the rows are part of it
         return found
@@ -140,6 +142,30 @@ class MapInStep:
                 "room for them",
                 "run 'uncork tune' again to make a plan for this device",
             )
+
+    def fill(self) -> None:
+        """Put what the step gathers from on its device; nothing as long as no data was seen.
+
+        Raises:
+            EditRefused: There is no room.
+        """
+        if self._map is None:
+            return
+        try:
+            self._map.fill(device_of(self._model))
+        except tf.errors.ResourceExhaustedError:
+            self._map.let_go()
+            raise EditRefused(
+                f"the device that trains has no room for {self._map.held_bytes / 1e9:.1f} GB",
+                "room for the arrays, beside the model",
+                "run 'uncork tune' again to make a plan for this device",
+            ) from None
+
+    def let_go(self) -> None:
+        """Give that memory back, until the next time."""
+        for each in (self._traced, self._map):
+            if each is not None:
+                each.let_go()
 
     @contextmanager
     def of_model(self) -> Iterator[None]:

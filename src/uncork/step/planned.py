@@ -100,6 +100,8 @@ class PlannedStep:
             with written.while_saving(), updates, maps, first, last_map, self._reading():
                 yield
         finally:
+            if self._last_map is not None:
+                self._last_map.let_go()
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}
             written.give_back()
             if not self.serves(model):  # compiled anew by a callback, or built by the fit

@@ -87,6 +87,8 @@ class StepSettings:
     def active(self) -> Iterator[None]:
         """Run the model this way inside the block."""
         model = self.model
+        if self._last_map is not None:
+            self._last_map.fill()
         flags = {name: getattr(model, name) for name in _FLAGS}
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
         eagerly = model.run_eagerly
@@ -122,6 +124,11 @@ class StepSettings:
         for each in (self._first, self._last_map):
             feed = each.fed(feed) if each else feed
         return feed
+
+    def let_go(self) -> None:
+        """Give memory back that only this way of running the step needs; it is taken again."""
+        if self._last_map is not None:
+            self._last_map.let_go()
 
     def in_two(self, feed: Feed) -> Any | None:
         """Pairs of batches, as this step is to be given them and as the user's own is.
