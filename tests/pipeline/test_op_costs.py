@@ -8,7 +8,8 @@ from uncork.measure.kernels import profiled
 from uncork.pipeline import apply, measure, read
 from uncork.pipeline.op_costs import op_costs
 
-SQUARES = tf.data.Dataset.from_tensors(tf.ones([200, 200])).repeat(20)
+# A product that takes longer than a busy machine lets the thread of a branch wait for its turn.
+SQUARES = tf.data.Dataset.from_tensors(tf.ones([400, 400])).repeat(20)
 
 
 def squared(x):
