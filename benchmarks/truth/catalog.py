@@ -41,6 +41,8 @@ CURES: Final[dict[str, str]] = {
     "per_example_loop": "mapped_fit",
     "wasted_work": "fit",
     "storage_bound": "file_cache",
+    "transfer": "standin_fit",
+    "augmentation_in_model": "fit",
     "autotune_memory": "loop",
     "low_precision_unused": "fit",
     "low_precision_harmful": "fit",
