@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import keras
 import numpy as np
 import pytest
@@ -157,3 +159,25 @@ def test_other_steps_are_refused():
     scaling.compile("sgd", "mse")
     with pytest.raises(EditRefused, match="first layers"):
         StepSettings(scaling, (edit, LayersInInput(layers=("scale",))))
+
+
+@pytest.mark.parametrize("edit", [StepsPerExecution(steps=2), LayersInInput(layers=("half",))])
+def test_a_part_that_is_split_off_is_split_off_once(edit):
+    """By Keras, whatever of the step the plan changes."""
+
+    def trained(*, planned):
+        keras.utils.set_random_seed(5)
+        parts = [layers.Rescaling(0.5, name="half"), layers.Dense(1)]
+        model = keras.Sequential([keras.Input((6,)), *parts])
+        model.compile("sgd", "mse")
+        given = {"x": PIXELS / 255.0, "y": LABELS, "batch_size": 4, "validation_split": 0.25}
+        step = PlannedStep(model, (edit,))
+        x = step.fed(given) if planned else given["x"]
+        with step.in_force() if planned else nullcontext():
+            told = model.fit(**{**given, "x": x}, verbose=0, shuffle=False).history
+        return told, [w.numpy() for w in model.weights]
+
+    plain, planned = trained(planned=False), trained(planned=True)
+    assert len(plain[0]["val_loss"]) == 1
+    assert planned[0] == plain[0]
+    assert all(np.array_equal(a, b) for a, b in zip(planned[1], plain[1], strict=True))

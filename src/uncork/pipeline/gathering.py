@@ -15,7 +15,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.pipeline.graphs import Graph, NodeDef, Tensor, graph_of, op_of, trace
+from uncork.pipeline.graphs import Graph, Tensor, graph_of, op_of, trace, value_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.node import GATHERS, Node
 from uncork.pipeline.nodes import MapFunction, parallel_map
@@ -114,9 +114,13 @@ def _gathers_rows(node: Node) -> bool:
         return False
     graph = graph_of(node.functions[0])
     numbers, *arrays = graph.arguments
-    return len(graph.outputs) == len(arrays) and all(
-        _gathers(graph, output, array, numbers)
-        for output, array in zip(graph.outputs, arrays, strict=True)
+    return (
+        not graph.effects
+        and len(graph.outputs) == len(arrays)
+        and all(
+            _gathers(graph, output, array, numbers)
+            for output, array in zip(graph.outputs, arrays, strict=True)
+        )
     )
 
 
@@ -125,7 +129,7 @@ def _gathers(graph: Graph, output: str, array: str, numbers: str) -> bool:
     if node.op != "GatherV2" or node.attr["batch_dims"].i:
         return False
     *given, axis = (_behind_identities(graph, each) for each in node.input[:3])
-    is_first = graph.nodes[axis].op == "Const" and not _value(graph.nodes[axis]).any()
+    is_first = graph.nodes[axis].op == "Const" and not value_of(graph.nodes[axis]).any()
     return given == [array, numbers] and is_first
 
 
@@ -134,10 +138,6 @@ def _behind_identities(graph: Graph, reference: str) -> str:
     while graph.nodes[name].op == "Identity":
         name = op_of(graph.nodes[name].input[0])
     return name
-
-
-def _value(constant: NodeDef) -> Any:
-    return tf.make_ndarray(constant.attr["value"].tensor)
 
 
 def _gathering(below: Dataset, tables: Sequence[_Table], template: Dataset) -> Dataset:

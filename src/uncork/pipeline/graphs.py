@@ -187,6 +187,11 @@ def spec_of(graph: Graph, reference: str) -> tf.TensorSpec:
     return tf.TensorSpec(graph.shapes[name][int(index)], output_types(node)[int(index)])
 
 
+def value_of(constant: NodeDef) -> Any:
+    """The array that a ``Const`` holds."""
+    return tf.make_ndarray(constant.attr["value"].tensor)
+
+
 def output_types(node: NodeDef) -> list[Any]:
     """Dtypes of an op's outputs, its number and list attributes resolved."""
     types: list[int] = []

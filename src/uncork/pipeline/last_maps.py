@@ -23,11 +23,7 @@ from uncork.pipeline.edits import apply, onto
 from uncork.pipeline.effects import is_order_free
 from uncork.pipeline.fusions import fused_shuffles
 from uncork.pipeline.gathering import is_number
-from uncork.pipeline.graphs import (
-    ConcreteFunction,
-    Tensor,
-    graph_of,
-)
+from uncork.pipeline.graphs import ConcreteFunction, Tensor, graph_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import BATCHING
 from uncork.pipeline.node import Node
@@ -37,7 +33,7 @@ from uncork.pipeline.structure import node_functions_digest
 from uncork.pipeline.tree import Pipeline, Place, read
 
 # Stages that hand on what they are given, one by one, whatever it is.
-HANDING_ON: Final = frozenset({"prefetch", "options", "assert_cardinality", "repeat"})
+_HANDING_ON: Final = frozenset({"prefetch", "options", "assert_cardinality", "repeat"})
 # Beside cheap work: what moves values about, and what the vectoriser of maps asks of shapes. Every
 # device has kernels for these, and XLA compiles them.
 _ANYWHERE: Final = CHEAP | {
@@ -161,7 +157,7 @@ def last_maps(pipeline: Pipeline) -> tuple[LastMaps, ...]:
     """
     chain = pipeline.stages
     top = len(chain) - 1
-    while top > 0 and chain[top].kind in HANDING_ON:
+    while top > 0 and chain[top].kind in _HANDING_ON:
         top -= 1
     found = []
     for at in range(top, 0, -1):

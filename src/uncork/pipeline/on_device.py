@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import tensorflow as tf
 
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
-    NodeDef,
     Tensor,
     argument_specs,
     graph_of,
     replay,
     trace,
+    value_of,
 )
 
 
@@ -55,8 +54,8 @@ class OnDevice:
     def fill(self) -> None:
         """Put the rows there again after :meth:`let_go`."""
         if not self._filled:
+            self._filled = True  # in part, where there is no room: let_go gives that back
             self._assign(self._arrays)
-            self._filled = True
 
     def let_go(self) -> None:
         """Give the memory of the rows back."""
@@ -82,7 +81,7 @@ def _traced(graph: Graph, device: str, rows: dict[str, tf.Variable]) -> Concrete
     # What the function is traced from lives as long as it does: no array may be part of that.
     placed, arguments = replace(graph.with_proto(proto), captures={}), graph.arguments
     numbers = {name: outer for name, outer in graph.captures.items() if name not in rows}
-    numbers |= {name: _value(graph.nodes[name]) for name in _constants(graph)}
+    numbers |= {name: value_of(graph.nodes[name]) for name in _constants(graph)}
     held = {f"{name}:0": tf.identity(number) for name, number in numbers.items()}
     names, outputs = graph.needed(graph.outputs) - {*numbers, *rows}, graph.outputs
 
@@ -101,7 +100,3 @@ def _constants(graph: Graph) -> Iterator[str]:
     for name, node in graph.nodes.items():
         if node.op == "Const" and tf.as_dtype(node.attr["dtype"].type).is_floating:
             yield name
-
-
-def _value(constant: NodeDef) -> Any:
-    return tf.make_ndarray(constant.attr["value"].tensor)

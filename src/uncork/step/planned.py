@@ -81,8 +81,8 @@ class PlannedStep:
         self._arrays = feed.arrays
         if self._last_map is not None and self._last_map.is_another:
             self._functions["train_function"] = None  # the map is part of it
-        # Keras sets a validation split aside itself: it is given the arrays whole.
-        return arguments["x"] if feed.arrays else feed.x
+        # Keras sets a validation split aside itself: arrays are given to it whole.
+        return arguments["x"] if feed.dataset is None else feed.dataset
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
