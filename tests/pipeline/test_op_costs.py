@@ -4,11 +4,12 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import DrawFirst, SplitMap
-from uncork.measure.kernels import profiled
+from uncork.measure.kernels import Kernel, profiled
 from uncork.pipeline import apply, measure, read
 from uncork.pipeline.op_costs import op_costs
 
-# A product that takes longer than a busy machine lets the thread of a branch wait for its turn.
+# A product that takes long enough to be told, however busy the machine is; how it compares with
+# what runs beside it is up to that machine.
 SQUARES = tf.data.Dataset.from_tensors(tf.ones([400, 400])).repeat(20)
 
 
@@ -47,11 +48,18 @@ LINE = f"{Path(__file__).name}:{squared.__code__.co_firstlineno + 1}"
 
 
 @pytest.mark.parametrize("function", WAYS)
-def test_the_dearest_op_is_named_with_its_line(function):
-    dearest = costs(SQUARES.map(function))[0]
-    assert dearest.op == "MatMul"
-    assert dearest.share > 0.5
-    assert dearest.at.endswith(LINE)
+def test_an_op_is_named_with_its_line(function):
+    products = [cost for cost in costs(SQUARES.map(function)) if cost.op == "MatMul"]
+    assert [cost.at.rpartition("/")[2] for cost in products] == [LINE]
+
+
+def test_the_dearest_op_comes_first(monkeypatch):
+    kernels = Kernel("add", "AddV2", 1, 2e-3), Kernel("MatMul", "MatMul", 1, 6e-3)
+    monkeypatch.setattr("uncork.pipeline.op_costs.profiled", lambda _: kernels)
+    assert [(cost.op, cost.share) for cost in costs(SQUARES.map(drawn))] == [
+        ("MatMul", 0.75),
+        ("AddV2", 0.25),
+    ]
 
 
 @pytest.mark.parametrize("edit", [SplitMap, DrawFirst])
@@ -71,7 +79,7 @@ def test_python_is_an_op_like_others():
     def python(x):
         return tf.numpy_function(lambda y: y.copy(), [x], tf.float32)
 
-    assert costs(SQUARES.map(python))[0].op == "PyFunc"
+    assert "PyFunc" in [cost.op for cost in costs(SQUARES.map(python))]
 
 
 def test_shares_are_of_the_whole_function():
@@ -95,7 +103,7 @@ def test_a_script_that_profiles_itself_is_left_alone():
 def test_a_dictionary_is_handed_over_as_the_map_was_given_it():
     data = SQUARES.map(lambda x: {"b": x, "a": tf.shape(x)})
     mapped = read(data.map(lambda each: squared(each["b"]))).root
-    assert op_costs(mapped, data, budget_s=5.0)[0].op == "MatMul"
+    assert "MatMul" in [cost.op for cost in op_costs(mapped, data, budget_s=5.0)]
 
 
 def test_only_maps_that_cost_something_are_looked_into():
