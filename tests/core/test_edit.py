@@ -15,6 +15,7 @@ from uncork.core.edit import (
     FusedUpdates,
     GatherLast,
     JitCompile,
+    JitCompileOff,
     LayersInInput,
     MapOnDevice,
     MapsAtOnce,
@@ -46,6 +47,7 @@ EDITS = (
     ReuseIterator(),
     MapsAtOnce(code="a"),
     JitCompile(),
+    JitCompileOff(code="a"),
     DtypePolicy(policy="mixed_bfloat16", keep=("head",)),
 )
 

@@ -30,6 +30,7 @@ from uncork.core.edit import (
     GeneratorChunks,
     InlineMap,
     JitCompile,
+    JitCompileOff,
     LargerBatch,
     LayersInInput,
     LessAhead,
@@ -132,6 +133,7 @@ STEP_LEVERS: tuple[StepEdit, ...] = (
     FlatUpdates(),
     FusedUpdates(),
     JitCompile(),
+    JitCompileOff(),
     DtypePolicy(policy="mixed_bfloat16"),
     LargerBatch(times=2, rate=1.5),
     DtypePolicy(policy="float32"),
@@ -181,7 +183,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uncork.step.runner.settle", lambda: 0.0)
 
 
-def trained(*, twin: bool = False, eagerly: bool = False, policy: str = "float32") -> keras.Model:
+def trained(
+    *, twin: bool = False, eagerly: bool = False, xla: bool = False, policy: str = "float32"
+) -> keras.Model:
     """A model that has been trained, and is to draw what it always does.
 
     Building one takes a second; so it is one and the same, with the values it had.
@@ -189,16 +193,17 @@ def trained(*, twin: bool = False, eagerly: bool = False, policy: str = "float32
     Args:
         twin: The one that nobody may touch.
         eagerly: Its steps run op by op.
+        xla: They are compiled with XLA.
         policy: For the dtypes of its layers.
     """
-    model, state = built(twin, eagerly, policy)
+    model, state = built(twin, eagerly, xla, policy)
     give_state(model, state)
     keras.utils.set_random_seed(3)
     return model
 
 
 @functools.cache
-def built(twin: bool, eagerly: bool, policy: str) -> tuple[keras.Model, list[Any]]:
+def built(twin: bool, eagerly: bool, xla: bool, policy: str) -> tuple[keras.Model, list[Any]]:
     del twin
     keras.utils.set_random_seed(3)
     layers = keras.layers
@@ -210,7 +215,7 @@ def built(twin: bool, eagerly: bool, policy: str) -> tuple[keras.Model, list[Any
         layers.Dense(2, dtype=policy),
     ]
     model = keras.Sequential([keras.Input((6,)), *parts])
-    model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly)
+    model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly, jit_compile=xla)
     model.fit(validating(), verbose=0)  # slots hold something by then
     return model, state_of(model)
 
@@ -361,7 +366,8 @@ def test_in_the_middle_of_a_step_lever(
     is_mixed = isinstance(edit, DtypePolicy) and edit.policy == "float32"
     policy = "mixed_bfloat16" if is_mixed else "float32"
     data = widening if moved else pipeline
-    check_untouched(data, tmp_path, attempt, eagerly=eagerly, policy=policy)
+    how = {"eagerly": eagerly, "xla": isinstance(edit, JitCompileOff), "policy": policy}
+    check_untouched(data, tmp_path, attempt, **how)
 
 
 @pytest.mark.parametrize(("lever", "at", "error"), cases(PIPELINE_LEVERS, "measured", "proved"))

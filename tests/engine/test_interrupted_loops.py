@@ -21,6 +21,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Guarantee,
     JitCompile,
+    JitCompileOff,
     ReduceRetracing,
     StepEdit,
     TensorArguments,
@@ -38,6 +39,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
     "xla": lambda code: JitCompile(code=code),
+    "no xla": lambda code: JitCompileOff(code=code),
     "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code=code),
     "float32": lambda code: DtypePolicy(policy="float32", code=code),
 }
@@ -74,7 +76,8 @@ class Training:
         self.rates = RATES.get(lever, (1.0,))
         self.optimizer = keras.optimizers.Adam(0.01)
         self.optimizer.build(self.model.trainable_variables)
-        self.step = self.eager if lever == "graph" else tf.function(self.eager)
+        made = tf.function(self.eager, jit_compile=True if lever == "no xla" else None)
+        self.step = self.eager if lever == "graph" else made
 
     def eager(self, x: Any, y: Any, rate: float) -> Any:
         with tf.GradientTape() as tape:

@@ -11,6 +11,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Edit,
     JitCompile,
+    JitCompileOff,
     MapsAtOnce,
     ParallelMap,
     Prefetch,
@@ -37,7 +38,8 @@ def _kinds(union):
         (ParallelMap(stage=1, expects=""), "stage 1 on several elements"),
         (Prefetch(expects=""), "prepare batches"),
         (MapsAtOnce(), "tf.map_fn over all elements"),
-        (JitCompile(), "XLA"),
+        (JitCompile(), "with XLA"),
+        (JitCompileOff(), "without XLA"),
         (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
         (
             DtypePolicy(policy="mixed_bfloat16", keep=tuple("abcdefgh")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
-from uncork.core.facts import BatchSize, Saving, Transfer, Validation, ValidationFeed
+from uncork.core.facts import BatchSize, NewShapes, Saving, Transfer, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
@@ -45,6 +45,14 @@ RETRACED = Finding(
     at="train.py:50",
     evidence="70 ms of a 100 ms step pass while TensorFlow traces",
     remedy="declare shapes open",
+)
+RECOMPILED = Finding(
+    cause="recompiling",
+    share=0.6,
+    upper_bound=2.5,
+    at="train.py:33",
+    evidence="10 batches have 9 different shapes",
+    remedy="pad batches to a few lengths",
 )
 ROUNDS = KernelPart(
     phase="forward",
@@ -325,6 +333,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "steps_per_execution": 8,
             "model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",)),
         },
+    ),
+    "compiled anew": observed(
+        shares=WAITING,
+        findings=(RECOMPILED,),
+        new_shapes=NewShapes(batches=10, shapes=9, once=8, twice=1, compile_s=0.8),
+        workload={"jit_compile": True},
     ),
     "a policy brought along": observed(
         shares=COMPUTING,

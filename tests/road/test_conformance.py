@@ -166,7 +166,11 @@ def test_it_finds_something_to_do_somewhere_and_nothing_elsewhere(optimization):
 
 @each
 def test_what_is_done_already_is_left_alone(optimization):
-    assert isinstance(ask(optimization, SITUATIONS["all done already"]), Skipped)
+    answer = ask(optimization, SITUATIONS["all done already"])
+    if optimization.name == "jit_compile_off":  # whether it should have been done is asked as well
+        assert isinstance(answer, Proposal)
+    else:
+        assert isinstance(answer, Skipped)
 
 
 @each

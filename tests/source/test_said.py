@@ -11,6 +11,7 @@ from uncork.core.edit import (
     FlatUpdates,
     IntraOpThreads,
     JitCompile,
+    JitCompileOff,
     LessAhead,
     ParallelMap,
     Prefetch,
@@ -33,6 +34,7 @@ CHAINED = FIT.replace("    .shuffle(100)\n", "").replace(
 WRITTEN = {
     "steps_per_execution": (StepsPerExecution(steps=16), ["+    steps_per_execution=16,"]),
     "jit_compile": (JitCompile(), ["+    jit_compile=True,"]),
+    "jit_compile_off": (JitCompileOff(), ["+    jit_compile=False,"]),
     "parallel_map": (
         MAP,
         [

@@ -127,6 +127,35 @@ def test_what_xla_would_not_check_is_checked():
         fail(tf.constant(-1.0))
 
 
+def test_a_function_under_xla_without_it_and_back():
+    @tf.function(jit_compile=True)
+    def double(x):
+        return 2 * x
+
+    step = CompiledStep(double)
+    step.mode = Mode(no_xla=True)
+    assert float(double(tf.constant(3.0))) == 6
+    assert step.unable == ""
+    assert step.is_xla
+    assert not step.graph(step.mode)._jit_compile
+    step.give_back()
+    assert double._jit_compile
+
+
+def test_what_xla_has_left_out_is_not_checked_all_at_once():
+    """It would end a training that has trained on so far."""
+
+    @tf.function(jit_compile=True)
+    def fail(x):
+        tf.debugging.assert_positive(x, message="not positive")
+        return x
+
+    step = CompiledStep(fail)
+    step.mode = Mode(no_xla=True)
+    assert float(fail(tf.constant(-1.0))) == -1
+    assert step.unable == "XLA leaves out what it checks with Assert"
+
+
 @pytest.mark.parametrize(
     ("check", "kind"),
     [

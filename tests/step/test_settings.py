@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
+from uncork.core.edit import DtypePolicy, JitCompile, JitCompileOff, StepsPerExecution
 from uncork.core.errors import EditRefused
 from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later, xla
 from uncork.step.settings import dtype_policies
@@ -45,6 +45,16 @@ def test_a_layer_that_xla_does_not_compile_is_named(layer):
     model.compile("sgd", "mse")
     with pytest.raises(EditRefused, match=r"XLA compiles no RandomRotation \('random_rot"):
         StepSettings(model, (JitCompile(),))
+
+
+def test_xla_is_left_out_inside_and_is_back_outside():
+    model = mlp(jit_compile=True)
+    before = state(model)
+    with StepSettings(model, (JitCompileOff(),)).active():
+        assert model.jit_compile is False
+    assert state(model) == before
+    with pytest.raises(EditRefused, match="without XLA"):
+        StepSettings(mlp(), (JitCompileOff(),))
 
 
 def test_xla_is_left_alone_where_op_determinism_is_on(monkeypatch):

@@ -285,6 +285,15 @@ class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
     code: str = ""
 
 
+class JitCompileOff(Record, tag="jit_compile_off", frozen=True, kw_only=True):
+    """Run the training step on TensorFlow's own kernels, where the script asks for XLA.
+
+    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    """
+
+    code: str = ""
+
+
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     """Compute in another dtype; ``keep`` names layers that stay as they are.
 
@@ -361,7 +370,9 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 
 
 # Of these, what has another function traced in the place of a loop's own.
-FunctionEdit = TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | DtypePolicy
+FunctionEdit = (
+    TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | JitCompileOff | DtypePolicy
+)
 StepEdit = (
     TfFunction
     | FunctionEdit

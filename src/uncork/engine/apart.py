@@ -1,4 +1,4 @@
-"""What a version may do otherwise without another step: how it validates, how it saves.
+"""What a version may do otherwise beside its steps: how it validates, saves, or compiles them.
 
 Such a candidate is timed and proved by itself, and counts by its part of the whole.
 """
@@ -6,19 +6,27 @@ Such a candidate is timed and proved by itself, and counts by its part of the wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
+from uncork.core.compiling import Compiling, compiling_comparison, compiling_of
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee
+from uncork.core.edit import Guarantee, JitCompileOff
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.saving import parts_of, saving_comparison
-from uncork.core.validating import epoch_comparison, seconds_of, with_validation
+from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 
 
 class Apart(ABC):
-    """A part of a training beside its steps."""
+    """A part of a training that is timed by itself.
+
+    Attributes:
+        is_beside: The training's steps, and what feeds them, are as before.
+    """
+
+    is_beside: ClassVar[bool] = True
 
     @abstractmethod
     def runner(self, subject: Subject, version: Version) -> VersionRunner:
@@ -29,8 +37,8 @@ class Apart(ABC):
         """Compare it with the original's."""
 
     @abstractmethod
-    def parts_s(self, now: WorkloadDiagnosis) -> tuple[float, float]:
-        """Seconds of the whole without it, and its own."""
+    def at_least(self, now: WorkloadDiagnosis, gain: float) -> float:
+        """How many times as fast this part must be for such a speed-up of the whole."""
 
     @abstractmethod
     def of_whole(self, now: WorkloadDiagnosis, found: Comparison) -> Comparison:
@@ -51,8 +59,8 @@ class _Validation(Apart):
     def prove(self, subject: Subject, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         return subject.prove_validation(version, kind, budget_s)
 
-    def parts_s(self, now: WorkloadDiagnosis) -> tuple[float, float]:
-        return seconds_of(now)
+    def at_least(self, now: WorkloadDiagnosis, gain: float) -> float:
+        return faster_for(*seconds_of(now), gain)
 
     def of_whole(self, now: WorkloadDiagnosis, found: Comparison) -> Comparison:
         return epoch_comparison(now, found)
@@ -70,15 +78,46 @@ class _Saving(Apart):
     def prove(self, subject: Subject, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         return subject.prove_saving(version, kind, budget_s)
 
-    def parts_s(self, now: WorkloadDiagnosis) -> tuple[float, float]:
-        return parts_of(now)
+    def at_least(self, now: WorkloadDiagnosis, gain: float) -> float:
+        return faster_for(*parts_of(now), gain)
 
     def of_whole(self, now: WorkloadDiagnosis, found: Comparison) -> Comparison:
         return saving_comparison(now, found)
 
 
-def apart(base: Version, candidate: Version) -> Apart | None:
-    """In what a candidate differs, where that is not how its steps run or are fed."""
+class _Compiling(Apart):
+    """Steps of shapes that are compiled by then: when others come up is chance in a trial."""
+
+    is_beside = False
+
+    def __init__(self, anew: Compiling) -> None:
+        self._anew = anew
+
+    def runner(self, subject: Subject, version: Version) -> VersionRunner:
+        return subject.resident(version)
+
+    def prove(self, subject: Subject, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        return subject.prove_step(version, kind, budget_s)
+
+    def at_least(self, now: WorkloadDiagnosis, gain: float) -> float:
+        return gain / self._anew.least_gain
+
+    def of_whole(self, now: WorkloadDiagnosis, found: Comparison) -> Comparison:
+        return compiling_comparison(self._anew, found)
+
+
+def apart(base: Version, candidate: Version, now: WorkloadDiagnosis) -> Apart | None:
+    """In what a candidate differs, where that is to be timed by itself.
+
+    Args:
+        base: In force.
+        candidate: With more edits.
+        now: What is known of the base.
+    """
     if candidate.validation != base.validation:
         return _Validation()
-    return _Saving() if candidate.saving != base.saving else None
+    if candidate.saving != base.saving:
+        return _Saving()
+    added = candidate.step[len(base.step) :]
+    anew = compiling_of(now) if any(isinstance(edit, JitCompileOff) for edit in added) else None
+    return _Compiling(anew) if anew is not None else None

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Guarantee,
     JitCompile,
+    JitCompileOff,
     MapsAtOnce,
     Precision,
     ReduceRetracing,
@@ -55,6 +56,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
     return Mode(
         graph=is_graph(edits),
         xla=xla,
+        no_xla=JitCompileOff in kinds and not xla,
         any_shape=any_shape,
         at_once=MapsAtOnce in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache, LoaderWorkers, is_graph, on_device
+from uncork.core.edit import JitCompileOff, LoaderCache, LoaderWorkers, is_graph, on_device
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
@@ -132,6 +132,8 @@ def observe(
     if moved is not None:
         stages = left_to_the_step(stages, moved.expects)
         once["transfer"] = subject.transfer(version)
+    if any(isinstance(edit, JitCompileOff) for edit in version.step):
+        once["new_shapes"] = None  # nothing is compiled for them any more
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.seen(), version.times),

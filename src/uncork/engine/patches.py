@@ -14,6 +14,7 @@ from uncork.core.edit import (
     DtypePolicy,
     Edit,
     JitCompile,
+    JitCompileOff,
     Prefetch,
     ReduceRetracing,
     StepsPerExecution,
@@ -185,6 +186,8 @@ def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:
                 work = replace(work, steps_per_execution=edit.steps)
             case JitCompile():
                 work = replace(work, jit_compile=True)
+            case JitCompileOff():
+                work = replace(work, jit_compile=False)
             case DtypePolicy() if work.model is not None:
                 work = replace(work, model=replace(work.model, dtype_policy=(edit.policy,)))
     return work

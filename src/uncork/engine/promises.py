@@ -57,7 +57,7 @@ class Promises:
             candidate: With the edits that were proposed.
             optimization: That proposed them.
             proposal: What it proposed.
-            part: Its steps are as before; what differs is this.
+            part: What differs, where that is proved by itself.
             left_s: Seconds of the budget, for what reads whole epochs of much data.
         """
         if optimization.guarantee == "training":

@@ -15,7 +15,6 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import NO_TIME, Policy, Step
 from uncork.core.record import replace
-from uncork.core.validating import faster_for
 from uncork.engine import seconds
 from uncork.engine.apart import Apart, apart
 from uncork.engine.observe import observe
@@ -273,7 +272,7 @@ class Walk:
                 reason = f"on a resident batch {figures(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, None if again else self._better_s(optimization, proposal))
-        found, part = trial.comparison, apart(self.version, candidate)
+        found, part = trial.comparison, apart(self.version, candidate, self.now)
         if part is not None:
             self.now = part.looked_at(self.now, trial.base.samples_per_s, edited=False)
             found = part.of_whole(self.now, found)
@@ -302,7 +301,7 @@ class Walk:
 
     def _at_least(self, part: Apart | None) -> float:
         """The smallest ratio worth keeping: what is no step gains only its part."""
-        return faster_for(*part.parts_s(self.now), KEEP_FROM) if part else KEEP_FROM
+        return part.at_least(self.now, KEEP_FROM) if part else KEEP_FROM
 
     def _try_smaller_and_smaller(self, optimization: Optimization) -> Step:
         """A larger batch that is not proved may be too large only."""
@@ -344,7 +343,7 @@ class Walk:
 
     def _measure(self, candidate: Version, better_s: float | None) -> Trial:
         """Patiently, but for what is kept for better steps; at a second look for nothing."""
-        part, versions = apart(self.version, candidate), (self.version, candidate)
+        part, versions = apart(self.version, candidate, self.now), (self.version, candidate)
         if part is None:
             base, runner = (self.subject.runner(version) for version in versions)
         else:
@@ -387,9 +386,13 @@ class Walk:
         return observe(*work, version=version, known=now, budget_s=seconds.BETWEEN_S)
 
     def _keep_part(self, part: Apart, candidate: Version, measured: Measurement) -> None:
-        """Nothing of the training's steps has changed, so there is nothing to look at anew."""
-        now = part.looked_at(self.now, measured.samples_per_s, edited=True)
-        self.version, self.now = candidate, judge(now, self.machine)
+        """Where nothing of the training's steps has changed, there is nothing to look at anew."""
+        if part.is_beside:
+            now = part.looked_at(self.now, measured.samples_per_s, edited=True)
+            self.version, self.now = candidate, judge(now, self.machine)
+        else:
+            self.subject.restore()
+            self.version, self.now = candidate, self._look(candidate, self.now)
 
 
 def _promised(proposal: Proposal | Skipped) -> float:

@@ -20,6 +20,7 @@ from uncork.road.generator_chunks import TakeInChunks
 from uncork.road.inline_map import RunInline
 from uncork.road.intra_op_threads import KernelsOnOneThread
 from uncork.road.jit_compile import CompileStep
+from uncork.road.jit_compile_off import LeaveXla
 from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.layers_in_input import PreprocessBeside
@@ -84,6 +85,7 @@ ROAD: tuple[Optimization, ...] = (
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),
+    LeaveXla(),  # the other way, for a script that has it on
     AnotherBackend(),  # compiles, too; the others of these are for TensorFlow's step
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uncork.core.compiling import compiling_of
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import NewShapes, Remade
 from uncork.core.machine import Machine
@@ -24,15 +25,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding]:
     """With what compiling comes to over the whole training."""
-    work = diagnosis.workload
-    steps = (work.steps_per_epoch or 0) * work.epochs
-    if not steps:
+    work, anew = diagnosis.workload, compiling_of(diagnosis)
+    if anew is None:
         return
-    trained_s = steps * _compiled_s(diagnosis)
-    # One shape is compiled in any case.
     low, upper, high = (
-        bound(trained_s + (min(shapes, steps) - 1) * new.compile_s, trained_s)
-        for shapes in (new.shapes, new.expected, steps)
+        bound(anew.steps_s + compile_s, anew.steps_s)
+        for compile_s in (anew.least_s, anew.likely_s, anew.most_s)
     )
     if upper < WORTH:
         return
@@ -48,14 +46,6 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
         ),
         remedy="pad batches to a few lengths, or compile without jit_compile=True",
     )
-
-
-def _compiled_s(diagnosis: WorkloadDiagnosis) -> float:
-    """Of a compiled step: while it was measured as it runs, new shapes were compiled on the way."""
-    found = (diagnosis.ceilings.get(name, 0.0) for name in ("consumer", "supply"))
-    most = min((ceiling for ceiling in found if ceiling > 0), default=0.0)
-    measured = diagnosis.measurement.samples_per_s
-    return diagnosis.step_s * (measured / most if most > measured else 1.0)
 
 
 def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
-"""``jit_compile=True``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step."""
+"""``jit_compile``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step."""
 
 from __future__ import annotations
 
-from uncork.core.edit import JitCompile
+from uncork.core.edit import JitCompile, JitCompileOff
 from uncork.core.plan import Plan
 from uncork.source.changes import Changes
 from uncork.source.decorator import decorated
@@ -10,7 +10,8 @@ from uncork.source.training_call import compile_setting
 from uncork.source.tree import Source
 
 # What Keras makes of these is decided on the machine; the plan was tried against it there.
-_UNSET = ("False", "None", '"auto"', "'auto'")
+_AUTO = ('"auto"', "'auto'")
+_UNSET = ("False", "None", *_AUTO)
 
 
 def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
@@ -22,3 +23,14 @@ def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
     if edit.code:
         return [decorated(source, plan, "jit_compile", "True", unset=_UNSET[:2])]
     return [compile_setting(source, plan, "jit_compile", "True", unset=_UNSET)]
+
+
+def jit_compile_off(source: Source, plan: Plan, edit: JitCompileOff) -> Changes:
+    """The same, set to False.
+
+    Raises:
+        EditRefused: As above.
+    """
+    if edit.code:
+        return [decorated(source, plan, "jit_compile", "False", unset=("True",))]
+    return [compile_setting(source, plan, "jit_compile", "False", unset=("True", *_AUTO))]

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     Edit,
     IntraOpThreads,
     JitCompile,
+    JitCompileOff,
     LessAhead,
     ParallelMap,
     Prefetch,
@@ -28,7 +29,7 @@ from uncork.source.autotune_off import autotune_off
 from uncork.source.cache import cache
 from uncork.source.changes import Change, Changes, Insertion, changed
 from uncork.source.intra_op_threads import intra_op_threads
-from uncork.source.jit_compile import jit_compile
+from uncork.source.jit_compile import jit_compile, jit_compile_off
 from uncork.source.less_ahead import less_ahead
 from uncork.source.mixed_precision import mixed_precision
 from uncork.source.parallel_map import parallel_map
@@ -45,6 +46,7 @@ WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
     DtypePolicy: mixed_precision,
     IntraOpThreads: intra_op_threads,
     JitCompile: jit_compile,
+    JitCompileOff: jit_compile_off,
     Prefetch: prefetch,
     ReduceRetracing: reduce_retracing,
     StepsPerExecution: steps_per_execution,
@@ -118,7 +120,9 @@ def patch_of_plan(plan: Plan, text: bytes, path: str) -> Patch:
                 stages.lost_to = stages.lost_to or step.name
             continue
         said.append(step.name)
-        if any(isinstance(edit, StepsPerExecution | JitCompile) for edit in step.edits):
+        if any(
+            isinstance(edit, StepsPerExecution | JitCompile | JitCompileOff) for edit in step.edits
+        ):
             notes.append(f"{step.name}: {NOTE}")
     if plan.before.workload.kind == "custom_loop":
         notes = []

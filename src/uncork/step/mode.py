@@ -13,6 +13,7 @@ class Mode(Record, frozen=True, kw_only=True):
     Attributes:
         graph: As a ``tf.function``, also where its author runs it op by op.
         xla: Compiled with XLA.
+        no_xla: Not so, where its author has it compiled so.
         any_shape: Traced once for all shapes.
         at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
         tensors: Arguments that it is given as tensors where they are Python numbers.
@@ -33,6 +34,7 @@ class Mode(Record, frozen=True, kw_only=True):
 
     graph: bool = False
     xla: bool = False
+    no_xla: bool = False
     any_shape: bool = False
     at_once: bool = False
     tensors: tuple[str, ...] = ()
@@ -42,13 +44,14 @@ class Mode(Record, frozen=True, kw_only=True):
     @property
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
-        return self.xla or self.any_shape or self.at_once or bool(self.tensors or self.policy)
+        flags = (self.xla, self.no_xla, self.any_shape, self.at_once)
+        return any(flags) or bool(self.tensors or self.policy)
 
     @property
     def options(self) -> dict[str, Any]:
         """Of ``tf.function``."""
-        found = {"reduce_retracing": self.any_shape, "jit_compile": self.xla}
-        return {name: True for name, is_set in found.items() if is_set}
+        found: dict[str, Any] = {"reduce_retracing": True} if self.any_shape else {}
+        return found | ({"jit_compile": self.xla} if self.xla or self.no_xla else {})
 
     @property
     def words(self) -> str:
@@ -58,6 +61,7 @@ class Mode(Record, frozen=True, kw_only=True):
             "traced for all shapes at once" if self.any_shape else "",
             "with its tf.map_fn at once" if self.at_once else "",
             "compiled with XLA" if self.xla else "",
+            "without XLA" if self.no_xla else "",
             f"in {self.policy}" if self.policy else "",
         ]
         return " and ".join(filter(None, found)) or ("as a graph" if self.graph else "as written")

@@ -13,6 +13,7 @@ from uncork.core.edit import (
     FlatUpdates,
     FusedUpdates,
     JitCompile,
+    JitCompileOff,
     LargerBatch,
     MapsAtOnce,
     ReuseIterator,
@@ -177,6 +178,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
         elif isinstance(edit, JitCompile):
             if not compiled_apart(model, edits):
                 model.jit_compile = True
+        elif isinstance(edit, JitCompileOff):
+            model.jit_compile = False
         elif isinstance(edit, DtypePolicy):
             _switch_policy(model, edit)
     if edits:
@@ -307,10 +310,8 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
             "1",
             "keep the user's value",
         )
-    if isinstance(edit, JitCompile):
-        reason = why_not_compiled(model, first.layers if first else ())
-        if reason is not None:
-            raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
+    if isinstance(edit, JitCompile | JitCompileOff):
+        _check_xla(model, edit, first)
     if isinstance(edit, FlatUpdates):
         _check_update(model)
     if isinstance(edit, FusedUpdates):
@@ -324,6 +325,16 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
         reason = why_not_larger(model)
         if reason is not None:
             raise EditRefused(reason, "an optimizer that takes each step", "tune again")
+
+
+def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers | None) -> None:
+    if isinstance(edit, JitCompileOff):
+        if not model.jit_compile:
+            raise EditRefused("the model runs without XLA", "jit_compile=True", "tune again")
+        return
+    reason = why_not_compiled(model, first.layers if first else ())
+    if reason is not None:
+        raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
 
 
 def _check_update(model: Any) -> None:

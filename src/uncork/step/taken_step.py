@@ -132,7 +132,7 @@ class TakenStep(ABC):
         """In what was traced, or will be, for these arguments."""
         found = ""
         with suppress(Exception):  # what cannot be traced is found out when it is called
-            if self.mode.xla:
+            if self.mode.xla or self.mode.no_xla:
                 found = left_out(self.graph().get_concrete_function(*args, **kwargs))
             if self.mode.policy and not found:
                 ways = (self.graph(), self.graph(self.mode))

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.compiling import compiling_comparison, compiling_of
+from uncork.core.facts import NewShapes
+from uncork.core.measurement import compare
+
+MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
+
+
+def anew(new=MANY, **workload):
+    work = {"steps_per_epoch": 20, "epochs": 5, **workload}
+    return compiling_of(observed(new_shapes=new, step_s=0.1, workload=work))
+
+
+def test_it_is_of_the_whole_training():
+    found = anew()
+    assert (found.steps_s, found.least_s, found.most_s) == (pytest.approx(10.0), 7.0, 99.0)
+    assert found.likely_s == pytest.approx(12.0), "five shapes were not seen yet"
+    assert (found.least_gain, found.likely_gain) == (pytest.approx(1.7), pytest.approx(2.2))
+
+
+def test_a_short_training_has_no_more_shapes_than_steps():
+    assert anew(steps_per_epoch=3, epochs=1).most_s == 2.0
+    assert anew(steps_per_epoch=3, epochs=1).likely_s == 2.0
+
+
+def test_nobody_knows_of_a_training_without_an_end_or_of_one_shape():
+    assert anew(steps_per_epoch=None) is None
+    assert anew(None) is None
+
+
+def test_slower_steps_may_win_a_training_and_only_by_shapes_that_were_seen():
+    found = compiling_comparison(anew(), compare([1.0, 1.0, 1.0], [0.9, 0.91, 0.89]))
+    assert found.ratio == pytest.approx(2.2 * 0.9, rel=1e-3)
+    assert found.low < 1.7 * 0.9 < found.ratio < found.high
