@@ -267,6 +267,10 @@ class FusedUpdates(Record, tag="fused_updates", frozen=True, kw_only=True):
     """Update each weight by one kernel of TensorFlow's, on the state as Keras keeps it."""
 
 
+class RowUpdates(Record, tag="row_updates", frozen=True, kw_only=True):
+    """Read and update only those rows of tables of embeddings that a batch looks up."""
+
+
 class MapsAtOnce(Record, tag="maps_at_once", frozen=True, kw_only=True):
     """Answer what the training step asks of ``tf.map_fn`` for all elements at once.
 
@@ -382,6 +386,7 @@ StepEdit = (
     | StepsPerExecution
     | FlatUpdates
     | FusedUpdates
+    | RowUpdates
     | LargerBatch
 )
 PyDatasetEdit = LoaderWorkers | LoaderCache

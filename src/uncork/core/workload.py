@@ -78,6 +78,8 @@ class Workload(Record, frozen=True, kw_only=True):
         intra_op_threads: For the work within one kernel, as the script or its environment chose; 0
             where TensorFlow does.
         fusable_weights: How many weights one kernel each could update; 0 where there is none.
+        row_tables: Of how many tables of embeddings the rows that a batch looks up could be updated
+            alone; 0 where the optimizer changes others, too.
         called_in_loop: ``fit`` is called again and again, for a few steps each time.
         parts_later: Layers of the script's own are built by ``fit``, and may make others then.
         data_made_anew: A loop's dataset is another object in each pass: what is kept of one is not
@@ -115,6 +117,7 @@ class Workload(Record, frozen=True, kw_only=True):
     called_in_loop: bool = False
     small_weights: int = 0
     fusable_weights: int = 0
+    row_tables: int = 0
     intra_op_threads: int = 0
     parts_later: bool = False
     data_made_anew: bool = False

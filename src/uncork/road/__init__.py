@@ -38,6 +38,7 @@ from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
 from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.reuse_iterator import KeepIterator
+from uncork.road.row_updates import UpdateRows
 from uncork.road.shuffle_first import ShuffleBeforeMaps
 from uncork.road.steps_per_execution import ChainSteps
 from uncork.road.tensor_arguments import PassTensors
@@ -77,6 +78,7 @@ ROAD: tuple[Optimization, ...] = (
     MakeOnDevice(),  # sending is part of the step, and hides the rest of it
     GatherOnDevice(),  # takes the device's memory, for what is left to be sent
     PreprocessBeside(),  # the step that all others below are for is what this leaves of it
+    UpdateRows(),  # a step that passes over no table is a shorter one to chain
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them

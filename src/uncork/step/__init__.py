@@ -42,6 +42,7 @@ from uncork.step.replay import Recording, Replay, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
 from uncork.step.reused_iterator import MOST_BATCHES, ReusedIterators
+from uncork.step.row_updates import row_tables
 from uncork.step.runner import FitRunner
 from uncork.step.same_checkpoint import checkpoint_difference
 from uncork.step.saves_beside import (
@@ -144,6 +145,7 @@ __all__ = [
     "rate_for",
     "replay",
     "replicas_of",
+    "row_tables",
     "saver_of",
     "several_times",
     "signature",

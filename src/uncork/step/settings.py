@@ -17,6 +17,7 @@ from uncork.core.edit import (
     LargerBatch,
     MapsAtOnce,
     ReuseIterator,
+    RowUpdates,
     StepEdit,
     StepsPerExecution,
     TfFunction,
@@ -31,6 +32,7 @@ from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
+from uncork.step.row_updates import by_rows, why_not_rows
 from uncork.step.scaled_loss import ScaledLoss, scales_loss, why_not_scaled
 from uncork.step.traced_maps import Maps
 from uncork.step.xla import why_not_compiled
@@ -39,6 +41,12 @@ from uncork.watch import UnguardedError
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
 _SWITCHABLE = ("float32", *MIXED)
+# For edits that are for some optimizers alone: what is against this one, and what was expected.
+_OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
+    FusedUpdates: (lambda model: why_not_fused(model.optimizer), "an optimizer that has one"),
+    RowUpdates: (why_not_rows, "Adagrad or plain SGD, and tables that the gradient alone changes"),
+    LargerBatch: (why_not_larger, "an optimizer that takes each step"),
+}
 # In this order: what was traced belongs to the settings before it.
 _FLAGS: Final = ("jit_compile", "steps_per_execution", "train_function", "test_function")
 
@@ -201,6 +209,7 @@ def updating(
     with ExitStack() as stack:
         stack.enter_context(rescaled(model.optimizer, edits))
         stack.enter_context(fused(model.optimizer, edits))
+        stack.enter_context(by_rows(model, edits))
         if group is not None:
             stack.enter_context(group.in_force())
         if scaled is not None:
@@ -314,17 +323,14 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
         _check_xla(model, edit, first)
     if isinstance(edit, FlatUpdates):
         _check_update(model)
-    if isinstance(edit, FusedUpdates):
-        reason = why_not_fused(model.optimizer)
-        if reason is not None:
-            raise EditRefused(reason, "an optimizer that has one", "tune again")
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
         _check_kept(model, edit)
-    if isinstance(edit, LargerBatch):
-        reason = why_not_larger(model)
+    if type(edit) in _OF_OPTIMIZERS:
+        why_not_so, expected = _OF_OPTIMIZERS[type(edit)]
+        reason = why_not_so(model)
         if reason is not None:
-            raise EditRefused(reason, "an optimizer that takes each step", "tune again")
+            raise EditRefused(reason, expected, "tune again")
 
 
 def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers | None) -> None:
