@@ -41,6 +41,7 @@ CURES: Final[dict[str, str]] = {
     "fit_in_loop": "chunks",
     "validation_setup": "loop",
     "optimizer_kernels": "fit",
+    "dense_embedding_update": "fit",
     "per_example_loop": "mapped_fit",
     "wasted_work": "fit",
     "storage_bound": "file_cache",

@@ -42,6 +42,7 @@ from uncork.core.edit import (
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
+    RowUpdates,
     ShuffleFirst,
     SplitMap,
     StepEdit,
@@ -122,6 +123,10 @@ def of_arrays() -> Dataset:
     return sliced((ROWS, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
 
 
+def words() -> Dataset:
+    return sliced((ROWS[:, :3] * 9, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
+
+
 def widening() -> Dataset:
     return of_arrays().map(lambda x, y: (tf.cast(x, tf.float64) / 3, y))
 
@@ -157,6 +162,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorChunks(stage=0, expects="", elements=8)),
 )
+TABLE_LEVERS: tuple[StepEdit, ...] = (RowUpdates(),)
 LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
 VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)
 
@@ -184,7 +190,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(
-    *, twin: bool = False, eagerly: bool = False, xla: bool = False, policy: str = "float32"
+    *,
+    twin: bool = False,
+    eagerly: bool = False,
+    xla: bool = False,
+    policy: str = "float32",
+    table: bool = False,
 ) -> keras.Model:
     """A model that has been trained, and is to draw what it always does.
 
@@ -195,8 +206,9 @@ def trained(
         eagerly: Its steps run op by op.
         xla: They are compiled with XLA.
         policy: For the dtypes of its layers.
+        table: It is one that looks words up.
     """
-    model, state = built(twin, eagerly, xla, policy)
+    model, state = with_table(twin) if table else built(twin, eagerly, xla, policy)
     give_state(model, state)
     keras.utils.set_random_seed(3)
     return model
@@ -217,6 +229,18 @@ def built(twin: bool, eagerly: bool, xla: bool, policy: str) -> tuple[keras.Mode
     model = keras.Sequential([keras.Input((6,)), *parts])
     model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly, jit_compile=xla)
     model.fit(validating(), verbose=0)  # slots hold something by then
+    return model, state_of(model)
+
+
+@functools.cache
+def with_table(twin: bool) -> tuple[keras.Model, list[Any]]:
+    del twin
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    parts = [layers.Embedding(50, 4), layers.Flatten(), layers.Dropout(0.3), layers.Dense(2)]
+    model = keras.Sequential([keras.Input((3,)), *parts])
+    model.compile("adagrad", "mse")
+    model.fit(words(), verbose=0)
     return model, state_of(model)
 
 
@@ -368,6 +392,24 @@ def test_in_the_middle_of_a_step_lever(
     data = widening if moved else pipeline
     how = {"eagerly": eagerly, "xla": isinstance(edit, JitCompileOff), "policy": policy}
     check_untouched(data, tmp_path, attempt, **how)
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases(TABLE_LEVERS, "measured", "proved"))
+def test_in_the_middle_of_a_lever_for_tables(
+    edit: StepEdit, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    look_up = keras.layers.Embedding.call
+
+    def attempt(subject: FitSubject, data: Any) -> None:
+        version = subject.original.with_step_edits((edit,))
+        with interrupted(subject.model, error, which=1 if at == "measured" else 2):
+            if at == "measured":
+                run(subject.runner(version))
+            else:
+                subject.prove_step(version, "exact", 5.0)
+
+    check_untouched(words, tmp_path, attempt, table=True)
+    assert keras.layers.Embedding.call is look_up
 
 
 @pytest.mark.parametrize(("lever", "at", "error"), cases(PIPELINE_LEVERS, "measured", "proved"))

@@ -64,6 +64,16 @@ ROUNDS = KernelPart(
     rounds=32,
     of_map=True,
 )
+PASSED_OVER = KernelPart(
+    phase="optimizer",
+    share=0.5,
+    calls=7.0,
+    kernel="Sqrt",
+    layer="Embedding",
+    at="train.py:33",
+    rows=20_000,
+    rows_used=1_000,
+)
 CUT_UP = KernelPart(
     phase="forward",
     share=0.4,
@@ -296,6 +306,9 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     ),
     "many small weights": observed(
         *AUGMENTING, shares=COMPUTING, workload={"small_weights": 42, "fusable_weights": 44}
+    ),
+    "tables of embeddings": observed(
+        *AUGMENTING, shares=COMPUTING, workload={"row_tables": 2}, kernels=(PASSED_OVER,)
     ),
     "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
     "arrays that are waited for": observed(

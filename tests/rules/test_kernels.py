@@ -136,6 +136,11 @@ class TestDenseEmbeddingUpdate:
         assert finding.upper_bound == pytest.approx(1 / 0.55)
         assert "1,000 of 10,000 rows" in finding.evidence
 
+    def test_where_the_optimizer_leaves_other_rows_alone_tune_tries_it(self):
+        table = part(0.5, "optimizer", rows=10_000, rows_used=1_000, at="train.py:5")
+        (finding,) = found(dense_embedding_update, table, workload={"row_tables": 1})
+        assert "row_updates" in finding.remedy
+
     def test_a_batch_that_looks_up_all_of_it_needs_the_pass(self):
         table = part(0.5, "optimizer", rows=10_000, rows_used=10_000)
         assert found(dense_embedding_update, table) == []

@@ -24,9 +24,9 @@ class Letters(keras.layers.Layer):
         return tf.cast(letters.to_tensor(shape=(None, 400)), "float32")
 
 
-def parts_of(model, layers, batch, steps=6):
+def parts_of(model, layers, batch, steps=6, optimizer=None):
     """Of a training step in a loop of one's own."""
-    optimizer = keras.optimizers.Adam()
+    optimizer = optimizer or keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
 
     @tf.function
@@ -125,12 +125,14 @@ def test_what_a_step_does_to_its_batch_is_told_at_the_step_s_own_line():
     assert line_of("# in the step") in of_batch["Letters"]
 
 
-def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed():
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed(optimizer):
     with watched_layers() as layers:
         model = keras.Sequential(
             [keras.Input((5,), dtype="int32"), keras.layers.Embedding(20_000, 16)]
         )
-        parts = parts_of(model, layers, tf.ones((BATCH, 5), tf.int32))
+        how = keras.optimizers.get(optimizer)
+        parts = parts_of(model, layers, tf.ones((BATCH, 5), tf.int32), optimizer=how)
     table = [part for part in parts if part.rows]
     assert {(part.rows, part.rows_used) for part in table} == {(20_000, 5 * BATCH)}
     assert {part.layer for part in table} == {"Embedding"}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, ms
+
+_BY_TUNE: Final = "read and update these rows alone ('uncork tune' tries it: row_updates)"
+_BY_HAND: Final = (
+    "an update of these rows alone: SGD or a row-wise optimizer for the table, or a smaller table"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -30,8 +36,5 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{ms(diagnosis.step_s * (1 - 1 / upper))} of a {ms(diagnosis.step_s)} step are passes "
             f"over whole tables: a batch looks up {largest.rows_used:,} of {largest.rows:,} rows"
         ),
-        remedy=(
-            "an update of these rows alone: SGD or a row-wise optimizer for the table, or a "
-            "smaller table"
-        ),
+        remedy=_BY_TUNE if work.row_tables else _BY_HAND,
     )

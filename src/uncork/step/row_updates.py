@@ -61,23 +61,12 @@ def why_not_rows(model: Any) -> str | None:
     Args:
         model: Built and compiled.
     """
-    optimizer = model.optimizer
-    name = type(optimizer).__name__
-    if type(optimizer) is keras.optimizers.SGD:
-        if optimizer.momentum:
-            return f"the momentum of {name} moves rows without a gradient, too"
-    elif type(optimizer) is not keras.optimizers.Adagrad:
-        return f"{name} is not known to leave rows without a gradient as they are"
-    elif not optimizer.epsilon > 0:
-        return "without an epsilon Adagrad divides by sums that may be zero, in every row"
-    for option, does in _OF_ALL_ROWS.items():
-        if getattr(optimizer, option, None):
-            return f"{option} {does}"
-    if not model.built:
+    reason = _why_not_by(model.optimizer)
+    if reason is None and not model.built:
         return "the model has no weights yet when fit is called"
-    if not _tables(model):
+    if reason is None and not _tables(model):
         return "the model has no table of an Embedding that the gradient alone changes"
-    return None
+    return reason
 
 
 @contextmanager
@@ -96,6 +85,18 @@ def by_rows(model: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     updates = isinstance(optimizer, keras.optimizers.Adagrad)
     with _updated(optimizer) if updates else nullcontext(), _read(_tables(model)):
         yield
+
+
+def _why_not_by(optimizer: Any) -> str | None:
+    kind, name = type(optimizer), type(optimizer).__name__
+    if kind not in (keras.optimizers.Adagrad, keras.optimizers.SGD):
+        return f"{name} is not known to leave rows without a gradient as they are"
+    if getattr(optimizer, "momentum", 0):
+        return f"the momentum of {name} moves rows without a gradient, too"
+    if not getattr(optimizer, "epsilon", 1.0) > 0:
+        return f"without an epsilon {name} divides by sums that may be zero, in every row"
+    used = (f"{option} {d}" for option, d in _OF_ALL_ROWS.items() if getattr(optimizer, option))
+    return next(used, None)
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from uncork.core.layers import Layers
 
 Shape = tuple[int, ...]
 
+# It picks rows of what is as large as the table, and no others than the batch has looked up.
+_OPTIMIZERS: Final = "/keras/src/optimizers/"
 _GATHERS: Final = frozenset({"GatherV2", "ResourceGather"})
 # Of a dimension that only running tells: more than any table has rows.
 _UNKNOWN: Final = 10**9
@@ -64,7 +66,9 @@ def _looked_up(
     """Tables with the number of rows that a step looks up."""
     used: Counter[Shape] = Counter()
     for op in ops:
-        if op.type in _GATHERS and (table := _table(op, tables)) is not None:
+        if op.type not in _GATHERS or any(_OPTIMIZERS in frame.filename for frame in op.traceback):
+            continue
+        if (table := _table(op, tables)) is not None:
             _, *inner = op.outputs[0].shape[:-1].as_list() or (1,)
             first = op.outputs[0].shape[0] or batch_size
             used[table] += math.prod(each or _UNKNOWN for each in (first, *inner))
