@@ -401,6 +401,7 @@ def test_in_the_middle_of_a_lever_for_tables(
     look_up = keras.layers.Embedding.call
 
     def attempt(subject: FitSubject, data: Any) -> None:
+        assert subject.workload.row_tables == 1
         version = subject.original.with_step_edits((edit,))
         with interrupted(subject.model, error, which=1 if at == "measured" else 2):
             if at == "measured":
