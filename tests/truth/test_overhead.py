@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.overhead import watched
+from benchmarks.overhead import runs, watched
 from benchmarks.overhead.runs import Cost, Runs, cost_of, epochs_for, in_turn
-from benchmarks.truth.processes import run
+from benchmarks.truth.processes import Run, run
+from uncork.core.record import replace
 
 BUSY = """
 import time
@@ -18,9 +20,8 @@ while time.process_time() < 0.3:
 print("trained 10 samples in 1.50 s")
 """
 EPOCHS = """
-import sys, time
+import sys
 for epoch in range(int(sys.argv[2])):
-    time.sleep(0.05)
     print("loss 0.5", flush=True)
 print("loss 0.5")
 print("trained 10 samples in 0.20 s")
@@ -50,10 +51,23 @@ def test_one_that_fails_is_no_measurement(tmp_path: Path):
         cost_of([sys.executable, "-c", "raise ValueError('no photos')"], tmp_path)
 
 
-def test_as_many_epochs_as_take_so_long(tmp_path: Path):
+@pytest.mark.parametrize(("took", "epochs"), [((0.3, 0.05, 0.07), 20), ((0.9, 0.8, 0.7), 4)])
+def test_as_many_epochs_as_take_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: tuple[float, ...], epochs: int
+):
+    """Of four epochs three are timed, here by decree; the shortest was least disturbed."""
     script = tmp_path / "script.py"
     script.write_text(EPOCHS)
-    assert 5 <= epochs_for((script,), tmp_path / "work", 1.0) <= 20
+    timed: list[int] = []
+
+    def by_decree(command: Sequence[object], work: Path) -> Run:
+        found = run(command, work)
+        timed.append(len(found.epochs_s))
+        return replace(found, epochs_s=took)
+
+    monkeypatch.setattr(runs, "run", by_decree)
+    assert epochs_for((script,), tmp_path / "work", 1.0) == epochs
+    assert timed == [3]
 
 
 def test_every_other_round_runs_backwards():
@@ -77,8 +91,8 @@ def test_every_other_round_runs_backwards():
 
 def test_overhead_is_a_ratio_of_times_above_one_where_the_plan_costs():
     plain, under = [cost(10.0), cost(20.0)], [cost(10.1), cost(20.2)]
-    runs = Runs(name="mlp", epochs=5, plain=tuple(plain), others={"under": tuple(under)})
-    found = runs.overhead("under", lambda each: each.cpu_s)
+    both = Runs(name="mlp", epochs=5, plain=tuple(plain), others={"under": tuple(under)})
+    found = both.overhead("under", lambda each: each.cpu_s)
     assert found.ratio == pytest.approx(1.01)
     assert found.low == pytest.approx(1.01)
 
