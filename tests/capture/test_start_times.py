@@ -3,30 +3,54 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
+from uncork.capture import start_times
 from uncork.capture.start_times import StartTimes, _users_line
 
 
-def prepare(seconds):
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        sum(range(1000))
+class Clock:
+    """A fake clock; each look at the running line comes a tenth of a second after the last."""
+
+    now = looks = 0.0
+
+    def perf_counter(self):
+        self.looks += 1
+        self.now += 0.1
+        return self.now
 
 
-def test_a_line_that_takes_long_is_told():
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(start_times, "time", made)
+    return made
+
+
+def prepare(clock, looks):
+    until = clock.looks + looks
+    ends = time.monotonic() + 60
+    while clock.looks < until and time.monotonic() < ends: sum(range(1000))  # noqa: E701
+
+
+LINE = sys._getframe().f_lineno - 3
+
+
+def test_a_line_that_takes_long_is_told(clock):
     start = StartTimes()
     start.begin()
-    prepare(0.6)
+    prepare(clock, 6)
     start.end()
-    told = sum(line.seconds for line in start.lines)
-    assert 0.2 < told < 5
-    assert all("test_start_times.py:" in line.at for line in start.lines)
+    (line,) = start.lines
+    assert line.at.endswith(f"test_start_times.py:{LINE}")
+    assert 0.2 < line.seconds <= clock.now
 
 
-def test_short_ones_are_not_and_nothing_runs_on():
+def test_short_ones_are_not_and_nothing_runs_on(monkeypatch):
+    monkeypatch.setattr(start_times, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     start = StartTimes()
     start.begin()
     assert "uncork-start" in {thread.name for thread in threading.enumerate()}
@@ -82,12 +106,12 @@ def test_a_thread_that_is_gone_has_no_line(frame):
     assert _users_line(frame) is None
 
 
-def test_what_was_seen_so_far_stays_as_it_is():
+def test_what_was_seen_so_far_stays_as_it_is(clock):
     start = StartTimes()
-    start.begin()
     assert start.so_far() == ()
-    prepare(0.6)
+    start.begin()
+    prepare(clock, 6)
     before = start.so_far()
-    prepare(0.6)
+    prepare(clock, 6)
     start.end()
     assert 0.2 < sum(line.seconds for line in before) < sum(line.seconds for line in start.lines)

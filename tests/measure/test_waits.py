@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -38,11 +40,18 @@ def slow(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[tf.Ten
         context.async_wait()  # the queue is there until it is closed
 
 
-def test_what_is_there_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uncork.measure.waits._AT_ONCE_S", SLOW_S)
+@pytest.mark.parametrize(("took_s", "waited_s"), [(25e-6, 0.0), (100e-6, 100e-6)])
+def test_what_is_there_already_is_not_waited_for(
+    took_s: float, waited_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a fake clock that each look at it moves by as much as a reading is to take."""
+    looks = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: took_s * next(looks))
+    monkeypatch.setattr("uncork.measure.waits.time", clock)
     with waits() as found:
         assert float(tf.constant(2.0)) == 2.0
-    assert (found.seconds, found.at) == (0.0, None)
+    assert found.seconds == pytest.approx(waited_s)
+    assert (found.at is None) == (waited_s == 0.0)
 
 
 def test_a_value_that_is_still_computed_is(slow: tf.Tensor) -> None:

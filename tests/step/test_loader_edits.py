@@ -20,6 +20,7 @@ from uncork.step import (
     fill_loader,
     loader_edited,
     loader_stages,
+    loaders,
 )
 from uncork.watch import loader_digest
 
@@ -73,10 +74,42 @@ def test_workers_of_the_users_own_are_kept(own):
         check_loader(mine, edit(mine))
 
 
-def test_threads_are_measured_where_they_may_be_used():
+class Clock:
+    """A fake clock that only waiting moves: where two threads wait at once, once."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.waited_in_threads = 0
+        self._both = threading.Barrier(2)
+
+    def perf_counter(self):
+        return self.now
+
+    process_time = perf_counter
+
+    def sleep(self, seconds):
+        if threading.current_thread() is threading.main_thread():
+            self.now += seconds
+        elif self._both.wait(60) == 0:
+            self.waited_in_threads += 1
+            self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Of a machine with two cores."""
+    made = Clock()
+    monkeypatch.setattr(loaders, "time", made)
+    monkeypatch.setattr(loaders, "cpus", lambda: 2.0)
+    monkeypatch.setattr(time, "sleep", made.sleep)
+    return made
+
+
+def test_threads_are_measured_where_they_may_be_used(clock):
     (stage,) = loader_stages(Feed(x=Sleeping()))
     assert not stage.random
-    assert stage.threads_wall_s_per_element < stage.wall_s_per_element
+    assert stage.wall_s_per_element == pytest.approx(0.02)
+    assert stage.threads_wall_s_per_element == pytest.approx(0.01)
     (own,) = loader_stages(Feed(x=Sleeping(workers=2)))
     assert own.threads_wall_s_per_element is None
 
@@ -259,25 +292,17 @@ def test_a_class_that_cannot_be_extended_is_refused():
         check_loader(mine, LoaderCache(bytes=1000, expects=loader_digest(mine)))
 
 
-class Racing(Sleeping):
-    """Fails where two threads are in it at once."""
-
-    def __getitem__(self, index):
-        INSIDE.append(index)
-        time.sleep(0.01)
-        if len(INSIDE) > 1:
+def test_a_loader_that_fails_in_threads_is_described_all_the_same(clock, monkeypatch):
+    def racing(seconds):
+        clock.sleep(seconds)
+        if clock.waited_in_threads:
             raise RuntimeError("not made for threads")
-        INSIDE.clear()
-        return super().__getitem__(index)
 
-
-INSIDE = []
-
-
-def test_a_loader_that_fails_in_threads_is_described_all_the_same():
-    (stage,) = loader_stages(Feed(x=Racing()))
+    monkeypatch.setattr(time, "sleep", racing)
+    (stage,) = loader_stages(Feed(x=Sleeping()))
+    assert clock.waited_in_threads
     assert stage.threads_wall_s_per_element is None
-    assert stage.keepable is None
+    assert stage.keepable.bytes == 12 * (2 * 3 * 4 + 2 * 8)
 
 
 def test_a_training_that_is_stopped_leaves_no_thread_behind():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -191,10 +193,15 @@ def test_a_recording_keeps_to_its_limits(most, max_bytes, held):
 def test_short_epochs_are_timed_whole():
     made = runner("arrays")
     made.prime()
-    made.block(0.0)
-    blocks = [made.block(1.0) for _ in range(2)]
+    blocks = []
+    for _ in range(2):
+        assert made._epoch_s < math.inf  # from the block before; here by decree
+        made._epoch_s = 0.01
+        blocks.append(made.block(0.05))
     assert [block.steps % STEPS for block in blocks] == [0, 0]
     assert all(block.steps > 0 for block in blocks)
+    made._epoch_s = 0.1
+    assert made.block(0.0).steps == 1
 
 
 def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
@@ -202,7 +209,8 @@ def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
     made.prime()
     assert made.block(0.05).ends_s is None
     made.waits_between = True
-    found = made.block(1.0)
+    made._epoch_s = 0.01  # by decree: the next block times whole ones
+    found = made.block(0.05)
     assert found.ends > 0
     assert 0 < found.ends_s < found.wall_s
 
