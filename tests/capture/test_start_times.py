@@ -33,7 +33,8 @@ def clock(monkeypatch):
 def prepare(clock, looks):
     until = clock.looks + looks
     ends = time.monotonic() + 60
-    while clock.looks < until and time.monotonic() < ends: sum(range(1000))  # noqa: E701
+    while clock.looks < until and time.monotonic() < ends:
+        sum(range(1000))  # noqa: E701
 
 
 LINE = sys._getframe().f_lineno - 3

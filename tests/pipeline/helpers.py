@@ -2,15 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops import testing
 
-from uncork.pipeline import Pipeline, element_digests, read
+from uncork.core.stage import Stage
+from uncork.pipeline import Pipeline, costs, doubtful, element_digests, in_chunks, measure, read
+from uncork.pipeline.measured import Measured
+from uncork.pipeline.probes import Probe
+
+# Of each probe, whatever they take.
+TURNS = 3
 
 
 def epochs(dataset, limit=40, passes=2):
     """Digests of some passes."""
     return element_digests(dataset, epochs=passes, max_elements=limit, max_s=20).epochs
+
+
+def measured(
+    dataset, *, batch_size: int | None = 4, seconds: float = 60.0, turns: int = TURNS
+) -> tuple[Stage, ...]:
+    """What each stage costs: so many turns of each probe, not as many as there is time for.
+
+    On a busy machine none goes without, and what is counted is counted to its end. Elements are
+    pulled in groups as large as their CPU time asks for, which waiting does not lengthen.
+
+    Args:
+        dataset: Or a pipeline.
+        batch_size: Samples a step.
+        seconds: Of endless data nothing is counted for longer than an eighth of it.
+        turns: Of each probe.
+    """
+
+    def take_turns(probes: Sequence[Probe], budget_s: float) -> None:
+        del budget_s
+        for _ in range(turns):
+            for probe in probes:
+                probe.turn()
+
+    def computed(probe: Probe) -> tuple[float, float] | None:
+        pulled = probe._pull()
+        return pulled and (pulled[0], pulled[0])
+
+    pipeline = dataset if isinstance(dataset, Pipeline) else read(dataset)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (costs, doubtful, in_chunks):
+            patch.setattr(module, "take_turns", take_turns)
+        patch.setattr(Probe, "_pull_in_its_turn", computed)
+        return measure(pipeline, batch_size=batch_size, budget_s=seconds)
+
+
+def by_decree(dataset, *, batch_size: int | None = 4) -> tuple[Stage, ...]:
+    """What else is told of the stages, where each is said to take a millisecond for an element."""
+
+    def difference(stages: Sequence[Measured]) -> None:
+        for stage in stages:
+            stage.cpu_s = stage.wall_s = 0.001
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "_difference", difference)
+        for name in ("take_turns", "time_alone"):
+            patch.setattr(costs, name, lambda *_: None)
+        patch.setattr(costs, "op_costs", lambda *_, **__: ())
+        return measure(read(dataset), batch_size=batch_size, budget_s=60.0)
 
 
 def kinds(pipeline: Pipeline):

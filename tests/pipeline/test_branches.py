@@ -9,9 +9,8 @@ from uncork.core.edit import Cache, LessAhead, ParallelMap, VectorizeMap
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, read
 
-from .helpers import behind_unknown
+from .helpers import behind_unknown, by_decree, measured
 from .test_costs import heaviest, heavy
-from .test_costs import stages as measured
 from .test_edits import (
     cache_at,
     filter_first_at,
@@ -27,17 +26,9 @@ Dataset = tf.data.Dataset
 RANGE = Dataset.range
 
 
-def stages(data):
-    """With time enough for all branches on a busy machine."""
-    return measured(data, budget_s=2.0)
-
-
 def cached_from(stage, data):
-    """How many elements a cache there would hold; None where there can be none.
-
-    A brief look: it is the structure that tells.
-    """
-    point = measured(data, budget_s=0.8)[stage].cache_point
+    """How many elements a cache there would hold; None where there can be none."""
+    point = by_decree(data)[stage].cache_point
     return point.elements if point else None
 
 
@@ -199,7 +190,7 @@ def test_a_parallel_map_in_a_branch_is_refused_as_anywhere():
 
 def test_work_in_a_branch_is_blamed_on_its_own_stage():
     numbers = Dataset.zip(RANGE(64).map(heaviest, num_parallel_calls=1), RANGE(64)).batch(4)
-    found = stages(numbers)
+    found = measured(numbers)
     assert [s.kind for s in found] == ["range", "map", "range", "zip", "batch"]
     assert [s.index for s in found] == [0, 1, 2, 3, 4]
     assert [s.first for s in found] == [0, 0, 2, 0, 0]
@@ -209,13 +200,13 @@ def test_work_in_a_branch_is_blamed_on_its_own_stage():
 
 
 def test_of_what_is_concatenated_each_part_gives_its_share():
-    found = stages(RANGE(6).concatenate(RANGE(2)).batch(4))
+    found = by_decree(RANGE(6).concatenate(RANGE(2)).batch(4))
     assert [s.elements_per_step for s in found] == [3, 1, 4, 1]
 
 
 def test_of_what_is_sampled_each_part_gives_what_is_chosen():
     parts = [RANGE(100).repeat(), RANGE(100).repeat()]
-    found = stages(Dataset.sample_from_datasets(parts, [0.8, 0.2], seed=1).batch(10))
+    found = by_decree(Dataset.sample_from_datasets(parts, [0.8, 0.2], seed=1).batch(10))
     often, rarely = (s.elements_per_step for s in found if s.kind == "repeat")
     assert often + rarely == pytest.approx(10)
     assert 6 < often < 9.5
@@ -223,14 +214,14 @@ def test_of_what_is_sampled_each_part_gives_what_is_chosen():
 
 def test_what_is_shared_is_proposed_once_with_memory_for_each_reader():
     numbers = RANGE(8).map(heavy)
-    found = stages(Dataset.zip(numbers, numbers.map(lambda x: x + 1)).batch(4))
+    found = by_decree(Dataset.zip(numbers, numbers.map(lambda x: x + 1)).batch(4))
     assert [s.kind for s in found] == ["range", "map", "range", "map", "map", "zip", "batch"]
     assert found[1].cache_point.memory_bytes == 2 * 8 * found[1].bytes_per_element
     assert found[3].cache_point is None
 
 
 def test_what_gives_the_elements_of_others_costs_nothing_itself():
-    found = stages(RANGE(64).map(heavy).concatenate(RANGE(64).map(heavy)).batch(4))
+    found = measured(RANGE(64).map(heavy).concatenate(RANGE(64).map(heavy)).batch(4))
     assert found[4].kind == "concatenate"
     assert found[4].cpu_s_per_element == 0
 
@@ -238,12 +229,12 @@ def test_what_gives_the_elements_of_others_costs_nothing_itself():
 def test_choices_in_long_runs_tell_no_shares():
     choices = Dataset.from_tensors(0).repeat(1000).concatenate(Dataset.from_tensors(1).repeat(1000))
     choices = choices.map(lambda x: tf.cast(x, tf.int64))
-    found = stages(Dataset.choose_from_datasets([RANGE(1000), RANGE(1000)], choices))
+    found = by_decree(Dataset.choose_from_datasets([RANGE(1000), RANGE(1000)], choices))
     assert {s.elements_per_step for s in found if s.kind == "range"} == {None}
 
 
 def test_a_cache_in_a_branch_spares_what_lies_below_it_there():
-    found = stages(Dataset.zip(RANGE(8).map(heavy).cache(), RANGE(8).map(heavy)).batch(4))
+    found = by_decree(Dataset.zip(RANGE(8).map(heavy).cache(), RANGE(8).map(heavy)).batch(4))
     assert [s.elements_per_step for s in found] == [0, 0, 4, 4, 4, 4, 1]
 
 
@@ -279,7 +270,7 @@ def test_what_is_left_early_cannot_be_cached(data, expected):
 
 
 def test_a_cache_of_what_is_joined_spares_all_branches():
-    found = stages(Dataset.zip(RANGE(8).map(heavy), RANGE(8).map(heavy)).batch(4))
+    found = by_decree(Dataset.zip(RANGE(8).map(heavy), RANGE(8).map(heavy)).batch(4))
     branch, both = found[1].cache_point, found[4].cache_point
     assert both.saved_cpu_s_per_step > branch.saved_cpu_s_per_step
     assert both.elements == branch.elements == 8
@@ -288,7 +279,7 @@ def test_a_cache_of_what_is_joined_spares_all_branches():
 def test_what_a_rewrite_needs_is_counted_over_all_stages():
     filtered = RANGE(64).map(lambda x: (x, tf.ones([99]))).filter(lambda x, _: x % 2 == 0)
     shuffled = RANGE(64).map(heavy).shuffle(10)
-    found = stages(Dataset.zip(RANGE(99), filtered, shuffled))
+    found = by_decree(Dataset.zip(RANGE(99), filtered, shuffled))
     assert found[3].may_precede == (2,)
     assert found[6].buffer.maps == (5,)
     assert found[6].buffer.of == 64

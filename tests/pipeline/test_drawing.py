@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from uncork.core.edit import DrawFirst, SplitMap
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.drawing import drawn_first
 
-from .helpers import epochs
+from .helpers import epochs, measured
 
 RANGE = tf.data.Dataset.range
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_cut_is_left_whole(data):
 
 
 def test_its_draws_are_timed():
-    stages = measure(read(images(64).map(flip).batch(8)), batch_size=8, budget_s=0.3)
+    stages = measured(images(64).map(flip).batch(8), batch_size=8)
     assert stages[1].draws.ops >= 3
     assert 0 <= stages[1].draws.cpu_s_per_element <= stages[1].cpu_s_per_element
 

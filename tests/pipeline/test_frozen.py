@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import measure, read
+from .helpers import by_decree
 
 RANGE = tf.data.Dataset.range
 
@@ -50,7 +50,7 @@ REPEATED = {
 
 
 def caches(data):
-    stages = measure(read(data), batch_size=1, budget_s=0.1)
+    stages = by_decree(data, batch_size=1)
     return [stage.frozen for stage in stages if stage.kind == "cache"]
 
 
@@ -80,14 +80,14 @@ LINE = sys._getframe().f_lineno - 3
 
 
 def test_the_call_into_python_has_a_line_of_its_own():
-    mapped = measure(read(RANGE(6).map(slow)), batch_size=1, budget_s=0.1)[1]
+    mapped = by_decree(RANGE(6).map(slow), batch_size=1)[1]
     assert mapped.python
     assert mapped.python_at.rpartition(":")[2] == str(LINE)
     assert mapped.at != mapped.python_at
 
 
 def test_without_python_there_is_no_such_line():
-    assert measure(read(RANGE(6).map(by_op)), batch_size=1, budget_s=0.1)[1].python_at is None
+    assert by_decree(RANGE(6).map(by_op), batch_size=1)[1].python_at is None
 
 
 def heavy(x):
@@ -99,5 +99,5 @@ def heavy(x):
 def test_a_cache_of_endless_data_spares_nothing(endless, costs):
     data = RANGE(8).map(heavy)
     data = (data.repeat() if endless else data).cache().batch(4)
-    stages = measure(read(data), batch_size=4, budget_s=0.3)
+    stages = by_decree(data)
     assert stages[1].elements_per_step == costs

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from uncork.core.edit import GeneratorCache, GeneratorChunks
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, element_digests, in_order, measure, read, seeded, state_kept
+from uncork.pipeline import apply, element_digests, in_order, read, seeded, state_kept
 from uncork.pipeline.in_chunks import InChunks
 from uncork.pipeline.kept_generator import KeptGenerator
 from uncork.pipeline.python_calls import generator_of, source_of
 from uncork.watch import function_digest
 
+from .helpers import measured
 from .properties import (
     BY_HAND,
     STEPS,
@@ -234,7 +235,7 @@ def test_it_is_not_run_further_than_it_was(build):
     dataset = build(made_by(yielding(*ROWS)))
     with pytest.raises(EditRefused, match="may stop before its end"):
         chunked(dataset)
-    assert all(s.chunked is None for s in measure(read(dataset), batch_size=4, budget_s=0.5))
+    assert all(s.chunked is None for s in measured(dataset))
 
 
 def test_a_prefetch_of_the_users_runs_ahead():
@@ -260,14 +261,14 @@ def test_others_are_left_alone(dataset):
 
 
 def test_what_it_costs_then_is_measured():
-    (source, *_) = measure(read(made_by(yielding(*ROWS)).batch(40)), batch_size=40, budget_s=1.0)
+    (source, *_) = measured(made_by(yielding(*ROWS)).batch(40), batch_size=40)
     assert source.chunked.elements == 40
     assert source.chunked.wall_s_per_element < source.wall_s_per_element
 
 
 def test_it_is_run_ahead_by_no_more_than_a_step():
     """Where a step takes one element, the next may hang on what the step has done."""
-    (source, *_) = measure(read(made_by(yielding(*ROWS))), batch_size=4, budget_s=0.5)
+    (source, *_) = measured(made_by(yielding(*ROWS)))
     assert source.chunked is None
 
 
@@ -275,7 +276,7 @@ def test_large_elements_and_slow_ones_are_left_alone():
     large = np.zeros(200_000, np.float32)
     spec = tf.TensorSpec(large.shape, tf.float32)
     batches = made_by(yielding(*[large] * 9), spec).batch(3)
-    (source, *_) = measure(read(batches), batch_size=3, budget_s=0.5)
+    (source, *_) = measured(batches, batch_size=3)
     assert source.chunked is None
 
 

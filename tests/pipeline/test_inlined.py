@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from uncork.core.edit import InlineMap, ParallelMap, VectorizeMap
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.legality import is_inlined
 
-from .helpers import changing_table, epochs, kinds, table
+from .helpers import changing_table, epochs, kinds, measured, table
 
 RANGE = tf.data.Dataset.range
 AUTOTUNE = tf.data.AUTOTUNE
@@ -127,14 +127,14 @@ def test_it_can_be_run_in_parallel_or_on_batches_afterwards() -> None:
 
 def test_what_it_would_cost_is_measured() -> None:
     """A call handed to another thread takes microseconds; an addition takes none."""
-    stages = measure(read(RANGE(4096).map(noisy).batch(64)), batch_size=64, budget_s=1.0)
+    stages = measured(RANGE(4096).map(noisy).batch(64), batch_size=64)
     assert stages[1].inlined is not None
     assert 0 <= stages[1].inlined.cpu_s_per_element <= stages[1].cpu_s_per_element
     assert [s.inlined for s in stages if s.kind != "map"] == [None, None]
 
 
 def test_what_runs_inline_already_is_not_offered_it_again() -> None:
-    stages = measure(inlined(RANGE(64).map(noisy)), batch_size=1, budget_s=0.5)
+    stages = measured(inlined(RANGE(64).map(noisy)), batch_size=1)
     assert stages[1].inlined is None
 
 

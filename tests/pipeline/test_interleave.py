@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from uncork.core.edit import ParallelInterleave
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline import apply, read, seeded
 
-from .helpers import epochs
+from .helpers import epochs, measured
 
 RANGE = tf.data.Dataset.range
 
@@ -104,6 +104,6 @@ def test_what_could_come_otherwise_is_left_serial(data):
 def test_its_readers_are_told(tmp_path):
     files = tf.data.Dataset.from_tensor_slices(text_files(tmp_path, lines=(40, 40)))
     data = files.interleave(tf.data.TFRecordDataset, cycle_length=2).batch(4)
-    stages = measure(read(data), batch_size=4, budget_s=0.2)
+    stages = measured(data)
     assert [stage.readers for stage in stages] == [None, 2, None]
     assert np.isfinite(stages[1].cpu_s_per_element)

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from uncork.pipeline.narrowed import narrowed
 
-from .test_costs import RANGE, stages
+from .helpers import measured
+from .test_costs import RANGE
 
 WAVE = tf.TensorSpec([1000], tf.float64)
 
@@ -73,6 +74,6 @@ def test_a_map_in_float64_is_timed_in_float32():
     def hear(number):
         return loud(tf.cast(tf.range(number, number + 20_000), tf.float64))
 
-    found = stages(RANGE(64).map(hear).batch(4))[1]
+    found = measured(RANGE(64).map(hear).batch(4))[1]
     assert 0 < found.float32_cpu_s_per_element <= found.cpu_s_per_element
-    assert stages(RANGE(64).map(lambda x: x + 1))[1].float32_cpu_s_per_element is None
+    assert measured(RANGE(64).map(lambda x: x + 1))[1].float32_cpu_s_per_element is None

@@ -5,8 +5,10 @@ import tensorflow as tf
 
 from uncork.core.edit import DrawFirst, SplitMap
 from uncork.measure.kernels import Kernel, profiled
-from uncork.pipeline import apply, measure, read
+from uncork.pipeline import apply, read
 from uncork.pipeline.op_costs import op_costs
+
+from .helpers import measured
 
 # A product that takes long enough to be told, however busy the machine is; how it compares with
 # what runs beside it is up to that machine.
@@ -108,5 +110,5 @@ def test_a_dictionary_is_handed_over_as_the_map_was_given_it():
 
 def test_only_maps_that_cost_something_are_looked_into():
     data = tf.data.Dataset.from_tensors(tf.ones([700, 700])).repeat(8).map(squared)
-    stages = measure(read(data.map(lambda x: x[0, 0]).batch(2)), batch_size=2, budget_s=1.0)
+    stages = measured(data.map(lambda x: x[0, 0]).batch(2), batch_size=2)
     assert [bool(stage.ops) for stage in stages if stage.kind == "map"] == [True, False]

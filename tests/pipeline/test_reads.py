@@ -5,7 +5,8 @@ import tensorflow as tf
 
 from uncork.pipeline.reads import files_read, only_reading
 
-from .test_costs import RANGE, stages
+from .helpers import measured
+from .test_costs import RANGE
 
 FILES = 5
 
@@ -49,7 +50,7 @@ def test_few_files_or_chance_are_left_alone(function):
 
 
 def test_what_reading_costs_is_measured(folder):
-    found = stages(RANGE(64).map(lambda number: load(folder, number)).batch(4))[1]
+    found = measured(RANGE(64).map(lambda number: load(folder, number)).batch(4))[1]
     assert found.reading.files == 6
     assert 0 < found.reading.cpu_s_per_element <= found.cpu_s_per_element
-    assert stages(RANGE(8).map(lambda x: x + 1))[1].reading is None
+    assert measured(RANGE(8).map(lambda x: x + 1))[1].reading is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import apart, continued, measure, read
+from uncork.pipeline import apart, continued, read
 from uncork.pipeline.seeded import seeded
 from uncork.pipeline.shared import shared_by_branches
+
+from .helpers import measured
 
 Dataset = tf.data.Dataset
 
@@ -51,7 +53,7 @@ def test_a_pipeline_without_branches_shares_nothing():
 def test_what_making_it_again_costs_is_measured():
     examples = images()
     parts = [examples.map(lambda image, label: image) for _ in range(3)]
-    stages = measure(read(Dataset.zip(tuple(parts)).batch(8)), batch_size=8, budget_s=1.0)
+    stages = measured(Dataset.zip(tuple(parts)).batch(8), batch_size=8)
     assert [s.kind for s in stages] == ["range", "map", "map"] * 3 + ["zip", "batch"]
     repeated = stages[9].repeated
     assert repeated.times == 3

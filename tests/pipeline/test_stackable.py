@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from uncork.core.edit import VectorizeMap
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.kinds import kind_of
 from uncork.pipeline.stackable import behind, tail
 from uncork.pipeline.vectorize import vectorized
 
-from .helpers import epochs, kinds
+from .helpers import epochs, kinds, measured
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_the_maps_below_stay_below(photos):
     assert kinds(changed) == ["from_tensor_slices", "map", "map", "batch", "map"]
     with pytest.raises(EditRefused, match="lies map"):
         apply(changed, VectorizeMap(stage=1, expects=changed.digest))
-    stages = measure(read(data), batch_size=4, budget_s=0.3)
+    stages = measured(data)
     assert [stage.vectorized is not None for stage in stages] == [False, False, True, False]
     assert stages[2].vectorized.behind == ("ResizeBilinear",)
     assert stages[2].vectorized.first_bytes > 6 * 6 * 3 * 4

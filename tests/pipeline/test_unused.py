@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from uncork.core.edit import DropUnused
 from uncork.core.errors import EditRefused
-from uncork.pipeline import apply, measure, read, seeded
+from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.graphs import graph_of
 from uncork.pipeline.unused import unused
 
-from .helpers import changing_table, epochs, kinds
+from .helpers import changing_table, epochs, kinds, measured
 
 NUMBERS = tf.data.Dataset.range(12)
 
@@ -195,7 +195,7 @@ def test_what_is_spared_is_timed():
         return x, tf.reduce_sum(wide @ wide)
 
     data = NUMBERS.map(dear).shuffle(3).map(lambda x, total: x).batch(2)
-    stages = measure(read(data), batch_size=2, budget_s=1.0)
+    stages = measured(data, batch_size=2)
     assert stages[3].ignores == (1,)
     assert stages[1].needed_cpu_s_per_element < 0.5 * stages[1].cpu_s_per_element
     assert all(stage.needed_cpu_s_per_element is None for stage in stages if stage.index != 1)

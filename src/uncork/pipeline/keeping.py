@@ -109,7 +109,7 @@ def _split(pipeline: Pipeline, stage: int) -> Pipeline:
 
 
 def _counted(stage: Measured, budget_s: float) -> int:
-    """Elements of one pass; 0 when counting takes too long.
+    """Elements of one pass; 0 when counting takes too long, or for ever.
 
     Counted where they begin to be as many as they are: lines are read sooner than they are parsed.
     """
@@ -117,6 +117,8 @@ def _counted(stage: Measured, budget_s: float) -> int:
     while stage.node.kind in _AS_MANY and len(stage.below) == 1:
         ratio *= static_ratio(stage.node) or 1.0
         (stage,) = stage.below
+    if int(stage.node.dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        return 0
     return math.ceil((count(stage.dataset, budget_s=budget_s) or 0) / ratio)
 
 
