@@ -72,14 +72,20 @@ def run(command: Sequence[object], cwd: Path, limit_s: float = 240.0) -> Run:
             text=True,
             start_new_session=True,  # `uncork` has children of its own, who hold the pipe open
         )
-        timer = threading.Timer(limit_s, _end, [process.pid])
+        over = threading.Event()
+
+        def stop() -> None:
+            over.set()  # before it ends, which is seen at once
+            _end(process.pid)
+
+        timer = threading.Timer(limit_s, stop)
         timer.start()
         assert process.stdout is not None
         try:
             stamped.extend((time.perf_counter(), line.rstrip("\n")) for line in process.stdout)
             process.wait()
         finally:
-            in_time = timer.is_alive()
+            in_time = not over.is_set()
             timer.cancel()
             _end(process.pid)
             process.stdout.close()

@@ -34,7 +34,7 @@ def prepare(clock, looks):
     until = clock.looks + looks
     ends = time.monotonic() + 60
     while clock.looks < until and time.monotonic() < ends:
-        sum(range(1000))  # noqa: E701
+        sum(range(1000))
 
 
 LINE = sys._getframe().f_lineno - 3

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edit import LargerBatch, Rebatch
+from uncork.core.record import replace
 from uncork.engine import larger_batches
 from uncork.engine.fit_subject import FitSubject
 from uncork.step.snapshot import weights
@@ -38,15 +39,24 @@ def brief(monkeypatch):
     monkeypatch.setattr(larger_batches, "_BLOCK_S", 0.05)
 
 
-def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path):
+@pytest.mark.parametrize(("faster", "times"), [((1.9, 3.5, 3.9), [2, 4]), ((1.1,), [])])
+def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path, monkeypatch, faster, times):
+    """All are run, and as fast as is said; what does not pay is the last to be tried."""
+    said, against = iter(faster), larger_batches.against
+
+    def by_decree(base, sized, block_s):
+        return replace(against(base, sized, block_s), ratio=next(said))
+
+    monkeypatch.setattr(larger_batches, "against", by_decree)
     found = subject(tmp_path)
     before = weights(found.model)
     sizes = found.batch_sizes(found.original, 4.0)
-    assert sizes  # 4 samples a step are mostly overhead, on any machine
-    assert [size.times for size in sizes] == [2, 4, 8, 16][: len(sizes)]
-    assert all(size.faster.ratio > 1.1 and size.noise > 0 for size in sizes)
+    assert next(said, None) is None
+    assert [size.times for size in sizes] == times
+    assert [size.faster.ratio for size in sizes] == list(faster)[: len(times)]
+    assert all(size.noise > 0 for size in sizes)
     assert all(size.rate == size.times**0.5 for size in sizes)
-    assert sizes[0].loss < 1.3  # of four kinds, log 4 by chance
+    assert all(size.loss < 1.3 for size in sizes)  # of four kinds, log 4 by chance
     assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
     assert found.model.train_function is None
 

@@ -64,8 +64,12 @@ def by_decree(dataset, *, batch_size: int | None = 4) -> tuple[Stage, ...]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(costs, "_difference", difference)
-        for name in ("take_turns", "time_alone"):
-            patch.setattr(costs, name, lambda *_: None)
+        for module, name in (
+            (costs, "take_turns"),
+            (costs, "time_alone"),
+            (in_chunks, "take_turns"),
+        ):
+            patch.setattr(module, name, lambda *_: None)
         patch.setattr(costs, "op_costs", lambda *_, **__: ())
         return measure(read(dataset), batch_size=batch_size, budget_s=60.0)
 

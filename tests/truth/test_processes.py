@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
+from benchmarks.truth import processes
 from benchmarks.truth.processes import run
 
 FOREVER = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
 print(child.pid, flush=True)
+open('ready', 'w').close()
 child.wait()
 """
 
@@ -25,7 +30,31 @@ def test_what_a_script_says_is_read_and_its_times_are_left_out(tmp_path: Path):
     assert done.lines == ("loss 0.5 in T", "trained 1,200 samples in T")
 
 
-def test_after_the_time_allowed_its_children_are_stopped_too(tmp_path: Path):
+class WhenReady(threading.Thread):
+    """In the place of a timer: the time is up as soon as the script has said what it has to."""
+
+    def __init__(self, interval: float, stop: Callable[[], None]) -> None:
+        super().__init__()
+        self.interval, self.stop = interval, stop
+
+    def run(self) -> None:
+        while not READY.exists():
+            time.sleep(0.01)
+        self.stop()
+        time.sleep(0.2)  # nobody relies on this thread's being over
+
+    def cancel(self) -> None:
+        pass
+
+
+READY = Path()
+
+
+def test_after_the_time_allowed_its_children_are_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.modules[__name__], "READY", tmp_path / "ready")
+    monkeypatch.setattr(processes.threading, "Timer", WhenReady)
     done = run([sys.executable, "-c", FOREVER], tmp_path, limit_s=2.0)
     assert done.exit_code is None
     (child,) = done.lines
