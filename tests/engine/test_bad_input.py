@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from uncork.core.diagnosis import Diagnosis
 from uncork.core.edit import DtypePolicy, Guarantee, JitCompile, StepEdit
 from uncork.core.plan import Policy, load
 from uncork.core.record import from_json
+from uncork.engine.processes import Script
+from uncork.engine.verbs import tune
 
+from .brief_child import children_by_decree
 from .conftest import Run, Write, as_from_a_terminal, environment, left_behind
 
 pytestmark = pytest.mark.slow
@@ -260,14 +264,26 @@ def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_
     assert list(tmp_path.glob("*.keras")) == [], "a trial must not save"
 
 
-def test_files_of_the_user_s_stay_as_they_were(write: Write, uncork: Run, tmp_path: Path) -> None:
-    write(STAGES)
-    for name in ("best.keras", "final.keras"):
-        (tmp_path / name).write_bytes(b"weights of last week")
-    before = {p: p.read_bytes() for p in tmp_path.glob("*.keras")}
-    done = uncork("tune", "--budget", 30, "--quiet", "train.py")
-    assert done.returncode == 0, done.stderr
-    assert {p: p.read_bytes() for p in tmp_path.glob("*.keras")} == before
+def test_files_of_the_user_s_stay_as_they_were(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints are written on trial, and steps run; how fast they are is said by decree."""
+    write("import os\nopen('log', 'w').write('begun')\nos.remove('notes')\n" + STAGES)
+    for name in ("best.keras", "final.keras", "log", "notes"):
+        (tmp_path / name).write_bytes(b"of last week")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    children_by_decree(monkeypatch, "saving")
+    monkeypatch.chdir(tmp_path)
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temp))
+    monkeypatch.setattr(tempfile, "tempdir", str(temp))
+    plan, interrupted = tune(Script("train.py"), lambda _: None, policy=Policy(budget_s=1e6))
+    assert not interrupted
+    tried = {step.name: step for step in plan.steps if step.measured}
+    assert list(tried) == ["async_checkpoint", "steps_per_execution"]
+    assert all(step.proof and step.proof.passed for step in tried.values())
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
     assert left_behind(tmp_path) == []
 
 

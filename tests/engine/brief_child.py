@@ -1,0 +1,95 @@
+"""A child of a tuning that is brief, and tries what a test names, whatever the machine has to say.
+
+All of it is run, and proved, as ever; only how fast it is and whether it is worth a trial is said
+by decree. Started in the place of Uncork's own by :func:`children_by_decree`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import AsyncCheckpoint, DiskCache, Edit, SplitMap, StepsPerExecution
+from uncork.core.machine import Machine
+from uncork.core.measurement import compare
+from uncork.core.plan import Policy
+from uncork.engine import child, processes, verbs
+from uncork.road.proposal import Optimization, Proposal
+
+_TESTS: Final = str(Path(__file__).parents[1])
+_CHILD: Final = f"""
+import sys
+sys.path[0] = sys.path[0] or sys.path[1]
+sys.path.append({_TESTS!r})
+from engine import brief_child
+sys.exit(brief_child.main("NAME", sys.argv[1:]))
+"""
+
+
+class Saving(Optimization):
+    name, stage, guarantee = "async_checkpoint", "host", "exact"
+
+    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+        assert diagnosis.saving is not None
+        return _proposal(AsyncCheckpoint(bytes=diagnosis.saving.bytes))
+
+
+class Grouping(Optimization):
+    name, stage, guarantee = "steps_per_execution", "host", "rounding"
+
+    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+        return _proposal(StepsPerExecution(steps=2))
+
+
+class InFiles(Optimization):
+    name, stage, guarantee = "disk_cache", "input", "exact"
+
+    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+        assert diagnosis.disk is not None
+        assert diagnosis.disk.folder == policy.disk_cache
+        kept = DiskCache(stage=1, expects="", bytes=1 << 24, folder=policy.disk_cache)
+        return _proposal(SplitMap(stage=1, expects=""), kept)
+
+
+ROADS: Final = {"saving": (Saving(), Grouping()), "disk_cache": (InFiles(),)}
+
+
+def _proposal(*edits: Edit) -> Proposal:
+    return Proposal(edits=edits, predicted=2.0, at=None, why="by decree")
+
+
+def children_by_decree(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
+    """Children walk one of :data:`ROADS`; what they keep is not confirmed."""
+    monkeypatch.setattr(processes, "_CHILD", _CHILD.replace("NAME", road))
+    unconfirmed: Callable[..., Any] = lambda plan, *_: plan  # noqa: E731
+    monkeypatch.setattr(verbs, "confirm", unconfirmed)
+
+
+def main(road: str, argv: Sequence[str]) -> int:
+    make = child._of_mode
+
+    def of_mode(job: Any, scratch: str) -> Any:
+        from uncork.engine import observe, trials, walk  # noqa: PLC0415 - they import TensorFlow
+
+        def faster(base: Any, candidate: Any, **how: Any) -> Any:
+            """One short block each, and then so many times as fast."""
+            block_s = how["block_s"] / 10
+            trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
+            said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], at_least=how["at_least"])
+            return replace_fields(trial, comparison=said)
+
+        measured = walk.interleave
+        walk.interleave = faster
+        for name in ("_CAREFUL", "_BRIEF"):
+            setattr(observe, name, getattr(observe, name).scaled(0.1))
+        trials.Walk = functools.partial(walk.Walk, road=ROADS[road])
+        return make(job, scratch)
+
+    child._of_mode = of_mode
+    return child.main(argv)
