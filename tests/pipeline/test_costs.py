@@ -218,6 +218,13 @@ def test_supply_counts_batches():
     assert np.isfinite(rate)
 
 
+@pytest.mark.parametrize("data", [RANGE(100).map(words).batch(10), RANGE(1)])
+def test_two_batches_are_waited_for_however_long_they_take(data):
+    rate, cpu_s = supply(data, budget_s=0.0)
+    assert rate > 0
+    assert cpu_s > 0
+
+
 def test_supply_of_nothing_is_nothing():
     assert supply(RANGE(0), budget_s=0.1) == (0.0, 0.0)
 

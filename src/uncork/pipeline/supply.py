@@ -16,8 +16,8 @@ def supply(dataset: Any, *, budget_s: float) -> tuple[float, float]:
 
     Args:
         dataset: As it would be trained on; started anew when it ends, as epochs do.
-        budget_s: Seconds to iterate. The first half, in which buffers and caches fill, is not
-            counted.
+        budget_s: Seconds to iterate, or what two batches take. The first half, in which buffers
+            and caches fill, is not counted.
 
     Returns:
         Batches per second and CPU seconds per batch; ``(0.0, 0.0)`` for an empty dataset.
@@ -47,12 +47,12 @@ def _marks(dataset: Any, budget_s: float) -> list[tuple[float, float]]:
     """Elapsed and CPU time at the arrival of each batch."""
     marks: list[tuple[float, float]] = []
     deadline = time.perf_counter() + budget_s
-    while time.perf_counter() < deadline:
+    while len(marks) < 2 or time.perf_counter() < deadline:
         seen = len(marks)
         try:
             for _ in dataset:
                 marks.append((time.perf_counter(), time.process_time()))
-                if marks[-1][0] > deadline:
+                if len(marks) > 1 and marks[-1][0] > deadline:
                     return marks
         except tf.errors.OpError:
             pass
