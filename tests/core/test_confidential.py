@@ -20,7 +20,8 @@ SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
 FOLDER = "/mnt/our tumour scans"
 COPIED = Copied(at="/home/acme/scans.py:40", share=0.5, made_bytes=9, used_bytes=1)
-SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1)
+CARD = "/job:acme/replica:0/task:0/device:GPU:0"
+SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1, placement=CARD)
 
 OWN_KERNELS = KernelPart(
     phase="forward", share=0.5, calls=3.0, kernel="MatMul", layer="TumourNet", at=f"{NAME}:9"

@@ -41,7 +41,7 @@ EDITS = (
     TensorArguments(code="a", names=("rate",)),
     StepsPerExecution(steps=4),
     LayersInInput(layers=("scale", "turn"), draws=True),
-    MapOnDevice(expects="4f2a"),
+    MapOnDevice(expects="4f2a", placement="/device:GPU:0"),
     GatherLast(expects="4f2a"),
     FlatUpdates(),
     FusedUpdates(),

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from uncork.capture import StopScript
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.loop_subject import ResidentRunner
+from uncork.engine.loop_runner import ResidentRunner
 from uncork.engine.switchboard import Switchboard, run_beside
 from uncork.engine.version import Version
 

@@ -160,6 +160,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         shares=COMPUTING,
         transfer=SENT,
     ),
+    "floats sent by a loop": observed(
+        stage(0, "batch", bytes_per_element=10_000_000),
+        stage(1, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=CAST),
+        shares=COMPUTING,
+        transfer=SENT,
+        workload={"kind": "custom_loop", "step_code": "c0de"},
+    ),
     "called for each batch": observed(
         shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}
     ),

@@ -69,12 +69,24 @@ def test_where_no_last_map_makes_the_bytes_more(needed):
     [
         ({"eager_step": True}, "run_eagerly"),
         ({"distributed": True}, "strategy"),
-        ({"kind": "custom_loop"}, "custom loop"),
+        ({"kind": "custom_loop"}, "more than one compiled function"),
+        ({"kind": "custom_loop", "step_code": "c0de", "eager_step": True}, "op by op"),
         ({"data": "numpy"}, "not by tf.data"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):
     assert told in reason(HERE, training(**situation))
+
+
+def test_batches_of_a_loop_are_made_on_the_device_of_its_step():
+    card = "/job:card/replica:0/task:0/device:CPU:0"
+    rows = stage(0, "from_tensor_slices", in_step=replace(LAST, spared=0.99))
+    loop = {"kind": "custom_loop", "step_code": "c0de"}
+    sent = replace(SENT, placement=card)
+    found = proposal(HERE, training(rows, BYTES, CAST, sent=sent, **loop))
+    assert found.edits == (MapOnDevice(expects="ca57", placement=card),)
+    assert found.first == ""  # nothing puts the rows of a loop on a device
+    assert "train_step" in found.source_edit
 
 
 def test_it_is_proposed_where_floats_are_sent():

@@ -71,6 +71,15 @@ def test_a_map_that_the_step_could_do_is_named_whatever_its_floats_hold():
     assert "map_on_device" in finding.remedy
 
 
+@pytest.mark.parametrize("code", ["c0de", ""])
+def test_in_a_loop_the_plan_can_do_it_where_its_step_is_known(code):
+    last = replace(WIDE[1], in_step=InStep(digest="ca57", spared=0.75))
+    loop = {"kind": "custom_loop", "step_code": code}
+    diagnosis = observed(WIDE[0], last, transfer=FLOATS, shares={"step": 1.0}, workload=loop)
+    (finding,) = transfer.find(diagnosis, MACHINE)
+    assert ("map_on_device" in finding.remedy) == bool(code)
+
+
 def test_a_decoder_is_not_taken_for_a_cast():
     decode = stage(1, "map", 0.001, bytes_per_element=40_000_000)
     (finding,) = found(stage(0, "from_tensor_slices", bytes_per_element=60), decode)

@@ -159,6 +159,14 @@ class Listener(Protocol):
         Whether the loop trains is not known yet.
         """
 
+    def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
+        """What the user's code is to get of a dataset that :meth:`dataset` has returned.
+
+        Args:
+            dataset: To iterate over.
+            iterate: Gives TensorFlow's own iterator over a dataset.
+        """
+
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """A custom loop was recognised; returns the iterator that feeds the rest of it.
 
@@ -200,6 +208,10 @@ class PassThrough:
         """The same."""
         del at
         return dataset
+
+    def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
+        """TensorFlow's own."""
+        return iterate(dataset)
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """The same iterator goes on, and is no longer watched."""

@@ -53,10 +53,14 @@ class Loops:
             eager: Tells whether Python runs op by op; False while a function is traced.
         """
         dataset = self.stops.guarded(lambda: self.listener.dataset(dataset, at))
-        first = iterate(dataset)
+
+        def original() -> Any:
+            return self.stops.guarded(lambda: self.listener.iterator(dataset, iterate))
+
+        first = original()
         if not self.listener.wants_loops:
             return first
-        watch = Watch(self, first, dataset, at, lambda: iterate(dataset), eager)
+        watch = Watch(self, first, dataset, at, original, eager)
         self._open.add(watch)
         return _twin(first, watch)
 
@@ -222,7 +226,10 @@ def _renewed(twin: Any, name: str) -> Any:
     """A loop that is fed may hand its iterator to a function all the same: it begins anew there."""
     if name != _RESOURCE or "_uncork_watch" not in vars(twin):
         raise AttributeError(name)
-    resource = vars(twin)[name] = vars(twin._uncork_watch.original())[name]
+    watch = twin._uncork_watch
+    # One that never had a resource, as its elements are made in Python, is given one and goes on.
+    goes_on = isinstance(watch.first, type(twin).__mro__[1])
+    resource = vars(twin)[name] = getattr(watch.first if goes_on else watch.original(), name)
     return resource
 
 

@@ -21,8 +21,8 @@ R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences; others hold places, figures and words of our own.
 _SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "refused", "remedy", "script"})
-# And paths of the user's.
-_FOLDERS = frozenset({"folder", "disk_cache"})
+# And paths of the user's, or names of jobs.
+_FOLDERS = frozenset({"folder", "disk_cache", "placement"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")

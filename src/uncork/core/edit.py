@@ -237,10 +237,13 @@ class LayersInInput(Record, tag="layers_in_input", frozen=True, kw_only=True):
 class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
     """Do the last maps of the input pipeline in the training step, on the device that trains.
 
-    What they do to a whole batch has this digest. Of several such edits the last one counts.
+    What they do to a whole batch has this digest. Of several such edits the last one counts. The
+    batches of a loop of the user's own are made before its step, on the device of this
+    ``placement``, in TensorFlow's words.
     """
 
     expects: str
+    placement: str = ""
 
 
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):

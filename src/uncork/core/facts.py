@@ -394,6 +394,7 @@ class Transfer(Record, frozen=True, kw_only=True):
         cpu_s: CPU seconds of this process until then.
         room_bytes: Of the device's memory, what the training has not needed so far; None where
             that cannot be asked.
+        placement: The device in TensorFlow's words; ``""`` where it was not kept.
     """
 
     device: str
@@ -402,6 +403,7 @@ class Transfer(Record, frozen=True, kw_only=True):
     wall_s: float
     cpu_s: float
     room_bytes: int | None = None
+    placement: str = ""
 
     @property
     def needless(self) -> float:

@@ -54,6 +54,10 @@ class Deferred(PassThrough, Generic[L]):
         """The real listener's answer."""
         return self._listener.dataset(dataset, at)
 
+    def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
+        """The real listener's answer."""
+        return self._listener.iterator(dataset, iterate)
+
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """The real listener's answer."""
         found = self._listener.loop(call, first)

@@ -23,7 +23,7 @@ from uncork.proof.rounding import (
     tell_enough,
     unrepeatable,
 )
-from uncork.step import GraphState, Mode, Replay, TakenStep
+from uncork.step import Call, GraphState, Mode, Replay, TakenStep
 from uncork.watch import random_state, set_random_state
 
 # As many as the proofs of a model's own step compare.
@@ -32,8 +32,16 @@ _FIRST_STEPS: Final = 3
 _ROUNDING_STEPS: Final = 12
 
 
+def _as_they_are(call: Call) -> Call:
+    return call
+
+
 def prove_step_of_loop(
-    step: TakenStep, mode: Mode, kind: Guarantee, budget_s: float = math.inf
+    step: TakenStep,
+    mode: Mode,
+    kind: Guarantee,
+    budget_s: float = math.inf,
+    sent: Callable[[Call], Call] = _as_they_are,
 ) -> Proof:
     """Run the recorded calls as written and otherwise; the variables are given back afterwards.
 
@@ -42,6 +50,7 @@ def prove_step_of_loop(
         mode: How else.
         kind: ``exact``, ``rounding`` where bits differ, or ``precision``.
         budget_s: Seconds that a proof of ``precision`` may take.
+        sent: What it is called with otherwise, of the arguments that were recorded.
     """
     if step.refusal or not step.calls:
         detail = step.refusal or "no call of the step was seen"
@@ -50,7 +59,12 @@ def prove_step_of_loop(
     now = GraphState(step.graph().get_concrete_function(*args, **kwargs))
     # An optimizer may have got its variables since.
     state = step.began if step.began is not None and len(step.began) == len(now) else now
-    candidate = step.graph(mode)
+    otherwise = step.graph(mode)
+
+    def candidate(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = sent((args, kwargs))
+        return otherwise(*args, **kwargs)
+
     try:
         if kind == "precision":
             return _over_orders(step, candidate, state, budget_s)

@@ -29,6 +29,7 @@ from uncork.core.record import replace
 from uncork.core.stack import code_place, outwards, owner
 from uncork.core.workload import Workload
 from uncork.engine.loop_step_proofs import prove_step_of_loop
+from uncork.engine.made_there import Compared
 from uncork.engine.repetition import loops_around
 from uncork.engine.version import Version
 from uncork.step import CompiledStep, EagerStep, Mode, ReusedIterators, TakenStep, function_of
@@ -159,6 +160,7 @@ class StepSwitch:
         budget_s: float,
         run_steps: Callable[[], object],
         call_once: Callable[[], object],
+        compared: Compared | None = None,
     ) -> Proof:
         """Compare recorded calls as written and otherwise, on the loop's own thread.
 
@@ -168,18 +170,24 @@ class StepSwitch:
             budget_s: Seconds that it may take, where that is ours to choose.
             run_steps: Lets the loop run as it is for some steps, to record what it calls them with.
             call_once: Lets the loop call its step.
+            compared: Batches that are made elsewhere in this version; ``run_steps`` reads them.
         """
         step, answers = self._step, list[Proof | Exception]()
         assert step is not None
+        if compared is not None:
+            step.record_anew()
         if not step.calls:
             self.record()
         until = time.monotonic() + _RECORDING_S
         while len(step.calls) < _RECORDED and time.monotonic() < until and step.recording:
             run_steps()
 
+        how = {} if compared is None else {"sent": compared.sent}
+
         def prove() -> None:
             try:
-                answers.append(prove_step_of_loop(step, mode_of(version.step), kind, budget_s))
+                mode = mode_of(version.step)
+                answers.append(prove_step_of_loop(step, mode, kind, budget_s, **how))
             except Exception as error:
                 answers.append(error)
 

@@ -8,19 +8,17 @@ training on mixed-up batches.
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee, Precision, of_function
+from uncork.core.edit import Guarantee, Precision, of_function, on_device
 from uncork.core.errors import NothingToMeasure
-from uncork.core.facts import Answering, LoopLine, Remade, Waiting
+from uncork.core.facts import Answering, LoopLine, Remade, Transfer, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
@@ -29,139 +27,39 @@ from uncork.engine.briefs import SOME_EPOCHS, assumed, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
 from uncork.engine.loop_lines import loop_lines
+from uncork.engine.loop_runner import LoopRunner, ResidentRunner, length_of, steps_of_epoch
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
 from uncork.engine.loop_waits import answering_in, waiting_in
-from uncork.engine.pipelines import default_rewrites, fill_caches, readable, repeats
+from uncork.engine.made_there import Compared, epoch_of, made_there
+from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.remade import remade
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import Switchboard
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.backlog import runs_behind
 from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
-from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
 from uncork.measure.python_time import outside_ops
-from uncork.measure.settle import settle
-from uncork.pipeline import Pipeline, from_disk
 from uncork.step import (
     CompiledStep,
     Mode,
     batch_samples,
     code_of,
+    device_of,
     held,
     in_float32,
     policies_of,
     random_layers_of,
     replicas_of,
     spec_text,
+    transfer_of,
 )
 
-# Epochs up to so long are timed whole where the loop leaves its data early.
-_LEFT_EARLY_S: Final = 4.0
-# Steps that tell how long an epoch is.
-_TELLING: Final = 8
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32
 _WATCHED_S: Final = 0.5
 # In which proofs record what the step is called with.
 _RECORDED_S: Final = 0.5
-
-
-class LoopRunner(VersionRunner):
-    """Lets the loop run on some batches.
-
-    Where epochs are shorter than a block, whole ones are timed, as in a ``fit``; so are longer ones
-    of a loop that leaves its data before the end, as what was made ahead in vain belongs to them.
-    Whether epochs are short is seen once, and holds for all runners: blocks that are to be compared
-    are of one kind.
-
-    Args:
-        board: The loop's other end.
-        epoch: Makes an iterator over one epoch of batches.
-        pipeline: Where they come from, None for a resident batch.
-        switch: Called before each block, to set up the loop's step.
-        check: Called after the first steps; raises where the step cannot be run so.
-    """
-
-    def __init__(
-        self,
-        board: Switchboard,
-        epoch: Callable[[], Iterator[Any]],
-        pipeline: Pipeline | None,
-        switch: Callable[[], None] = lambda: None,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._board = board
-        self._epoch = epoch
-        self._pipeline = pipeline
-        self._switch = switch
-        self._check = check
-
-    def prime(self) -> float:
-        """Fill caches and let the loop run its first steps; seconds it took."""
-        begin = time.perf_counter()
-        if self._pipeline is not None:
-            fill_caches(self._pipeline)
-        self._run(self._unknown_s(), whole=False)
-        self._check()
-        return time.perf_counter() - begin
-
-    def first_epoch(self, limit_s: float) -> float | None:
-        """None: the loop's own epochs are not ours to count."""
-        del limit_s
-        return None
-
-    def block(self, seconds: float) -> Block:
-        """Let the loop run for about so long."""
-        longest_s = max(seconds, _LEFT_EARLY_S) if self._left_early() else seconds
-        return self._run(seconds, whole=self._board.epoch_s <= longest_s)
-
-    def _left_early(self) -> bool:
-        if self._pipeline is None or not self._board.steps_before_left:
-            return False
-        length = _length(self._pipeline)
-        return length is None or self._board.steps_before_left < length
-
-    def _unknown_s(self) -> float:
-        """How long to wait, once, for the loop to leave data that has no end."""
-        pipeline, board = self._pipeline, self._board
-        unknown = pipeline is not None and steps_of_epoch(pipeline, board) is None
-        return board.seconds_to_look() if unknown else 0.0
-
-    def _run(self, seconds: float, *, whole: bool) -> Block:
-        from_disk(self._pipeline)
-        self._switch()  # the loop waits for a batch: none of its steps is running
-        settle()
-        if self._pipeline is None:
-            return self._board.block(self._epoch, seconds)[0]
-        found, _ = self._board.block(self._epoch, seconds, whole=whole, anew=True)
-        steps = steps_of_epoch(self._pipeline, self._board)
-        if steps and math.isinf(self._board.epoch_s) and found.steps >= min(steps, _TELLING):
-            self._board.epoch_s = steps * found.wall_s / found.steps
-        return found
-
-
-class ResidentRunner(LoopRunner):
-    """Lets the loop run on batches from memory."""
-
-    def __init__(
-        self,
-        board: Switchboard,
-        batches: Sequence[Any],
-        switch: Callable[[], None],
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__(board, lambda: itertools.cycle(batches), None, switch, check)
-        self._batches = batches
-
-    def prime(self) -> float:
-        """Let the loop run a step on each of them: one may be compiled for its shape."""
-        begin = time.perf_counter()
-        self._switch()
-        first = [*self._batches, *self._batches[:1]]
-        self._board.block(lambda: iter(first), 0.0, whole=True)
-        self._check()
-        return time.perf_counter() - begin
 
 
 class LoopSubject(Subject):
@@ -208,7 +106,7 @@ class LoopSubject(Subject):
             model=None,
             element_spec=spec_text(self._pipeline.element_spec),
             batch_size=batch_samples(self._batches[0]),
-            steps_per_epoch=_length(self._pipeline),
+            steps_per_epoch=length_of(self._pipeline),
             epochs=epochs or SOME_EPOCHS,
             pipeline=self._pipeline.digest,
             eager_step=call.evidence.eager_step,
@@ -226,16 +124,20 @@ class LoopSubject(Subject):
         """The user's loop, fed by this version's pipeline.
 
         Raises:
-            EditRefused: The loop does not call the step that is to be compiled.
+            EditRefused: The loop does not call the step that is to be compiled, or its batches
+                cannot be made where they are to be.
         """
         assert version.pipeline is not None
-        dataset = version.pipeline.dataset
         switch, check = self._ways(version)
-        return LoopRunner(self.board, lambda: iter(dataset), version.pipeline, switch, check)
+        return LoopRunner(self.board, epoch_of(version), version.pipeline, switch, check)
 
     def resident(self, version: Version) -> VersionRunner:
         """The user's loop, fed with the same batches over and over."""
-        return self._resident(*self._ways(version))
+        there = made_there(version)
+        if there is None:
+            return self._resident(*self._ways(version))
+        batches = held(there.below)
+        return ResidentRunner(self.board, batches, *self._ways(version), there.made)
 
     def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
         """Of a step that runs op by op, the same step as a graph: Python between ops is gone.
@@ -274,6 +176,22 @@ class LoopSubject(Subject):
         """In the loop as it runs."""
         runner = self.runner(self.original)
         return None if self.workload.eager_step else waiting_in(runner, seconds)
+
+    def transfer(self, version: Version) -> Transfer | None:
+        """Of a batch, to where the variables are of the one compiled function that is the step.
+
+        Raises:
+            EditRefused: As :meth:`runner`.
+        """
+        if self.workload.eager_step or self.seen().replicas > 1:
+            return None
+        self._know_step()
+        if self._again is None:
+            return None
+        there = made_there(version)
+        batches = self._batches if there is None else held(there.below)
+        largest = max(batches, key=lambda batch: batch_samples(batch) or 0)
+        return transfer_of(largest, device_of(self._again.func))
 
     def answering(self, seconds: float) -> Answering | None:
         """In the loop as it runs."""
@@ -321,6 +239,9 @@ class LoopSubject(Subject):
         as_it_is = self.runner(self.original)
         if answers_otherwise(version.step):
             return prove_answers(lambda: as_it_is.block(_RECORDED_S))
+        there = made_there(version)
+        if there is not None:
+            return self._prove_made_there(version, kind, budget_s, Compared(there))
         return self._step.prove(
             version,
             kind,
@@ -328,6 +249,22 @@ class LoopSubject(Subject):
             run_steps=lambda: as_it_is.block(_RECORDED_S),
             call_once=self.resident(self.original).prime,
         )
+
+    def _prove_made_there(
+        self, version: Version, kind: Guarantee, budget_s: float, compared: Compared
+    ) -> Proof:
+        """The batches themselves, and what the step makes of them."""
+        self._know_step()
+        runner = LoopRunner(self.board, compared.epoch, None, *self._ways(self.original))
+        proof = self._step.prove(
+            version,
+            kind,
+            budget_s,
+            run_steps=lambda: runner.block(_RECORDED_S),
+            call_once=self.resident(self.original).prime,
+            compared=compared,
+        )
+        return compared.judged(proof, kind)
 
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""
@@ -346,7 +283,8 @@ class LoopSubject(Subject):
         if not self._step.known:
             self._find_step(resident_s)
         # A group is traced from the function as written.
-        if self._again is None or resident_s > LONGEST_S or of_function(version.step):
+        is_another = of_function(version.step) or on_device(version.step)
+        if self._again is None or resident_s > LONGEST_S or is_another:
             return None
         return grouped_loop(self._again, float(self.workload.batch_size or 1))
 
@@ -381,13 +319,3 @@ class LoopSubject(Subject):
 
     def _resident_epoch(self) -> Iterator[Any]:
         return itertools.cycle(self._batches)
-
-
-def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:
-    """How many batches a pass over the data takes, or the loop before it is left."""
-    known = [n for n in (_length(pipeline), board.steps_before_left) if n]
-    return min(known, default=None)
-
-
-def _length(pipeline: Pipeline) -> int | None:
-    return pipeline.cardinality if pipeline.cardinality >= 0 else None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from uncork.core.edit import on_device
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.engine.files_room import FirstReaders, planned_dataset
 from uncork.engine.pipelines import enough_memory, keeps
-from uncork.pipeline import Pipeline, read
+from uncork.pipeline import MadeThere, Pipeline, read
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
+# Where an edited dataset, and each copy of it, remembers what makes its elements on a device.
+_THERE: Final = "_uncork_there"
 
 
 class PlannedData:
@@ -24,7 +28,7 @@ class PlannedData:
     read again, and would fill the memory: after a few of them the loop goes on as written.
 
     Args:
-        plan: With pipeline edits.
+        plan: With edits of the pipeline, or of where its last maps are done.
         refuse: Told why a dataset is read as written, and where.
         strict: No room for a cache in files is such a reason.
 
@@ -60,13 +64,32 @@ class PlannedData:
         edited = dataset
         try:
             enough_memory(self._plan, pipeline)
-            edited = planned_dataset(self._plan, pipeline, at, strict=self._strict)
+            edited = self._as_planned(pipeline, at)
         except EditRefused as refusal:
             self._refuse(refusal, at)
         if len(self._edited) == _MOST:
             del self._edited[next(iter(self._edited))]
         self._edited[id(dataset)] = (dataset, edited)
         return self._readers.of(dataset, edited)
+
+    def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
+        """Over what :meth:`of` has returned.
+
+        Args:
+            dataset: That.
+            iterate: Gives TensorFlow's own iterator over a dataset.
+        """
+        there: MadeThere | None = vars(dataset).get(_THERE)
+        return iterate(dataset) if there is None else there.iterator(iterate)
+
+    def _as_planned(self, pipeline: Pipeline, at: str) -> Any:
+        moved = on_device(self._plan.step_edits)
+        edited = planned_dataset(self._plan, pipeline, at, strict=self._strict)
+        if moved is not None:
+            there = MadeThere(read(edited), moved.expects, moved.placement)
+            edited = copy.copy(edited)  # it may be the script's own
+            vars(edited)[_THERE] = there
+        return edited
 
     def _known(self, dataset: Any) -> Pipeline | None:
         """What the plan was made for; None for all else, whatever it is."""

@@ -14,10 +14,12 @@ from weakref import WeakSet
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.edit import (
+    MapOnDevice,
     ReuseIterator,
     TfFunction,
     is_graph,
     of_function,
+    on_device,
 )
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.plan import Plan
@@ -71,7 +73,9 @@ class Running(PassThrough):
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
-        self._data_met = not (edits or plan.saving_edits)
+        moved = on_device(plan.step_edits) if self.wants_loops else None
+        self._edits_data = bool(plan.pipeline_edits or moved)
+        self._data_met = not (edits or plan.saving_edits or moved)
         self._step_met = not plan.step_edits
         self._process_met = not plan.environment
         self._reached = False
@@ -227,13 +231,17 @@ class Running(PassThrough):
 
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
-        if not (self.wants_loops and self.plan.pipeline_edits):
+        if not (self.wants_loops and self._edits_data):
             return dataset
         found = self._data.of(dataset, at)
         if self._data.met and not self._data_met:
             self._data_met = True
             self._tell_machine()
         return found
+
+    def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
+        """One that makes its elements on the step's device, where the plan says so."""
+        return self._data.iterator(dataset, iterate)
 
     def data(self, call: FitCall) -> Any:
         """What a trial on another backend trains on.
@@ -275,8 +283,9 @@ class Running(PassThrough):
 
     def _edits_the_step(self) -> bool:
         """What is around it is put in force here, and is all that some plans hold."""
-        around_it = [edit for edit in self.plan.step_edits if isinstance(edit, ReuseIterator)]
-        if around_it and self._iterators is not None:
+        kinds = ReuseIterator | MapOnDevice
+        around_it = [edit for edit in self.plan.step_edits if isinstance(edit, kinds)]
+        if self._iterators is not None:
             self._iterators.put_in_force()
             self._tell_machine()
         if len(around_it) == len(self.plan.step_edits):

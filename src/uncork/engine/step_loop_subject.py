@@ -33,8 +33,8 @@ from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
 from uncork.engine.kept_arrays import KeptArrays, arguments_of
+from uncork.engine.loop_runner import LoopRunner
 from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_subject import LoopRunner
 from uncork.engine.loop_waits import answering_in, waiting_in
 from uncork.engine.subject import LARGER, Subject
 from uncork.engine.switchboard import Switchboard

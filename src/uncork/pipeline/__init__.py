@@ -16,7 +16,8 @@ from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
 from uncork.pipeline.gathering import gathered_arrays
-from uncork.pipeline.last_maps import LastMaps, last_maps
+from uncork.pipeline.last_maps import LastMaps, last_maps, named_maps
+from uncork.pipeline.made_there import MadeThere
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
@@ -30,6 +31,7 @@ __all__ = [
     "EpochDigests",
     "Failure",
     "LastMaps",
+    "MadeThere",
     "Node",
     "Pipeline",
     "Split",
@@ -49,6 +51,7 @@ __all__ = [
     "last_maps",
     "leaves_order_open",
     "measure",
+    "named_maps",
     "read",
     "record_source_lines",
     "redirected",

@@ -125,15 +125,16 @@ def _gathers_rows(node: Node) -> bool:
 
 
 def _gathers(graph: Graph, output: str, array: str, numbers: str) -> bool:
-    node = graph.nodes[_behind_identities(graph, output)]
+    node = graph.nodes[behind_identities(graph, output)]
     if node.op != "GatherV2" or node.attr["batch_dims"].i:
         return False
-    *given, axis = (_behind_identities(graph, each) for each in node.input[:3])
+    *given, axis = (behind_identities(graph, each) for each in node.input[:3])
     is_first = graph.nodes[axis].op == "Const" and not value_of(graph.nodes[axis]).any()
     return given == [array, numbers] and is_first
 
 
-def _behind_identities(graph: Graph, reference: str) -> str:
+def behind_identities(graph: Graph, reference: str) -> str:
+    """Name of the op that made a tensor, whatever handed it on."""
     name = op_of(reference)
     while graph.nodes[name].op == "Identity":
         name = op_of(graph.nodes[name].input[0])

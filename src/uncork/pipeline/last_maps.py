@@ -22,7 +22,7 @@ from uncork.core.stage import InStep
 from uncork.pipeline.edits import apply, onto
 from uncork.pipeline.effects import is_order_free
 from uncork.pipeline.fusions import fused_shuffles
-from uncork.pipeline.gathering import is_number
+from uncork.pipeline.gathering import behind_identities, is_number
 from uncork.pipeline.graphs import ConcreteFunction, Tensor, graph_of
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import BATCHING
@@ -75,6 +75,17 @@ class LastMaps:
     def digest(self) -> str:
         """Equal for maps that do the same; of gathered rows, whatever these hold."""
         return digest(*(each for node in self.maps for each in node_functions_digest(node)))
+
+    @property
+    def handed_on(self) -> tuple[int | None, ...]:
+        """Of each flat tensor that they give, which of those given it is; None for what is made."""
+        origins: Sequence[int | None] = range(len(tf.nest.flatten(self.below.element_spec)))
+        for function in self.functions:
+            graph = graph_of(function)
+            numbers = dict(zip(graph.arguments, origins, strict=True))
+            names = (behind_identities(graph, output) for output in graph.outputs)
+            origins = [numbers.get(name) for name in names]
+        return tuple(origins)
 
     @property
     def spared(self) -> float:
@@ -168,6 +179,27 @@ def last_maps(pipeline: Pipeline) -> tuple[LastMaps, ...]:
             break  # a shuffle and a repeat that this map keeps apart
         found.append(LastMaps(chain[at : top + 1], below))
     return tuple(found)
+
+
+def named_maps(pipeline: Pipeline, expects: str) -> LastMaps:
+    """Those of the last maps that an edit means.
+
+    Args:
+        pipeline: As it is.
+        expects: Digest of what they do.
+
+    Raises:
+        EditRefused: It does not end with them.
+    """
+    runs = last_maps(pipeline)
+    for run in runs:
+        if run.digest == expects:
+            return run
+    raise EditRefused(
+        f"the pipeline ends with {', '.join(run.digest for run in runs) or 'no such map'}",
+        f"last maps {expects}, with nothing but a prefetch or a repeat behind them",
+        "run 'uncork tune' again to make a plan for this pipeline",
+    )
 
 
 def in_step(place: Place) -> InStep | None:

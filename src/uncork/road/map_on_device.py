@@ -6,12 +6,13 @@ floats by the same ops in the step, where that takes no time. Legal because the 
 batch alone, and nothing is done behind it but handing on; casting, scaling and moving values about
 are all that it may do, so that every device, and XLA, can do it. A map below the batch is called
 for whole batches first (see ``vectorize``), in whole or from where images are decoded on. Where the
-device has room for all rows (see ``data_on_device``), that spares more, and is tried before.
+device has room for all rows (see ``data_on_device``), that spares more, and is tried before. In a
+loop of the user's own the batches are made on the device of its step when the loop asks for them.
 """
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Edit, GatherLast, MapOnDevice, VectorizeMap
@@ -25,10 +26,20 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    no_function_edit,
     no_pipeline,
     no_step_edit,
     not_worth,
 )
+
+_SOURCE: Final = {
+    "fit": "dataset = dataset_of_bytes  # without the last map\n"
+    "model = keras.Sequential([keras.layers.Rescaling(1 / 255), ...])",
+    "custom_loop": "dataset = dataset_of_bytes  # without the last map\n"
+    "@tf.function\n"
+    "def train_step(images, labels):\n"
+    "    images = tf.cast(images, tf.float32) / 255  # what that map did",
+}
 
 
 @final
@@ -44,7 +55,7 @@ class MakeOnDevice(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where a good part of the step is waiting for bytes that a map has made more of."""
-        transfer = sent(diagnosis)
+        transfer = sent(diagnosis, loops=True)
         if isinstance(transfer, Skipped):
             return transfer
         spared = sparing(transfer, diagnosis.stages)
@@ -54,7 +65,9 @@ class MakeOnDevice(Optimization):
                 reason="the pipeline does not end with a map that only casts, scales or moves "
                 "numbers, and makes more bytes of them"
             )
-        edits = to_the_step(last.in_step, diagnosis.workload.pipeline)
+        in_loop = diagnosis.workload.kind == "custom_loop"
+        placement = transfer.placement if in_loop else ""
+        edits = to_the_step(last.in_step, diagnosis.workload.pipeline, placement=placement)
         predicted = gain_by(diagnosis, transfer, spared, machine.cpus)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
@@ -64,21 +77,25 @@ class MakeOnDevice(Optimization):
             at=last.at or diagnosis.workload.at,
             why=f"{last.name or 'the last map'} is done on {transfer.device}, and "
             f"{spared.share:.0%} of the bytes need not be sent there",
-            source_edit="dataset = dataset_of_bytes  # without the last map\n"
-            "model = keras.Sequential([keras.layers.Rescaling(1 / 255), ...])",
-            first="data_on_device" if rows_of(diagnosis) is not None else "",
+            source_edit=_SOURCE[diagnosis.workload.kind],
+            first="data_on_device" if not in_loop and rows_of(diagnosis) is not None else "",
         )
 
 
-def sent(diagnosis: WorkloadDiagnosis, *, arrays: bool = False) -> Transfer | Skipped:
+def sent(
+    diagnosis: WorkloadDiagnosis, *, arrays: bool = False, loops: bool = False
+) -> Transfer | Skipped:
     """What is sent to the device that trains, where the step could do more than it does.
 
     Args:
         diagnosis: Of the training.
         arrays: It may be fed by arrays.
+        loops: It may be a loop of the user's own, that calls one compiled function for each batch.
     """
     fed = arrays and diagnosis.workload.data == "numpy"
-    forbidden = no_step_edit(diagnosis) or (None if fed else no_pipeline(diagnosis))
+    in_loop = loops and diagnosis.workload.kind == "custom_loop"
+    forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
+    forbidden = forbidden or (None if fed else no_pipeline(diagnosis))
     if forbidden:
         return forbidden
     if diagnosis.workload.called_in_loop:
@@ -87,7 +104,9 @@ def sent(diagnosis: WorkloadDiagnosis, *, arrays: bool = False) -> Transfer | Sk
     return diagnosis.transfer or nothing
 
 
-def to_the_step(found: InStep, digest: str, *, gathered: bool = False) -> tuple[Edit, ...]:
+def to_the_step(
+    found: InStep, digest: str, *, gathered: bool = False, placement: str = ""
+) -> tuple[Edit, ...]:
     """The edits by which the last maps come to be done in the step.
 
     A shuffle between a map and the batch holds no more for it: what is moved makes more of it.
@@ -96,10 +115,11 @@ def to_the_step(found: InStep, digest: str, *, gathered: bool = False) -> tuple[
         found: What the step is to do.
         digest: Of the pipeline as it is.
         gathered: The step begins by gathering rows.
+        placement: Where the batches of a loop are made.
     """
     edits: list[Edit] = []
     for stage in found.vectorized:
         edits.append(VectorizeMap(stage=stage, expects="" if edits else digest))
     if gathered:
         edits.append(GatherLast(expects="" if edits else digest))
-    return (*edits, MapOnDevice(expects=found.digest))
+    return (*edits, MapOnDevice(expects=found.digest, placement=placement))

@@ -16,6 +16,10 @@ _BYTES: Final = "send whole numbers of a byte, and make floats of them in the mo
 _IN_STEP: Final = (
     f"'uncork tune' does this map in the training step (map_on_device); by hand, {_BYTES}"
 )
+_FOR_LOOP: Final = (
+    "'uncork tune' does this map on the device, before each step (map_on_device); by hand, send "
+    "whole numbers of a byte, and make floats of them in the step"
+)
 # No word of tf.data.experimental.prefetch_to_device: on an H200, Keras's fit was slower with it,
 # for batches of 77 MB (0.95x) as well as of 19 MB (0.89x).
 _ONCE: Final = "where the device can hold the data: put it there once, and gather in the step"
@@ -65,7 +69,12 @@ def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None, *, narrow: bool) -> 
     in_fit = diagnosis.workload.kind == "fit"
     if narrow:
         return _ROWS_ONCE if in_fit and rows_of(diagnosis) is not None else _ONCE
-    return _IN_STEP if in_fit and by is not None and by.in_step is not None else _BYTES
+    if by is None or by.in_step is None:
+        return _BYTES
+    if in_fit:
+        return _IN_STEP
+    # A loop whose step is one compiled function.
+    return _FOR_LOOP if diagnosis.workload.step_code else _BYTES
 
 
 def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:

@@ -64,7 +64,7 @@ from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot, give_state, state_of, variables, weights
 from uncork.step.taken_over import function_of
-from uncork.step.taken_step import TakenStep
+from uncork.step.taken_step import Call, TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of, random_layers_of
@@ -76,6 +76,7 @@ __all__ = [
     "MIXED",
     "MOST_BATCHES",
     "Buffers",
+    "Call",
     "CompiledStep",
     "CopiedSave",
     "EagerStep",

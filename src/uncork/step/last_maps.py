@@ -18,7 +18,14 @@ from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit, on_device
 from uncork.core.errors import EditRefused
 from uncork.core.stage import InStep
 from uncork.measure.device_memory import room
-from uncork.pipeline import LastMaps, Pipeline, gathered_arrays, last_maps, read
+from uncork.pipeline import (
+    LastMaps,
+    Pipeline,
+    gathered_arrays,
+    last_maps,
+    named_maps,
+    read,
+)
 from uncork.step.feed import Feed
 from uncork.step.traced import device_of
 from uncork.step.traced_maps import attribute
@@ -122,14 +129,7 @@ class MapInStep:
         return found
 
     def _found(self, pipeline: Pipeline) -> LastMaps:
-        runs = last_maps(pipeline)
-        found = next((run for run in runs if run.digest == self._expects), None)
-        if found is None:
-            raise EditRefused(
-                f"the pipeline ends with {', '.join(run.digest for run in runs) or 'no such map'}",
-                f"last maps {self._expects}, with nothing but a prefetch or a repeat behind them",
-                "run 'uncork tune' again to make a plan for this pipeline",
-            )
+        found = named_maps(pipeline, self._expects)
         self._check_room(found)
         return found
 

@@ -66,6 +66,10 @@ class TakenStep(ABC):
         """Why it cannot run in its mode; ``""`` where it can, or was not asked to."""
         return self._unable.get(self.mode, "")
 
+    def record_anew(self) -> None:
+        """From the next call on, keep what it is called with, and forget what was kept so far."""
+        self.calls, self._bytes, self.recording = [], 0, True
+
     @abstractmethod
     def written(self, *args: Any, **kwargs: Any) -> Any:
         """What the user wrote."""

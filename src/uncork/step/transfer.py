@@ -47,6 +47,7 @@ def transfer_of(batch: Any, device: str) -> Transfer | None:
         wall_s=_beyond(clocks[1:], 0),
         cpu_s=_beyond(clocks[1:], 1),
         room_bytes=room(device),
+        placement=device,
     )
 
 

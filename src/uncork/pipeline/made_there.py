@@ -1,0 +1,178 @@
+"""Elements whose last maps are done on another device, one by one, as a loop asks for them.
+
+The loop is given what it was always given: tensors of the same dtypes, shapes and values, in the
+same structure. Only where they lie is new, and that what was sent there is what the maps take. What
+the maps hand on as they get it, labels say, stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.data.util import structure
+
+from uncork.core.errors import EditRefused
+from uncork.pipeline.graphs import Tensor
+from uncork.pipeline.kinds import Dataset
+from uncork.pipeline.last_maps import LastMaps, named_maps
+from uncork.pipeline.tree import Pipeline
+
+# Where TensorFlow's iterator keeps what reads ahead for it.
+_RESOURCE: Final = "_iterator_resource"
+
+
+class MadeThere:
+    """A pipeline whose last maps are done on a device when an element is asked for.
+
+    Args:
+        pipeline: With these maps.
+        expects: Digest of what they do.
+        device: In TensorFlow's words.
+
+    Attributes:
+        below: The pipeline without them: what is sent.
+        spec: Of the elements that are made.
+
+    Raises:
+        EditRefused: It does not end with these maps, or there is no such device.
+
+    Example:
+        >>> from uncork.pipeline.last_maps import last_maps
+        >>> from uncork.pipeline.tree import read
+        >>> pixels = tf.data.Dataset.from_tensors((tf.zeros([4], tf.uint8), 7)).batch(2)
+        >>> scaled = read(pixels.map(lambda x, y: (tf.cast(x, tf.float32), y)))
+        >>> there = MadeThere(scaled, last_maps(scaled)[0].digest, tf.zeros([]).device)
+        >>> there.below.element_spec[0].dtype, next(there.iterator())[0].dtype
+        (tf.uint8, tf.float32)
+    """
+
+    def __init__(self, pipeline: Pipeline, expects: str, device: str) -> None:
+        self._maps = named_maps(pipeline, expects)
+        self.below: Dataset = self._maps.below
+        self.spec: Any = self._maps.structure
+        self._handed_on = self._maps.handed_on
+        _check(device)
+        try:
+            self._make = _compiled(self._maps, device)
+        except tf.errors.ResourceExhaustedError:
+            raise EditRefused(
+                f"{device} has no room for the numbers that the last maps hold",
+                "room for them, beside the model",
+                "run 'uncork tune' again to make a plan for this device",
+            ) from None
+
+    def made(self, given: Any) -> Any:
+        """What the maps make of an element of :attr:`below`, on the device."""
+        flat = tf.nest.flatten(given)
+        made = iter(self._make(*flat))
+        parts = [next(made) if i is None else flat[i] for i in self._handed_on]
+        return tf.nest.pack_sequence_as(self.spec, parts)
+
+    def made_here(self) -> Dataset:
+        """Pairs: each element of :attr:`below`, and what the maps make of it in the pipeline."""
+        return self.below.map(lambda *given: (given, self._maps.made(given)))
+
+    def iterator(self, iterate: Callable[[Dataset], Any] = iter) -> MadeIterator:
+        """Over the elements as they are made.
+
+        Args:
+            iterate: Gives TensorFlow's own iterator over a dataset.
+        """
+        return MadeIterator(self, iterate(self.below))
+
+
+class MadeIterator(OwnedIterator):  # type: ignore[misc]
+    """Passes for TensorFlow's iterator over the pipeline as written.
+
+    Args:
+        there: Makes the elements.
+        source: Over what they are made from; shared by all that stand in for this iterator.
+    """
+
+    def __init__(self, there: MadeThere, source: Any) -> None:
+        self._there, self._source = there, source
+        self._dataset = source._dataset
+        self._element_spec = there.spec
+        self._flat_output_types = structure.get_flat_tensor_types(there.spec)
+        self._flat_output_shapes = structure.get_flat_tensor_shapes(there.spec)
+        self._get_next_call_count = 0
+
+    def _next_internal(self) -> Any:
+        if not tf.executing_eagerly():
+            return super()._next_internal()
+        return self._there.made(self._source._next_internal())
+
+    def __getattr__(self, name: str) -> Any:
+        """A function that is given the iterator takes its elements from a resource: it gets one."""
+        if name != _RESOURCE or "_source" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        there, source = self._there, self._source
+        with tf.init_scope():
+            onward = tf.data.Dataset.from_generator(
+                lambda: _onward(there, source), output_signature=there.spec
+            )
+            self._onward = iter(onward.with_options(_as_asked()))
+            self._iterator_resource = self._onward._iterator_resource
+        return self._iterator_resource
+
+    # Where it is, is where its source is: a checkpoint keeps that.
+    def _serialize_to_tensors(self) -> Any:
+        return self._source._serialize_to_tensors()
+
+    def _restore_from_tensors(self, restored_tensors: Any) -> Any:
+        return self._source._restore_from_tensors(restored_tensors)
+
+    def _save(self) -> Any:
+        return self._source._save()
+
+    def _restore(self, state: Any) -> Any:
+        return self._source._restore(state)
+
+
+def _onward(there: MadeThere, source: Iterator[Any]) -> Iterator[Any]:
+    return map(there.made, source)
+
+
+def _as_asked() -> tf.data.Options:
+    """Nothing is taken before it is asked for: the loop may go on by itself."""
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return options
+
+
+def _compiled(maps: LastMaps, device: str) -> Callable[..., list[Tensor]]:
+    """What they make, and do not only hand on, of flat tensors."""
+    made_of, handed_on = maps.on(device), maps.handed_on
+
+    def make(*flat: Tensor) -> list[Tensor]:
+        parts = zip(tf.nest.flatten(made_of(flat)), handed_on, strict=True)
+        return [part for part, origin in parts if origin is None]
+
+    specs = tf.nest.flatten(maps.below.element_spec)
+    compiled: Callable[..., list[Tensor]] = tf.function(
+        make, autograph=False
+    ).get_concrete_function(*specs)
+    return compiled
+
+
+def _check(device: str) -> None:
+    if not _is_there(device):
+        raise EditRefused(
+            f"there is no device {device}",
+            "the device that the step was trained on when the plan was made",
+            "run 'uncork tune' again to make a plan for this machine",
+        )
+
+
+def _is_there(device: str) -> bool:
+    """TensorFlow may take another one in its place."""
+    try:
+        with tf.device(device):
+            found = tf.constant(0.0).device
+    except (tf.errors.OpError, ValueError, RuntimeError):
+        return False
+    return bool(tf.DeviceSpec.from_string(found) == tf.DeviceSpec.from_string(device))
