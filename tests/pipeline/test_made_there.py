@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -100,6 +103,18 @@ def test_the_iterator_passes_for_tensorflows_own():
     assert list(made) == []
     with pytest.raises(AttributeError):
         _ = made.no_such_attribute
+
+
+def test_what_the_loop_iterates_over_lives_as_long():
+    """A cache in files is filled by one reader at a time, who is known by it."""
+    there, of_loop = of(batches()), batches()
+    told, made = weakref.ref(of_loop), there.iterator(iter, of_loop)
+    del of_loop
+    gc.collect()
+    assert told() is not None
+    del made
+    gc.collect()
+    assert told() is None
 
 
 def test_a_checkpoint_keeps_where_it_is(tmp_path):

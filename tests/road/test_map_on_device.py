@@ -71,6 +71,7 @@ def test_where_no_last_map_makes_the_bytes_more(needed):
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "more than one compiled function"),
         ({"kind": "custom_loop", "step_code": "c0de", "eager_step": True}, "op by op"),
+        ({"kind": "custom_loop", "step_code": "c0de", "data_made_anew": True}, "anew"),
         ({"data": "numpy"}, "not by tf.data"),
     ],
 )

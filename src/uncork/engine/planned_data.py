@@ -80,7 +80,7 @@ class PlannedData:
             iterate: Gives TensorFlow's own iterator over a dataset.
         """
         there: MadeThere | None = vars(dataset).get(_THERE)
-        return iterate(dataset) if there is None else there.iterator(iterate)
+        return iterate(dataset) if there is None else there.iterator(iterate, dataset)
 
     def _as_planned(self, pipeline: Pipeline, at: str) -> Any:
         moved = on_device(self._plan.step_edits)

@@ -75,13 +75,16 @@ class MadeThere:
         """Pairs: each element of :attr:`below`, and what the maps make of it in the pipeline."""
         return self.below.map(lambda *given: (given, self._maps.made(given)))
 
-    def iterator(self, iterate: Callable[[Dataset], Any] = iter) -> MadeIterator:
+    def iterator(
+        self, iterate: Callable[[Dataset], Any] = iter, of: Dataset | None = None
+    ) -> MadeIterator:
         """Over the elements as they are made.
 
         Args:
             iterate: Gives TensorFlow's own iterator over a dataset.
+            of: What a loop iterates over, as it sees it; lives as long as the iterator.
         """
-        return MadeIterator(self, iterate(self.below))
+        return MadeIterator(self, iterate(self.below), of)
 
 
 class MadeIterator(OwnedIterator):  # type: ignore[misc]
@@ -90,10 +93,11 @@ class MadeIterator(OwnedIterator):  # type: ignore[misc]
     Args:
         there: Makes the elements.
         source: Over what they are made from; shared by all that stand in for this iterator.
+        of: As of :meth:`MadeThere.iterator`.
     """
 
-    def __init__(self, there: MadeThere, source: Any) -> None:
-        self._there, self._source = there, source
+    def __init__(self, there: MadeThere, source: Any, of: Dataset | None) -> None:
+        self._there, self._source, self._of = there, source, of
         self._dataset = source._dataset
         self._element_spec = there.spec
         self._flat_output_types = structure.get_flat_tensor_types(there.spec)

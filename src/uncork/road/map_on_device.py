@@ -98,6 +98,11 @@ def sent(
     forbidden = forbidden or (None if fed else no_pipeline(diagnosis))
     if forbidden:
         return forbidden
+    if in_loop and diagnosis.workload.data_made_anew:
+        return Skipped(
+            reason="the script makes its dataset anew for each pass, and the map would be traced "
+            "each time: make it once, before the loop over epochs, and tune again"
+        )
     if diagnosis.workload.called_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     nothing = Skipped(reason="nothing that counts is sent from this host to another device")
