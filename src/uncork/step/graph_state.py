@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from uncork.step.replay import Arrays
 
@@ -45,6 +46,7 @@ class GraphState:
         """Give back what they were at the beginning."""
         for variable, value in zip(self._variables, self._saved, strict=True):
             variable.assign(value)
+        context.async_wait()  # another process's device lets a function begin before that
 
     def nudge(self, seed: int, units: int) -> None:
         """Move every number with a fraction by some units in the last place, up or down."""
@@ -55,3 +57,4 @@ class GraphState:
                 unit = float(np.spacing(np.ones((), value.dtype)))
                 sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
                 variable.assign((value * (1 + units * unit * sign)).astype(value.dtype))
+        context.async_wait()  # another process's device lets a function begin before that

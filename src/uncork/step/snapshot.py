@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from uncork.watch import random_state, set_random_state
 
@@ -72,6 +73,7 @@ class Snapshot:
         """Give back only what training changes: the start of a fresh run of the same model."""
         for variable, value in self._values:
             variable.assign(value)
+        context.async_wait()  # another process's device lets a function begin before that
 
     @contextmanager
     def restored(self) -> Iterator[Snapshot]:
