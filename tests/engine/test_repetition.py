@@ -358,6 +358,15 @@ MADE_ANEW = {
             train_epoch()
     """,
     ),
+    "before, by a loop that asks by hand so many times": (
+        False,
+        """
+        data = iter([1, 2, 3, 4])
+        for epoch in range(2):
+            for _ in range(2):
+                look(), next(data)
+    """,
+    ),
     "for a loop that asks by hand": (
         False,
         """

@@ -79,7 +79,7 @@ def made_anew(frame: FrameType | None) -> bool:
         return False
     data = _data(loops[-1].iter)
     if isinstance(data, ast.Call):
-        return True
+        return getattr(data.func, "id", "") != "range"  # its data is asked for by ``next``
     if not isinstance(data, ast.Name):
         return False
     if len(loops) > 1:
