@@ -262,6 +262,12 @@ class LargerBatch(Record, tag="larger_batch", frozen=True, kw_only=True):
     rate: float
 
 
+class MicroBatches(Record, tag="micro_batches", frozen=True, kw_only=True):
+    """Go through each batch in ``parts``, one after the other, and update once."""
+
+    parts: int
+
+
 class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
     """Update all small weights by one run of the optimizer's own update, laid end to end."""
 
@@ -391,6 +397,7 @@ StepEdit = (
     | FusedUpdates
     | RowUpdates
     | LargerBatch
+    | MicroBatches
 )
 PyDatasetEdit = LoaderWorkers | LoaderCache
 LoaderEdit = PyDatasetEdit | ArrayFeed

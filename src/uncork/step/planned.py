@@ -14,6 +14,7 @@ from uncork.step.array_feed import Rewrite, arrays_through
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
+from uncork.step.micro_batches import in_parts_of
 from uncork.step.settings import (
     apply,
     flat_group_of,
@@ -55,6 +56,7 @@ class PlannedStep:
         self._maps = maps_of(edits, on_refusal)
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits)
+        self._in_parts = in_parts_of(model, edits)
         self._model = model
         self._edits = edits
         self._compiled = _compiled(model)
@@ -93,11 +95,13 @@ class PlannedStep:
         maps = self._maps.of_model(model) if self._maps else nullcontext()
         first = self._first.of_model() if self._first else nullcontext()
         last_map = self._last_map.of_model() if self._last_map else nullcontext()
+        # Behind it: what the map makes in the step is cut in parts.
+        parts = self._in_parts.of_model() if self._in_parts else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            with written.while_saving(), updates, maps, first, last_map, self._reading():
+            with written.while_saving(), updates, maps, first, last_map, parts, self._reading():
                 yield
         finally:
             if self._last_map is not None:

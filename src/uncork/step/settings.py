@@ -16,6 +16,7 @@ from uncork.core.edit import (
     JitCompileOff,
     LargerBatch,
     MapsAtOnce,
+    MicroBatches,
     ReuseIterator,
     RowUpdates,
     StepEdit,
@@ -30,6 +31,7 @@ from uncork.step.first_layers import FirstLayers, compiled_apart, first_layers_o
 from uncork.step.flat_group import FlatGroup, why_not
 from uncork.step.fused_updates import fused, why_not_fused
 from uncork.step.last_maps import map_in_step_of
+from uncork.step.micro_batches import in_parts_of
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.row_updates import by_rows, why_not_rows
@@ -90,6 +92,7 @@ class StepSettings:
         self._maps = maps_of(edits, _refuse_maps)
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits, keeps=True)
+        self._in_parts = in_parts_of(model, edits)
         self.iterators = iterators_of(edits)
 
     @contextmanager
@@ -155,7 +158,8 @@ class StepSettings:
         with ExitStack() as stack:
             if self._maps is not None:
                 stack.enter_context(self._maps.of_model(self.model))
-            for each in (self._first, self._last_map):
+            # In this order: what the last map of the input makes in the step is cut in parts.
+            for each in (self._first, self._last_map, self._in_parts):
                 if each is not None:
                     stack.enter_context(each.of_model())
             yield
@@ -178,7 +182,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
     first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
-    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`.
+    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`, that its batch
+    is cut in parts :func:`~uncork.step.micro_batches.in_parts_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
@@ -288,6 +293,9 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         )
     first = first_layers_of(model, edits)
     map_in_step_of(model, edits)
+    if any(isinstance(edit, MicroBatches) for edit in edits):
+        _check_built(model)
+        in_parts_of(model, edits)
     for edit in edits:
         _check_one(model, edit, first)
     if scales_loss(edits):

@@ -1,0 +1,229 @@
+"""A training step that goes through its batch in parts, one after the other, and updates once.
+
+What a step holds for its backward pass grows with the batch. In parts it holds that of one part,
+and beside it the sums of the gradients, as large as the weights. Losses are weighted so that their
+sum is the loss of the whole batch; Keras's loss tracker is told that sum, once for each batch, and
+the optimizer its gradients. So a schedule goes on by one step for each batch, as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend import get_keras_mask
+
+from uncork.core.edit import LayersInInput, MicroBatches, StepEdit
+from uncork.core.errors import EditRefused
+from uncork.step.per_example import reductions, why_not_in_parts
+from uncork.step.traced_maps import attribute
+
+_WHOLE = "leave the batch whole, and make it smaller"
+
+
+class InParts:
+    """What an edit does to a model's training step.
+
+    Args:
+        model: The user's, built and compiled.
+        edit: Says in how many parts.
+
+    Raises:
+        EditRefused: In parts it would be another training, or nobody knows.
+    """
+
+    def __init__(self, model: Any, edit: MicroBatches) -> None:
+        reason = why_not_in_parts(model)
+        if reason is not None:
+            raise EditRefused(reason, "a step in which each example counts by itself", _WHOLE)
+        self._model, self._parts = model, edit.parts
+        self._without_gradient: set[int] = set()
+
+    @contextmanager
+    def of_model(self) -> Iterator[None]:
+        """Where Keras makes what it trains the model with, inside the block, it goes in parts."""
+        model = self._model
+        make = model.make_train_function
+
+        def make_train_function(force: bool = False) -> Any:
+            if model.train_function is None or force:
+                with attribute(model, "train_step", self._train_step):
+                    make(force=force)
+            return model.train_function
+
+        with attribute(model, "make_train_function", make_train_function):
+            yield
+
+    def _train_step(self, data: Any) -> Any:
+        """Keras's own, but for the parts."""
+        model = self._model
+        batch = keras.utils.unpack_x_y_sample_weight(data)
+        rows = _rows(batch)
+        loss, sums = self._sums(batch, rows)
+        model._loss_tracker.update_state(loss, sample_weight=rows)
+        gradients = [
+            None if place in self._without_gradient else each for place, each in enumerate(sums)
+        ]
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+        return model.get_metrics_result()
+
+    def _sums(self, batch: Any, rows: Any) -> tuple[Any, list[Any]]:
+        """Of the losses and the gradients of all parts."""
+        compiled = bool(self._model.jit_compile)
+        size = -(-rows // self._parts) if isinstance(rows, int) else _up(rows, self._parts)
+        # XLA wants parts of one size in its loop; what is left is a part of its own there.
+        even = compiled or (isinstance(rows, int) and rows % size == 0)
+        count = rows // size if even else _up(rows, size)
+
+        def go_on(number: Any, loss: Any, sums: Any) -> Any:
+            start = number * size
+            length = size if even else tf.minimum(size, rows - start)
+            return (number + 1, *self._added(loss, sums, batch, (start, length), rows))
+
+        weights = self._model.trainable_weights
+        _, loss, sums = tf.while_loop(
+            lambda number, _loss, _sums: number < count,
+            go_on,
+            (
+                0,
+                tf.zeros((), keras.backend.floatx()),
+                [tf.zeros(w.shape, w.dtype) for w in weights],
+            ),
+            parallel_iterations=1,  # the next one's forward pass would be held beside this one's
+        )
+        left = rows - count * size
+        if not even or (isinstance(left, int) and left == 0):
+            return loss, sums
+        return tf.cond(
+            left > 0,
+            lambda: self._added(loss, sums, batch, (count * size, left), rows),
+            lambda: (loss, sums),
+        )
+
+    def _added(
+        self, loss: Any, sums: list[Any], batch: Any, part: tuple[Any, Any], rows: Any
+    ) -> tuple[Any, list[Any]]:
+        """The sums with those of one part: its first row, and how many it has."""
+        x, y, weight = keras.tree.map_structure(lambda each: _slice(each, *part), batch)
+        model, mean = self._model, reductions(self._model) != {"sum"}
+        dtype = loss.dtype
+        share = tf.cast(part[1], dtype) / tf.cast(rows, dtype)
+        with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
+            called = {"training": True} if model._call_has_training_arg else {}
+            predicted = model(x, **called)
+            _check_masks(predicted)
+            if not mean and model.losses:
+                raise EditRefused(
+                    "the loss sums up over the batch, and another one is added to it once",
+                    "a loss that is a mean",
+                    _WHOLE,
+                )
+            own = model._compute_loss(
+                x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
+            )
+            _check_scalar(own)
+            own = tf.cast(own, dtype) * share if mean else tf.cast(own, dtype)
+            scaled = model.optimizer.scale_loss(own)
+        gradients = tape.gradient(scaled, model.trainable_weights)
+        model.compute_metrics(x, y, predicted, sample_weight=weight)
+        self._without_gradient = {place for place, g in enumerate(gradients) if g is None}
+        added = [
+            total
+            if own_one is None
+            else total + tf.cast(tf.convert_to_tensor(own_one), total.dtype)
+            for total, own_one in zip(sums, gradients, strict=True)
+        ]
+        return loss + own, added
+
+    @contextmanager
+    def _in_shares(self, share: Any, rows: int | None) -> Iterator[None]:
+        """Keras's trackers of the losses of several outputs are told as much as of the batch."""
+        trackers = self._model._compile_loss.metrics
+
+        def told(update: Any) -> Any:
+            return lambda loss, sample_weight=None: update(
+                loss, sample_weight=share * (1 if sample_weight is None else rows or 1)
+            )
+
+        with ExitStack() as stack:
+            for each in trackers:
+                update = told(each.update_state)
+                stack.enter_context(attribute(each, "update_state", update))
+            yield
+
+
+def in_parts_of(model: Any, edits: tuple[StepEdit, ...]) -> InParts | None:
+    """What cuts a model's batches in parts; None where no edit asks for it.
+
+    Raises:
+        EditRefused: It cannot be done with this model's step.
+    """
+    edit = next((edit for edit in reversed(edits) if isinstance(edit, MicroBatches)), None)
+    if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
+        raise EditRefused(
+            "the first layers of the model are run in the input, for the whole batch",
+            "batches as the data gives them",
+            "leave the layers in the model",
+        )
+    return InParts(model, edit) if edit else None
+
+
+def _up(rows: Any, size: Any) -> Any:
+    """Divided, and rounded up; at least one."""
+    return tf.maximum(1, -(-rows // size))
+
+
+def _leaves(batch: Any) -> list[Any]:
+    return [each for each in keras.tree.flatten(batch) if each is not None]
+
+
+def _static(batch: Any) -> int | None:
+    rows: int | None = _leaves(batch)[0].shape[0]
+    return rows
+
+
+def _rows(batch: Any) -> Any:
+    """Of a batch, where they are all in one place; a number where the graph knows it."""
+    for each in _leaves(batch):
+        if not isinstance(each, tf.Tensor) or each.shape.rank in (0, None):
+            raise EditRefused(
+                f"a batch has a part that is no plain tensor with rows: {each}"[:200],
+                "dense tensors, one row for each example",
+                _WHOLE,
+            )
+    lengths = {each.shape[0] for each in _leaves(batch)}
+    if len(lengths - {None}) > 1:
+        raise EditRefused(
+            f"the parts of a batch have {sorted(lengths - {None})} rows",
+            "one row for each example in all of them",
+            _WHOLE,
+        )
+    known = next(iter(lengths - {None}), None)
+    return tf.shape(_leaves(batch)[0])[0] if known is None else known
+
+
+def _slice(each: Any, start: Any, length: Any) -> Any:
+    if each is None:
+        return None
+    begin = tf.concat([[start], tf.zeros(each.shape.rank - 1, tf.int32)], 0)
+    part = tf.slice(each, begin, tf.concat([[length], tf.shape(each)[1:]], 0))
+    part.set_shape([length if isinstance(length, int) else None, *each.shape[1:]])
+    return part
+
+
+def _check_masks(predicted: Any) -> None:
+    if any(get_keras_mask(each) is not None for each in keras.tree.flatten(predicted)):
+        raise EditRefused(
+            "what the model gives is masked, and its loss is divided by what the mask leaves of "
+            "the batch",
+            "a loss that is divided by the number of examples",
+            _WHOLE,
+        )
+
+
+def _check_scalar(loss: Any) -> None:
+    if loss.shape.rank != 0:
+        raise EditRefused(f"the loss has shape {loss.shape}", "one number", _WHOLE)

@@ -1,0 +1,171 @@
+"""Does each example of a batch count by itself? Then a step may go through its batch in parts.
+
+What can be read off a model is read here; what a layer or a loss of the user's own does with a
+batch is not, and is left to the comparison of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import keras
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
+from keras.src.metrics.reduction_metrics import MeanMetricWrapper
+
+from uncork.step.snapshot import foreign
+from uncork.step.traced_maps import attribute
+
+# They draw for each number, or each row and channel, by itself.
+_DROPPING: Final = (
+    keras.layers.Dropout,
+    keras.layers.AlphaDropout,
+    keras.layers.GaussianDropout,
+    keras.layers.GaussianNoise,
+    keras.layers.SpatialDropout1D,
+    keras.layers.SpatialDropout2D,
+    keras.layers.SpatialDropout3D,
+)
+# What these draw, a Dropout inside them draws.
+_ATTENTION: Final = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
+# Set by ``adapt``, and by no step.
+_ADAPTED: Final = (
+    keras.layers.Normalization,
+    keras.layers.Discretization,
+    keras.layers.IntegerLookup,
+    keras.layers.StringLookup,
+    keras.layers.TextVectorization,
+)
+_OVERRIDDEN: Final = ("train_step", "compute_loss", "compute_metrics")
+_MEAN: Final = ("sum_over_batch_size", "mean")
+_ACROSS: Final = tuple(
+    getattr(keras.losses, name)
+    for name in ("Circle", "Dice", "Tversky")
+    if hasattr(keras.losses, name)
+)
+
+
+def why_not_in_parts(model: Any) -> str | None:
+    """What makes the parts of a batch another training than the batch; None where nothing seen.
+
+    Args:
+        model: Built and compiled.
+
+    Example:
+        >>> layers = keras.layers
+        >>> model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(name="norm")])
+        >>> model.compile("sgd", "mse")
+        >>> why_not_in_parts(model)
+        "the layer 'norm' (BatchNormalization) takes its mean and variance from the whole batch"
+    """
+    reasons = (_of_step(model), _of_batch_size(model), _of_losses(model), _of_metrics(model))
+    return next((reason for reason in (*reasons, *_of_layers(model)) if reason), None)
+
+
+def reductions(model: Any) -> set[str]:
+    """How the losses of a model are put together over a batch; empty where none is compiled.
+
+    Args:
+        model: Compiled, its losses built.
+    """
+    losses = getattr(model._compile_loss, "_flat_losses", None) or ()
+    found = {str(getattr(each.loss, "reduction", "none")) for each in losses}
+    return {"mean" if each in _MEAN else each for each in found}
+
+
+def draws_by_itself(model: Any) -> bool:
+    """Layers of a model that :func:`why_not_in_parts` lets pass draw for each example anew."""
+    return any(layer._seed_generators for layer in model._flatten_layers())
+
+
+@contextmanager
+def without_draws(model: Any) -> Iterator[None]:
+    """What is traced inside drops nothing and adds no noise; all else is as in a training.
+
+    Args:
+        model: One that :func:`why_not_in_parts` lets pass.
+    """
+    with ExitStack() as stack:
+        for layer in model._flatten_layers():
+            if isinstance(layer, _DROPPING):
+                stack.enter_context(attribute(layer, "call", _as_it_is))
+            if isinstance(layer, DropoutRNNCell):
+                for name in ("dropout", "recurrent_dropout"):
+                    stack.enter_context(attribute(layer, name, 0.0))
+        yield
+
+
+def _as_it_is(inputs: Any, training: Any = None) -> Any:
+    del training
+    return inputs
+
+
+def _of_step(model: Any) -> str | None:
+    for name in _OVERRIDDEN:
+        if getattr(type(model), name, None) is not getattr(keras.Model, name):
+            return f"the model has a {name} of its own"
+    if model._distribute_strategy is not None:
+        return "the model trains under a tf.distribute strategy"
+    if model.optimizer is None or not model.trainable_weights:
+        return "the model has nothing to train"
+    if model.optimizer.gradient_accumulation_steps:
+        return "the optimizer adds gradients up over batches: gradient_accumulation_steps is set"
+    others = [name for name, _ in foreign(model)]
+    return f"a layer keeps a tf.Variable, which a step may set: {others[0]}" if others else None
+
+
+def _of_batch_size(model: Any) -> str | None:
+    sizes = {part.shape[0] for part in getattr(model, "inputs", None) or () if part.shape}
+    fixed = sizes - {None}
+    return f"the model is made for batches of {fixed.pop()}" if fixed else None
+
+
+def _of_losses(model: Any) -> str | None:
+    found = reductions(model)
+    if len(found) > 1:
+        return f"its losses are put together over a batch in several ways: {', '.join(found)}"
+    other = found - {"mean", "sum"}
+    if other:
+        return f"its loss is put together over a batch by reduction={other.pop()!r}"
+    for each in getattr(model._compile_loss, "_flat_losses", None) or ():
+        if isinstance(each.loss, _ACROSS):
+            return f"the loss {type(each.loss).__name__} looks across the batch"
+    if found == {"sum"} and len(model._compile_loss._flat_losses) > 1:
+        return "it has several losses, each a sum over the batch"
+    return None
+
+
+def _of_metrics(model: Any) -> str | None:
+    """Parts are counted like batches, of which a metric of the user's own may make anything."""
+    compiled = model._compile_metrics
+    for each in compiled.metrics if compiled is not None and compiled.built else ():
+        function = each._fn if isinstance(each, MeanMetricWrapper) else type(each)
+        if not str(getattr(function, "__module__", "")).startswith("keras."):
+            return f"the metric '{each.name}' is the script's own, and may look across the batch"
+    return None
+
+
+def _of_layers(model: Any) -> Iterator[str | None]:
+    for layer in model._flatten_layers():
+        name = f"the layer '{layer.name}' ({type(layer).__name__})"
+        if isinstance(layer, keras.layers.BatchNormalization):
+            if layer.trainable:
+                yield f"{name} takes its mean and variance from the whole batch"
+        elif layer._non_trainable_variables and not isinstance(layer, _ADAPTED):
+            yield f"{name} has variables that a step may set"
+        elif layer._metrics and layer is not model:
+            yield f"{name} has a metric of its own"
+        if layer._seed_generators and not _draws_alone(layer):
+            yield f"{name} draws random numbers, perhaps once for the whole batch"
+
+
+def _draws_alone(layer: Any) -> bool:
+    if isinstance(layer, _DROPPING):
+        return getattr(layer, "noise_shape", None) is None
+    return isinstance(layer, (*_ATTENTION, DropoutRNNCell)) or _hands_on(layer)
+
+
+def _hands_on(layer: Any) -> bool:
+    """What it draws, a cell inside it draws."""
+    return isinstance(layer, keras.layers.RNN)
