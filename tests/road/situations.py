@@ -5,7 +5,15 @@ from __future__ import annotations
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
-from uncork.core.facts import BatchSize, NewShapes, Saving, Transfer, Validation, ValidationFeed
+from uncork.core.facts import (
+    BatchSize,
+    NewShapes,
+    Saving,
+    TooLarge,
+    Transfer,
+    Validation,
+    ValidationFeed,
+)
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
@@ -414,6 +422,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             )
             for times, ratio, higher in ((2, 1.8, 0.0), (4, 3.0, 0.05))
         ),
+    ),
+    "more than memory holds in a step": observed(
+        *AUGMENTING,
+        shares=COMPUTING,
+        too_large=TooLarge(said="OOM", rows=15, parts=4, bytes=10**9, rows_bytes=3 * 10**8),
     ),
     "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
     "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),

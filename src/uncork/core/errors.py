@@ -61,6 +61,10 @@ class NothingToMeasure(UncorkError):
     exit_code = exits.NOTHING_TO_MEASURE
 
 
+class OutOfMemory(NothingToMeasure):
+    """The training does not fit into memory, as written or in any way that is known."""
+
+
 class ScriptFailed(UncorkError):
     """The user's script raised; its own traceback has been printed already."""
 

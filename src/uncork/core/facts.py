@@ -220,6 +220,24 @@ class BatchSize(Record, frozen=True, kw_only=True):
         return self.higher < self.noise
 
 
+class TooLarge(Record, frozen=True, kw_only=True):
+    """A training that runs out of memory as it is written, and how much of its batch fits.
+
+    Attributes:
+        said: What it ended with.
+        rows: Examples of a batch that the step as written was seen to have memory for.
+        parts: Of the batch, one after the other, in which the training was seen to run.
+        bytes: Beyond what the process had taken before, in so many parts, at most.
+        rows_bytes: The same of the step as written, for so many rows.
+    """
+
+    said: str
+    rows: int
+    parts: int
+    bytes: int
+    rows_bytes: int
+
+
 class Unrolled(Record, frozen=True, kw_only=True):
     """A loop of Python's, or of a layer, that is written out round for round in the traced step.
 

@@ -36,6 +36,9 @@ class Job(Record, frozen=True, kw_only=True):
         environment: Variables that the process is started with, beside its own.
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
             with, some batches, and what they lead to.
+        parts: Of a training that does not fit into memory: ``tune`` lets its step go through each
+            batch in so many parts, or more; 0 where nothing is known of that.
+        out_of_memory: What such a training ended with.
         source: Path of a text that is run in the place of the script's, as if it lay there.
         journal: Path for live events, None for silence.
         result: Path of the :class:`Result` to write.
@@ -50,6 +53,8 @@ class Job(Record, frozen=True, kw_only=True):
     validates: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     hand_over: str | None = None
+    parts: int = 0
+    out_of_memory: str = ""
     source: str | None = None
     journal: str | None = None
     result: str | None = None
@@ -92,6 +97,7 @@ class Result(Record, frozen=True, kw_only=True):
         handed_over: Everything is there for ``backend`` and ``threads``.
         elsewhere: What came of one of these.
         trained: What a version trains, with what its edits make of it, for ``check``.
+        out_of_memory: What the training as written ended with; ``""`` where it fits.
         held_back: Saves by the script that were not carried out, e.g. ``Model.save x3``.
         made: New files of the script's, made of weights that trials have moved.
         put_back: Files that it overwrote, and that are as they were.
@@ -108,6 +114,7 @@ class Result(Record, frozen=True, kw_only=True):
     elsewhere: ProcessTrial | None = None
     trained: Workload | None = None
     overhead_share: float = 0.0
+    out_of_memory: str = ""
     held_back: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     put_back: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from uncork.core.edit import (
     IntraOpThreads,
     KerasBackend,
     LoaderEdit,
+    MicroBatches,
     PipelineEdit,
     StepEdit,
     ValidationInput,
@@ -188,6 +189,11 @@ class Plan(Record, frozen=True, kw_only=True):
     def kept(self) -> tuple[Step, ...]:
         """Steps in force."""
         return tuple(step for step in self.steps if step.outcome == "kept")
+
+    @property
+    def needed(self) -> tuple[Step, ...]:
+        """Those of them without which the training does not fit into memory."""
+        return tuple(s for s in self.kept if any(isinstance(e, MicroBatches) for e in s.edits))
 
     @property
     def edits(self) -> tuple[Edit, ...]:

@@ -46,8 +46,15 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
             in_loop=work.called_in_loop,
             validates=_validates(plan),
         )
-        jobs = (base, replace(base, plan=str(path), environment=plan.environment))
+        with_plan = replace(base, plan=str(path), environment=plan.environment)
+        jobs = (base, with_plan)
+        if plan.needed:  # as written it cannot be run
+            needed = Path(folder, "needed.json")
+            needed.write_bytes(dump(replace(plan, steps=plan.needed)))
+            jobs = (replace(base, plan=str(needed)), with_plan)
         try:
+            if plan.needed == plan.kept:
+                return _seen_to_train(plan, _measured(with_plan, script))
             ours, theirs = _in_turn(jobs, script, follow)
         except UncorkError as error:
             note = f"not confirmed in fresh processes: {error.received}"
@@ -73,22 +80,39 @@ def _in_turn(
     jobs: tuple[Job, Job], script: Script, follow: Follow
 ) -> tuple[list[Confirmation], list[Confirmation]]:
     found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
+    base = "as written" if jobs[0].plan is None else "in parts"
     order = [0, 1, 1, 0] * PAIRS
     for number, which in enumerate(order[: 2 * PAIRS], start=1):
-        result = run_child(jobs[which], script, _silent, quiet=True)
-        if result.interrupted:
-            raise KeyboardInterrupt
-        assert result.confirmation is not None
-        found[which].append(result.confirmation)
-        text = f"fresh process {number} of {2 * PAIRS}, {('as written', 'with the plan')[which]}"
-        speed = result.confirmation.measurement.samples_per_s
+        measured = _measured(jobs[which], script)
+        found[which].append(measured)
+        text = f"fresh process {number} of {2 * PAIRS}, {(base, 'with the plan')[which]}"
+        speed = measured.measurement.samples_per_s
         follow(Event(kind="measured", text=text, samples_per_s=speed))
     return found
 
 
+def _measured(job: Job, script: Script) -> Confirmation:
+    result = run_child(job, script, _silent, quiet=True)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.confirmation is not None
+    return result.confirmation
+
+
+def _seen_to_train(plan: Plan, found: Confirmation) -> Plan:
+    """Nothing is in force but what the training needs: there is nothing to compare it with."""
+    speedup = replace(plan.speedup, n_processes=1)
+    measured = found.measurement
+    return replace(
+        plan, baseline=measured, tuned=measured, speedup=speedup, of_ceiling=found.of_ceiling
+    )
+
+
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
     found = compare(_speeds(ours), _speeds(theirs))
-    if all(step.apart for step in plan.kept):  # it trains as before: what differs is noise
+    if all(
+        s.apart for s in plan.kept if s not in plan.needed
+    ):  # it trains as before: what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
         return _withdrawn(plan, found, ours)
@@ -155,7 +179,7 @@ def _withdrawn(plan: Plan, found: Comparison | Speedup, ours: list[Confirmation]
         after=None,
         baseline=baseline,
         tuned=baseline,
-        steps=tuple(_rejected(step, span) for step in plan.steps),
+        steps=tuple(s if s in plan.needed else _rejected(s, span) for s in plan.steps),
         notes=(*plan.notes, f"withdrawn: in fresh processes the plan was slower, {span}"),
     )
 

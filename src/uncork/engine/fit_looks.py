@@ -72,7 +72,7 @@ class FitLooks(FitRuns):
         if padding is None or not padding.much or padding.longest in _lengths(self.model):
             return None
         feed = self.feed.resident([padding.cut(self._batch)])
-        return padding, PrimedRunner(self._fit_runner((), feed), None)
+        return padding, PrimedRunner(self._fit_runner(self.original.step, feed), None)
 
     def larger(self) -> tuple[int, VersionRunner] | None:
         """The same rows several times over."""
@@ -89,7 +89,7 @@ class FitLooks(FitRuns):
         given = getattr(self.model, "_compile_metrics", None)
         if given is None or self.workload.eager_step:
             return None
-        settings = StepSettings(self.model, metrics=False)
+        settings = StepSettings(self.model, self.original.step, metrics=False)
         return self._resident_with(settings)
 
     def callbacks(self) -> tuple[CallbackCost, ...]:
@@ -104,14 +104,15 @@ class FitLooks(FitRuns):
         if len(self._batches) < 2 or not self.workload.jit_compile:
             return None
         feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
-        runner = FitRunner(StepSettings(self.model), feed, self.snapshot, samples)
+        settings = StepSettings(self.model, self.original.step)
+        runner = FitRunner(settings, feed, self.snapshot, samples)
         return new_shapes_of(runner, self._batches, step_s, seconds)
 
     def growth(self, seconds: float) -> Growth | None:
         """What the model's own step lets grow."""
         if self.workload.eager_step or self.workload.distributed:
             return None
-        runner = self._fit_runner((), self.feed.resident(self._batches))
+        runner = self._fit_runner(self.original.step, self.feed.resident(self._batches))
         return growth_of(runner, self.model, seconds)
 
     def keras_defects(self) -> tuple[KerasDefect, ...]:

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import (
-    Guarantee,
-)
+from uncork.core.edit import Guarantee, MicroBatches, loosest
 from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.facts import BatchSize
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
+from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
+from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
 from uncork.engine.this_machine import chosen_threads
-from uncork.engine.version import Version
+from uncork.engine.version import Version, VersionRunner
 from uncork.step import (
     Feed,
+    FitRunner,
     HeldOut,
     Recording,
     Snapshot,
+    StepSettings,
     Validating,
     arrays_in_step,
     batch_hooks,
     batch_samples,
     build,
     draws,
+    draws_by_itself,
     first_layers,
+    first_rows,
     fusable_weights,
     has_hooks,
     held,
@@ -50,6 +56,7 @@ from uncork.step import (
     traceable,
     validation_steps,
     why_not_larger,
+    without_draws,
     workers_of,
 )
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
@@ -132,6 +139,33 @@ class FitSubject(FitLooks):
         """The user's ``PyDataset``, timed on a few of its batches."""
         return loader_stages(self._feed(version))
 
+    def on_rows(self, rows: int) -> VersionRunner:
+        """The step as written, on the first rows of a batch; what it compiles goes with it."""
+        feed = self.feed.resident([first_rows(self._batch, rows)])
+        settings = StepSettings(self.model)
+        return PrimedRunner(FitRunner(settings, feed, self.snapshot, float(rows)), None)
+
+    def in_parts(self, parts: int) -> None:
+        """From here on the original is the training in parts: as written it does not fit."""
+        self.original = replace_fields(self.original, step=(MicroBatches(parts=parts),))
+
+    def prove_in_parts(self, rows: int) -> Proof:
+        """Compare it with the step as written, on as many rows of each batch as that has room for.
+
+        Where layers drop at random, both do without: each part draws numbers of its own.
+        """
+        recording = Recording.of(self.feed, self.model, **_RECORDED).of_rows(rows)
+        drawn = draws_by_itself(self.model)
+        with without_draws(self.model) if drawn else nullcontext():
+            settings = StepSettings(self.model, self.original.step)
+            prover = StepProver(StepSettings(self.model), self.snapshot, recording)
+            proof = prover.prove(settings, "rounding", seconds.PROOF_S)
+        kind = loosest(proof.kind, "resampled" if drawn else "rounding")
+        detail = f"{proof.detail}, of {rows} examples each"
+        if drawn:
+            detail += "; without what layers drop at random, which each part draws by itself"
+        return replace(proof, kind=kind, detail=detail)
+
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
         settings = self._with(version.step)
@@ -139,7 +173,8 @@ class FitSubject(FitLooks):
         if pairs is None:
             return self._step_prover().prove(settings, kind, budget_s)
         recording = Recording.in_two(pairs, **_RECORDED)
-        return StepProver(self._with(()), self.snapshot, recording).prove(settings, kind, budget_s)
+        original = self._with(self.original.step)
+        return StepProver(original, self.snapshot, recording).prove(settings, kind, budget_s)
 
     def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
         """The state before the first step, and what it leads to on recorded batches."""
@@ -152,7 +187,8 @@ class FitSubject(FitLooks):
     def _step_prover(self) -> StepProver:
         if self._prover is None:
             recording = Recording.of(self.feed, self.model, **_RECORDED)
-            self._prover = StepProver(self._with(()), self.snapshot, recording)
+            original = self._with(self.original.step)
+            self._prover = StepProver(original, self.snapshot, recording)
         return self._prover
 
     def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
@@ -170,7 +206,7 @@ class FitSubject(FitLooks):
     def _larger_batches(self) -> LargerBatches | None:
         """None where the model, or its samples, are not to be trained in larger ones."""
         size = self.workload.batch_size
-        if size is None or why_not_larger(self.model) is not None:
+        if size is None or self.original.step or why_not_larger(self.model) is not None:
             return None
         if self._judged is None:
             self._judged = HeldOut.of(

@@ -42,6 +42,7 @@ _CARRIED: Final = (
     "new_shapes",
     "larger",
     "batch_sizes",
+    "too_large",
     "remade",
     "waiting",
     "answering",

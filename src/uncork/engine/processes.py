@@ -69,13 +69,15 @@ class ChildFailed(UncorkError):
     Args:
         code: The exit code to hand on.
         said: The last that a quiet one wrote to its standard error.
+        killed: As the kernel does to a process that takes all memory.
     """
 
-    def __init__(self, code: int, said: str = "") -> None:
+    def __init__(self, code: int, said: str = "", *, killed: bool = False) -> None:
         # Quoted: it is the user's, and left out where that is to be concealed.
         quoted = f": '{said.replace(chr(39), chr(34))}'" if said else ""
         super().__init__(f"the child ended with exit code {code}{quoted}")
         self.exit_code = code
+        self.killed = killed
 
 
 def require_tensorflow() -> None:
@@ -148,7 +150,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             "a script that trains, and comes to its end",
             "take out the os._exit, or an 'except:' that catches everything",
         )
-    raise ChildFailed(_exit_code(code), said)
+    raise ChildFailed(_exit_code(code), said, killed=code == -signal.SIGKILL)
 
 
 def _command(job: Path, script: Script) -> list[str]:

@@ -32,6 +32,7 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.epoch_subject import EpochSubject, dataset_of
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.in_parts import ran_out, said_of
 from uncork.engine.loop_left import LoopLines
 from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
@@ -240,7 +241,16 @@ class Trial(PassThrough):
         self._notes = subject.notes
         if self.files is not None:
             self.files.trials = True
-        self._done(self.work(subject, this_machine()))
+        machine = this_machine()
+        try:
+            found = self.work(subject, machine)
+        except Exception as error:
+            in_parts = bool(subject.original.step)
+            if in_parts or not ran_out(error) or self.partial(interrupted=False) is not None:
+                raise
+            said = f"the training at {subject.workload.at} runs out of memory: {said_of(error)}"
+            found = Result(machine=machine, out_of_memory=said)
+        self._done(found)
 
     def _done(self, found: Result) -> None:
         """On disk before the script is stopped: one that will not be is ended from outside."""

@@ -16,6 +16,7 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine.confirm import confirming_s
+from uncork.engine.in_parts import train_in_parts
 from uncork.engine.observe import observe, with_disk
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.subject import Subject
@@ -64,7 +65,11 @@ class Tuning(Trial):
         age_s = time.time() - psutil.Process().create_time()
         started = time.monotonic() - age_s
         look_s = LOOKING_SHARE * self.job.policy.budget_s
+        job, needed = self.job, None
+        if job.parts:
+            needed = train_in_parts(subject, job.parts, job.out_of_memory, job.policy, self.journal)
         before = observe(subject, machine, self.journal, budget_s=look_s)
+        before = replace(before, too_large=needed[0] if needed else None)
         before = with_disk(before, self.job.policy.disk_cache, self.journal)
         self._walk = walk = Walk(
             subject,
@@ -76,6 +81,7 @@ class Tuning(Trial):
             reserved_s=confirming_s(age_s, self.job.policy.budget_s),
             has_children=self.job.hand_over is not None,
             after_step=self._save,
+            steps=[needed[1]] if needed else [],
         )
         try:
             walk.run()

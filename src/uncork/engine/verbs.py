@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from uncork.core.diagnosis import Diagnosis, Overhead
+from uncork.core.diagnosis import Diagnosis, Overhead, WorkloadDiagnosis
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event
 from uncork.core.plan import Plan, Policy, Speedup
@@ -19,6 +19,7 @@ from uncork.engine.backends import BACKEND
 from uncork.engine.confirm import confirm
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
+from uncork.engine.too_large import diagnosed, tuned
 
 # Files of a note; the others are counted.
 _NAMED: Final = 5
@@ -49,7 +50,7 @@ def diagnose(
         policy=Policy(budget_s=budget_s),
         timeline=str(timeline.absolute()) if timeline else None,
     )
-    result = run_child(job, script, follow)
+    result = diagnosed(job, script, follow)
     assert result.before is not None
     notes = tuple(dict.fromkeys([*result.before.notes, *_notes(result)]))
     return Diagnosis(
@@ -87,7 +88,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         hand_over = str(Path(folder, "handed_over"))
         job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
-        result = run_child(job, script, follow)
+        result = tuned(job, script, follow)
         plan, interrupted = plan_of(result, script.path, policy), result.interrupted
         if not interrupted:
             plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
@@ -122,7 +123,7 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     before = result.before
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
-    notes = _notes(result)
+    notes = (*_in_parts(before), *_notes(result))
     if result.interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(
@@ -139,6 +140,17 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
         steps=result.steps,
         notes=notes,
     )
+
+
+def _in_parts(before: WorkloadDiagnosis) -> tuple[str, ...]:
+    """What all figures of a plan are to be read with."""
+    found = before.too_large
+    if found is None:
+        return ()
+    note = (
+        f"as written the training runs out of memory: all figures compare with {found.parts} parts"
+    )
+    return (note,)
 
 
 def script_digest(script: str) -> str:

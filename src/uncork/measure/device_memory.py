@@ -1,4 +1,4 @@
-"""What is left of the memory of an accelerator."""
+"""The memory of an accelerator: what it has, what was taken at most, what is left."""
 
 from __future__ import annotations
 
@@ -19,12 +19,43 @@ def room(device: str) -> int | None:
         >>> room("/device:CPU:0") is None
         True
     """
+    total = limit(device)
+    return None if total is None else max(0, total - peak(device))
+
+
+def limit(device: str) -> int | None:
+    """Bytes that this process may take on a device; None as of :func:`room`.
+
+    Args:
+        device: In TensorFlow's words.
+
+    Example:
+        >>> limit("/device:CPU:0") is None
+        True
+    """
+    name = _name(device)
+    if name is None:
+        return None
+    limits = {each.name: each.memory_limit for each in device_lib.list_local_devices()}
+    return int(limits.get(f"/device:{name}") or 0) or None
+
+
+def peak(device: str) -> int:
+    """Bytes that this process has had in use on a device at most, since :func:`forget_peak`.
+
+    Args:
+        device: One that has a :func:`limit`.
+    """
+    return int(tf.config.experimental.get_memory_info(_name(device))["peak"])
+
+
+def forget_peak(device: str) -> None:
+    """Begin anew to look for the :func:`peak` of a device that has a :func:`limit`."""
+    tf.config.experimental.reset_memory_stats(_name(device))
+
+
+def _name(device: str) -> str | None:
     asked = tf.DeviceSpec.from_string(device)
     if asked.device_type != "GPU" or asked.job not in (None, "localhost"):
         return None
-    name = f"GPU:{asked.device_index or 0}"
-    limits = {each.name: each.memory_limit for each in device_lib.list_local_devices()}
-    limit = limits.get(f"/device:{name}")
-    if not limit:
-        return None
-    return max(0, int(limit) - int(tf.config.experimental.get_memory_info(name)["peak"]))
+    return f"GPU:{asked.device_index or 0}"

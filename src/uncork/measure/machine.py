@@ -14,6 +14,8 @@ import psutil
 from uncork.core.machine import Machine
 
 _CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = Path("/proc/self/limits")
+_ADDRESSES = "Max address space"
 # cgroup v1 writes "no limit" as a huge number of bytes, close to 2**63.
 _NO_LIMIT = 1 << 60
 _START: list[float] = []
@@ -77,9 +79,21 @@ def memory_limit() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can still be taken now without swapping or meeting the cgroup's limit."""
+    """Bytes that can still be taken now without swapping or meeting a limit of this process's."""
     free_in_cgroup = _cgroup_limit() - int(_read("memory.current") or 0)
-    return max(0, min(int(psutil.virtual_memory().available), free_in_cgroup))
+    free = min(int(psutil.virtual_memory().available), free_in_cgroup, _free_addresses())
+    return max(0, free)
+
+
+def _free_addresses() -> int:
+    """Bytes that the process may still map, as ``ulimit -v`` has it."""
+    try:
+        lines = _LIMITS.read_text().splitlines()
+        told = next(line for line in lines if line.startswith(_ADDRESSES))
+        limit = told.removeprefix(_ADDRESSES).split()[0]
+        return int(limit) - int(psutil.Process().memory_info().vms)
+    except (OSError, StopIteration, ValueError):  # not Linux, or "unlimited"
+        return _NO_LIMIT
 
 
 def _cgroup_limit() -> int:

@@ -22,9 +22,11 @@ class Peak:
 
     Attributes:
         bytes: Beyond what was taken when it began; 0 until it ends.
+        highest: All that was taken by the process.
     """
 
     bytes: int = 0
+    highest: int = 0
 
 
 @contextmanager
@@ -43,7 +45,8 @@ def peak_memory() -> Iterator[Peak]:
     try:
         yield found
     finally:
-        found.bytes = max(0, _highest() - before)
+        found.highest = _highest()
+        found.bytes = max(0, found.highest - before)
 
 
 def _highest() -> int:

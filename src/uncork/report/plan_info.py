@@ -155,7 +155,7 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
 def plan_verdict(plan: Plan) -> Verdict:
     """From where to where, how sure, and how much is left; nothing unproven is called faster."""
     at = plan.before.workload.at
-    if not plan.kept:
+    if not plan.kept or plan.kept == plan.needed:
         return _nothing_kept(plan)
     speeds = f"{count(plan.baseline.samples_per_s)} to {count(plan.tuned.samples_per_s)} samples/s"
     if plan.speedup.verdict == "faster":
@@ -290,7 +290,12 @@ def plan_command(plan: Plan, path: str) -> str:
     script = shlex.quote(plan.script)
     if not plan.kept:
         return f"python {script}"
-    proven = plan.speedup.verdict == "faster" or _validates_faster(plan) or _saves_faster(plan)
+    proven = (
+        plan.needed
+        or plan.speedup.verdict == "faster"
+        or _validates_faster(plan)
+        or _saves_faster(plan)
+    )
     if not proven:
         return f"uncork tune {script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
@@ -308,6 +313,9 @@ def _saves_faster(plan: Plan) -> Step | None:
 
 def _nothing_kept(plan: Plan) -> Verdict:
     at, speed = plan.before.workload.at, count(plan.baseline.samples_per_s)
+    if plan.needed:
+        sentence = f"{at} trains in parts, at {speed} samples/s."
+        return Verdict(sentence=sentence, cause="As written it runs out of memory.", tone="healthy")
     sentence = f"{at} trains {speed} samples/s and is left as it is."
     headroom = known(plan.before.headroom)
     brakes = [f.cause for f in plan.before.findings if f.cause != "healthy"]

@@ -28,6 +28,7 @@ from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
 from uncork.road.loader_workers import LoadInThreads
 from uncork.road.map_on_device import MakeOnDevice
+from uncork.road.micro_batches import TrainInParts
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.mixed_float16 import MixedFloat16
 from uncork.road.parallel_interleave import ParallelizeInterleave
@@ -92,7 +93,9 @@ ROAD: tuple[Optimization, ...] = (
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
     MixedFloat16(),  # where a GPU has nothing better: its loss must be scaled
-    # batch: another training, with consent; last, as every step before it changes what it gains
+    # batch: what does not fit into memory at all is cut in parts before the road is walked
+    TrainInParts(),
+    # another training, with consent; last, as every step before it changes what it gains
     TrainInLargerBatches(),
 )
 

@@ -46,6 +46,10 @@ class AnotherBackend(Optimization):
         forbidden = no_step_edit(diagnosis) or _forbidden(work, machine)
         if forbidden:
             return forbidden
+        if diagnosis.too_large is not None:
+            return Skipped(
+                reason="there is no memory for the batch but in parts, of TensorFlow's step"
+            )
         possible = diagnosis.with_resident_faster(_AT_BEST)
         if possible < WORTH_TRYING:
             return not_worth(possible)

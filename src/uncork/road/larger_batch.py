@@ -42,6 +42,8 @@ class TrainInLargerBatches(Optimization):
         forbidden = no_step_edit(diagnosis) or _forbidden(work)
         if forbidden:
             return forbidden
+        if diagnosis.too_large is not None:
+            return Skipped(reason="there is no memory for the batch as it is, but in parts")
         tried = diagnosis.batch_sizes
         if not tried or work.batch_size is None:
             return Skipped(

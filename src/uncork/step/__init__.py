@@ -36,9 +36,10 @@ from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
+from uncork.step.per_example import draws_by_itself, without_draws
 from uncork.step.planned import PlannedStep
 from uncork.step.random_layers import random_layers
-from uncork.step.replay import Recording, Replay, replay
+from uncork.step.replay import Recording, Replay, first_rows, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
 from uncork.step.reused_iterator import MOST_BATCHES, ReusedIterators
@@ -114,11 +115,13 @@ __all__ = [
     "defects_of_losses",
     "device_of",
     "draws",
+    "draws_by_itself",
     "edited_loader",
     "edits_of_arrays",
     "executions",
     "fill_loader",
     "first_layers",
+    "first_rows",
     "flat_group_of",
     "full_size",
     "function_of",
@@ -163,5 +166,6 @@ __all__ = [
     "weights",
     "who_waits",
     "why_not_larger",
+    "without_draws",
     "workers_of",
 ]

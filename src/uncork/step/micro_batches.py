@@ -36,9 +36,7 @@ class InParts:
     """
 
     def __init__(self, model: Any, edit: MicroBatches) -> None:
-        reason = why_not_in_parts(model)
-        if reason is not None:
-            raise EditRefused(reason, "a step in which each example counts by itself", _WHOLE)
+        _check(why_not_in_parts(model))
         self._model, self._parts = model, edit.parts
         self._without_gradient: set[int] = set()
 
@@ -97,38 +95,32 @@ class InParts:
         left = rows - count * size
         if not even or (isinstance(left, int) and left == 0):
             return loss, sums
-        return tf.cond(
+        loss, sums = tf.cond(
             left > 0,
             lambda: self._added(loss, sums, batch, (count * size, left), rows),
             lambda: (loss, sums),
         )
+        return loss, sums
 
     def _added(
         self, loss: Any, sums: list[Any], batch: Any, part: tuple[Any, Any], rows: Any
     ) -> tuple[Any, list[Any]]:
         """The sums with those of one part: its first row, and how many it has."""
         x, y, weight = keras.tree.map_structure(lambda each: _slice(each, *part), batch)
-        model, mean = self._model, reductions(self._model) != {"sum"}
+        model = self._model
         dtype = loss.dtype
         share = tf.cast(part[1], dtype) / tf.cast(rows, dtype)
         with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
             called = {"training": True} if model._call_has_training_arg else {}
             predicted = model(x, **called)
-            _check_masks(predicted)
-            if not mean and model.losses:
-                raise EditRefused(
-                    "the loss sums up over the batch, and another one is added to it once",
-                    "a loss that is a mean",
-                    _WHOLE,
-                )
             own = model._compute_loss(
                 x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
             )
-            _check_scalar(own)
-            own = tf.cast(own, dtype) * share if mean else tf.cast(own, dtype)
+            own = tf.cast(own, dtype) * self._of_batch(predicted, own, share)
             scaled = model.optimizer.scale_loss(own)
         gradients = tape.gradient(scaled, model.trainable_weights)
         model.compute_metrics(x, y, predicted, sample_weight=weight)
+        _check(why_not_in_parts(model))  # losses and metrics are built by now
         self._without_gradient = {place for place, g in enumerate(gradients) if g is None}
         added = [
             total
@@ -137,6 +129,21 @@ class InParts:
             for total, own_one in zip(sums, gradients, strict=True)
         ]
         return loss + own, added
+
+    def _of_batch(self, predicted: Any, loss: Any, share: Any) -> Any:
+        """What the loss of a part counts in that of the batch, its losses built."""
+        masked = any(get_keras_mask(each) is not None for each in keras.tree.flatten(predicted))
+        summed = reductions(self._model) == {"sum"}
+        if masked:
+            _check(
+                "what the model gives is masked, and its loss is divided by what the mask leaves "
+                "of the batch"
+            )
+        if summed and self._model.losses:
+            _check("the loss sums up over the batch, and another one is added to it once")
+        if loss.shape.rank != 0:
+            _check(f"the loss has shape {loss.shape}, and is no number")
+        return 1.0 if summed else share
 
     @contextmanager
     def _in_shares(self, share: Any, rows: int | None) -> Iterator[None]:
@@ -214,16 +221,6 @@ def _slice(each: Any, start: Any, length: Any) -> Any:
     return part
 
 
-def _check_masks(predicted: Any) -> None:
-    if any(get_keras_mask(each) is not None for each in keras.tree.flatten(predicted)):
-        raise EditRefused(
-            "what the model gives is masked, and its loss is divided by what the mask leaves of "
-            "the batch",
-            "a loss that is divided by the number of examples",
-            _WHOLE,
-        )
-
-
-def _check_scalar(loss: Any) -> None:
-    if loss.shape.rank != 0:
-        raise EditRefused(f"the loss has shape {loss.shape}", "one number", _WHOLE)
+def _check(reason: str | None) -> None:
+    if reason is not None:
+        raise EditRefused(reason, "a step in which each example counts by itself", _WHOLE)

@@ -98,6 +98,10 @@ class Recording:
         found = _first(pairs, most, max_bytes)
         return cls(tuple(made for _, made in found), tuple(given for given, _ in found))
 
+    def of_rows(self, rows: int) -> Recording:
+        """The same, of each batch the first rows only."""
+        return Recording(tuple(first_rows(batch, rows) for batch in self.batches))
+
     def feed(self, order: Sequence[int], *, otherwise: bool = False) -> Feed:
         """These batches in this order, once, without copying them.
 
@@ -110,6 +114,20 @@ class Recording:
         picks = tf.data.Dataset.from_tensor_slices(np.asarray(order, np.int64))
         dataset = tf.data.Dataset.choose_from_datasets(sources, picks, stop_on_empty_dataset=False)
         return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False, recorded=True)
+
+
+def first_rows(batch: Any, rows: int) -> Any:
+    """Of each part of a batch that has rows.
+
+    Example:
+        >>> first_rows((tf.constant([1, 2, 3]), tf.constant(4.0)), 2)[0].numpy()
+        array([1, 2], dtype=int32)
+    """
+
+    def cut(part: Any) -> Any:
+        return part[:rows] if getattr(getattr(part, "shape", None), "rank", 0) else part
+
+    return tf.nest.map_structure(cut, batch)
 
 
 def _first(dataset: Any, most: int, max_bytes: int) -> list[Any]:

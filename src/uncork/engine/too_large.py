@@ -1,0 +1,70 @@
+"""A script whose training runs out of memory: said so, or tuned in parts, in another process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uncork.core.errors import OutOfMemory
+from uncork.core.job import Job, Result
+from uncork.core.journal import Event
+from uncork.core.record import replace
+from uncork.engine.processes import ChildFailed, Follow, Script, run_child
+
+# Parts that a batch is cut in at least, one process after the other: none, and more each time that
+# the machine has ended one.
+_PARTS: Final = (0, 2, 16)
+_MEASURING: Final = "measuring"
+_KILLED: Final = "the script's process was ended by SIGKILL while its training was measured"
+_EXPECTED: Final = "a training step that fits into memory"
+
+
+def diagnosed(job: Job, script: Script, follow: Follow) -> Result:
+    """Run a job that looks at a training as it is written.
+
+    Raises:
+        OutOfMemory: There is no memory for it.
+        ChildFailed: There is no result, for another reason.
+    """
+    found = _run(job, script, follow)
+    if isinstance(found, Result):
+        return found
+    raise OutOfMemory(
+        found,
+        _EXPECTED,
+        f"uncork tune {script}: it looks for a way to train the same batch in parts; "
+        "or make the batch smaller",
+    )
+
+
+def tuned(job: Job, script: Script, follow: Follow) -> Result:
+    """Run a job that tunes a training; one that runs out of memory as written, in parts.
+
+    Raises:
+        OutOfMemory: In parts there is no memory for it either.
+        ChildFailed: There is no result, for another reason.
+    """
+    said = ""
+    for parts in _PARTS:
+        found = _run(replace(job, parts=parts, out_of_memory=said), script, follow)
+        if isinstance(found, Result):
+            return found
+        said = said or found
+        follow(Event(kind="phase", text=f"{found}: trying its batch in parts"))
+    raise OutOfMemory(f"{said}; so it does in {parts} parts", _EXPECTED, "make the batch smaller")
+
+
+def _run(job: Job, script: Script, follow: Follow) -> Result | str:
+    """What came of it, or how it ran out of memory: killed while a step was measured, perhaps."""
+    phases: list[str] = []
+
+    def followed(event: Event) -> None:
+        phases.append(event.text)
+        follow(event)
+
+    try:
+        result = run_child(job, script, followed)
+    except ChildFailed as failure:
+        if not failure.killed or not any(each.startswith(_MEASURING) for each in phases):
+            raise
+        return _KILLED
+    return result.out_of_memory or result

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.edit import MicroBatches
+from uncork.core.facts import TooLarge
+from uncork.road.keras_backend import AnotherBackend
+from uncork.road.larger_batch import TrainInLargerBatches
+from uncork.road.micro_batches import TrainInParts
+
+from .situations import SITUATIONS, proposal, reason
+
+PARTS = TrainInParts()
+FOUND = TooLarge(
+    said="OOM when allocating tensor with shape[64,9]",
+    rows=15,
+    parts=4,
+    bytes=1_200_000_000,
+    rows_bytes=300_000_000,
+)
+
+
+def test_what_does_not_fit_is_trained_in_parts():
+    found = proposal(PARTS, observed(too_large=FOUND, workload={"batch_size": 64}))
+    assert found.edits == (MicroBatches(parts=4),)
+    assert "shape[64,9]" in found.why
+    assert "in 4 parts of 16 examples it took 1.2 GB at most" in found.why
+
+
+def test_what_fits_is_left_whole():
+    assert "fits into memory" in reason(PARTS, observed())
+
+
+def test_it_promises_rounding_and_other_draws_at_worst():
+    assert (PARTS.guarantee, PARTS.at_worst) == ("rounding", "resampled")
+
+
+@pytest.mark.parametrize("optimization", [TrainInLargerBatches(), AnotherBackend()])
+def test_what_would_take_more_memory_is_not_tried(optimization):
+    found = observed(too_large=FOUND)
+    assert "in parts" in reason(optimization, found)
+
+
+@pytest.mark.parametrize("name", ["custom loop", "distributed", "eager"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(name):
+    assert reason(PARTS, SITUATIONS[name])
