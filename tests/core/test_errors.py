@@ -12,6 +12,7 @@ TREE = [
     (errors.PatchRefused, exits.WRONG_USE),
     (errors.NothingToMeasure, exits.NOTHING_TO_MEASURE),
     (errors.ScriptFailed, exits.SCRIPT_FAILED),
+    (errors.OutOfMemory, exits.NOTHING_TO_MEASURE),
     (errors.RegressionFound, exits.REGRESSION),
 ]
 

@@ -43,13 +43,16 @@ class TrainInParts(Optimization):
     @staticmethod
     def of(found: TooLarge, work: Workload) -> Proposal:
         """What to do about a training that is too large, by what was found of it."""
-        rows = f" of {-(-work.batch_size // found.parts)} examples" if work.batch_size else ""
+        size = -(-work.batch_size // found.parts) if work.batch_size else None
+        rows = f" of {size} examples" if size else ""
         return Proposal(
             edits=TrainInParts.edits(found.parts),
             predicted=None,
             at=work.at,
             why=f"as written it runs out of memory ({found.said}); in {found.parts} parts{rows} "
             f"it took {found.bytes / 1e9:.2g} GB at most",
+            source_edit=f"gradient_accumulation_steps={found.parts}, batch_size={size or '...'}  "
+            "# a schedule goes as many times as fast",
         )
 
     @staticmethod

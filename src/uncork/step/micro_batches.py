@@ -123,12 +123,10 @@ class InParts:
         _check(why_not_in_parts(model))  # losses and metrics are built by now
         self._without_gradient = {place for place, g in enumerate(gradients) if g is None}
         added = [
-            total
-            if own_one is None
-            else total + tf.cast(tf.convert_to_tensor(own_one), total.dtype)
-            for total, own_one in zip(sums, gradients, strict=True)
+            total if each is None else _plus(total, each)
+            for total, each in zip(sums, gradients, strict=True)
         ]
-        return loss + own, added
+        return _plus(loss, own), added
 
     def _of_batch(self, predicted: Any, loss: Any, share: Any) -> Any:
         """What the loss of a part counts in that of the batch, its losses built."""
@@ -176,6 +174,13 @@ def in_parts_of(model: Any, edits: tuple[StepEdit, ...]) -> InParts | None:
             "leave the layers in the model",
         )
     return InParts(model, edit) if edit else None
+
+
+def _plus(total: Any, each: Any) -> Any:
+    """Of one shape, which the loop insists on and the graph of a gradient need not know."""
+    found = total + tf.cast(tf.convert_to_tensor(each), total.dtype)
+    found.set_shape(total.shape)
+    return found
 
 
 def _up(rows: Any, size: Any) -> Any:

@@ -1,0 +1,195 @@
+"""A training that does not fit: how much of it does, its proof, and what is said where none is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import MicroBatches, StepsPerExecution
+from uncork.core.errors import OutOfMemory
+from uncork.core.job import Job, Result
+from uncork.core.journal import Event, Journal
+from uncork.core.plan import Policy
+from uncork.engine import in_parts, too_large
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.in_parts import ran_out, said_of, train_in_parts
+from uncork.engine.processes import ChildFailed, Script
+from uncork.engine.too_large import diagnosed, tuned
+from uncork.measure.machine import probe
+from uncork.step import FitRunner
+from uncork.step.snapshot import weights
+
+ROWS = np.random.default_rng(0).normal(size=(128, 8)).astype("float32")
+SAID = "the training at train.py:9 runs out of memory: no memory"
+MOST = 1 << 30
+
+
+def subject(tmp_path: Path, *layers: Any, **compiled: Any) -> FitSubject:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+    model.compile(**{"optimizer": "adam", "loss": "mse", **compiled})
+    given = {"x": ROWS, "y": ROWS[:, :1], "batch_size": 32, "epochs": 3}
+    return FitSubject(model, given, 0, "train.py:9", str(tmp_path))
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Memory for ten rows: each takes a tenth of it."""
+    asked: list[int] = []
+
+    def taken(memory: Any, run: Any) -> int | None:
+        runner: FitRunner = run.__self__.runner
+        batch = next(iter(runner.feed.dataset))
+        edits = [e for e in runner.settings.edits if isinstance(e, MicroBatches)]
+        rows = -(-batch[0].shape[0] // (edits[0].parts if edits else 1))
+        asked.append(rows)
+        run()
+        return rows * MOST // 10 if rows <= 10 else None
+
+    monkeypatch.setattr(in_parts._Memory, "taken", taken)
+    monkeypatch.setattr(in_parts, "limit", lambda device: MOST * 10 / 8)
+    monkeypatch.setattr(in_parts, "peak", lambda device: 0)
+    return asked
+
+
+def test_the_fewest_parts_that_fit_are_found_and_proved(tmp_path: Path, little: list[int]) -> None:
+    found = subject(tmp_path)
+    before = weights(found.model)
+    told, step = train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    assert told.parts == 4  # of 8 rows each
+    assert little == [1, 4, 8]  # 16 rows would take more than there is, and were not tried
+    assert step.outcome == "kept"
+    assert step.edits == (MicroBatches(parts=4),)
+    assert step.proof is not None
+    assert step.proof.kind == step.guarantee == "rounding"
+    assert "of 3 examples each" in step.proof.detail
+    assert found.original.step == step.edits
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
+
+
+def test_what_follows_is_proved_against_the_training_in_parts(
+    tmp_path: Path, little: list[int]
+) -> None:
+    found = subject(tmp_path)
+    train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    grouped = found.original.with_step_edits((StepsPerExecution(steps=2),))
+    assert found.prove_step(grouped, "exact", 10.0).passed
+    assert found.batch_sizes(grouped, 1.0) == ()
+
+
+def test_dropout_is_left_out_of_the_proof_and_the_promise_is_weaker(
+    tmp_path: Path, little: list[int]
+) -> None:
+    found = subject(tmp_path, keras.layers.Dropout(0.5))
+    _, step = train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    assert step.guarantee == "resampled"
+    assert step.proof is not None
+    assert "drop at random" in step.proof.detail
+    again = subject(tmp_path, keras.layers.Dropout(0.5))
+    with pytest.raises(OutOfMemory, match="the policy allows rounding"):
+        train_in_parts(again, 2, SAID, Policy(loosest="rounding"), Journal(None))
+
+
+def across(y: Any, p: Any) -> Any:
+    """Of no example alone."""
+    return tf.square(y - p) / (1.0 + tf.math.reduce_std(p))
+
+
+def test_a_loss_that_looks_across_the_batch_is_not_proved(
+    tmp_path: Path, little: list[int]
+) -> None:
+    with pytest.raises(OutOfMemory, match="not proved to be the same training"):
+        train_in_parts(subject(tmp_path, loss=across), 2, SAID, Policy(), Journal(None))
+
+
+def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
+    found = subject(tmp_path, keras.layers.BatchNormalization(name="norm"))
+    with pytest.raises(OutOfMemory, match=r"'norm' .* from the whole batch") as refused:
+        train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    assert SAID in refused.value.received
+    assert "a smaller batch" in refused.value.remedy
+
+
+def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_parts._Memory, "taken", lambda memory, run: None)
+    with pytest.raises(OutOfMemory, match="a single example"):
+        train_in_parts(subject(tmp_path), 2, SAID, Policy(), Journal(None))
+
+
+def test_errors_of_memory_are_told_from_others() -> None:
+    message = "Graph error\n\nOOM when allocating tensor with shape[9,9] and type float on /job:x"
+    error = tf.errors.ResourceExhaustedError(None, None, message)
+    assert ran_out(error)
+    assert said_of(error) == "OOM when allocating tensor with shape[9,9] and type float"
+    one_dnn = "Compute received an exception:Status:1, message: could not create a memory object"
+    assert ran_out(tf.errors.AbortedError(None, None, one_dnn))
+    assert not ran_out(tf.errors.AbortedError(None, None, "Compute received no exception"))
+    assert not ran_out(tf.errors.InvalidArgumentError(None, None, "OOM when allocating"))
+
+
+SCRIPT = Script("train.py")
+FITS = Result(machine=probe())
+TOO_LARGE = Result(machine=probe(), out_of_memory=SAID)
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Job], list[Any]]:
+    """What is asked of each process, and what comes of it, to be filled."""
+    asked: list[Job] = []
+    answers: list[Any] = []
+
+    def run_child(job: Job, script: Script, follow: Any) -> Result:
+        asked.append(job)
+        follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(too_large, "run_child", run_child)
+    return asked, answers
+
+
+def test_a_training_that_fits_is_run_once(children: Any) -> None:
+    asked, answers = children
+    answers += [FITS]
+    assert tuned(Job(mode="tune"), SCRIPT, lambda event: None) is FITS
+    assert [job.parts for job in asked] == [0]
+
+
+def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(children: Any) -> None:
+    asked, answers = children
+    answers += [TOO_LARGE, ChildFailed(1, killed=True), FITS]
+    told: list[Event] = []
+    assert tuned(Job(mode="tune"), SCRIPT, told.append) is FITS
+    assert [job.parts for job in asked] == [0, 2, 16]
+    assert asked[2].out_of_memory == SAID
+    assert "trying its batch in parts" in told[1].text
+
+
+def test_in_parts_it_may_not_fit_either(children: Any) -> None:
+    _, answers = children
+    answers += [TOO_LARGE] * 3
+    with pytest.raises(OutOfMemory, match="so it does in 16 parts"):
+        tuned(Job(mode="tune"), SCRIPT, lambda event: None)
+
+
+def test_a_script_that_fails_is_no_training_that_is_too_large(children: Any) -> None:
+    _, answers = children
+    answers += [ChildFailed(1, "ValueError")]
+    with pytest.raises(ChildFailed):
+        tuned(Job(mode="tune"), SCRIPT, lambda event: None)
+
+
+def test_a_diagnosis_says_what_helps(children: Any) -> None:
+    _, answers = children
+    answers += [TOO_LARGE]
+    with pytest.raises(OutOfMemory) as refused:
+        diagnosed(Job(mode="diagnose"), SCRIPT, lambda event: None)
+    assert refused.value.received == SAID
+    assert "uncork tune train.py" in refused.value.remedy
