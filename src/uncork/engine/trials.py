@@ -83,6 +83,8 @@ class Tuning(Trial):
             after_step=self._save,
             steps=[needed[1]] if needed else [],
         )
+        if needed:
+            self._save()
         try:
             walk.run()
             handed_over = self._hand_over(subject, walk)
