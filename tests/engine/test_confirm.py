@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from records import MACHINE, measurement, plan
-from uncork.core.edit import Cache, ValidationInput
+from uncork.core.edit import Cache, MicroBatches, ValidationInput
 from uncork.core.facts import Validation
 from uncork.core.job import Confirmation, Result
 from uncork.core.plan import dump, load
@@ -17,6 +18,7 @@ from uncork.engine.processes import Script
 
 WRITTEN = (600.0, 606.0, 597.0)
 KEPT = plan().kept[0]
+NEEDED = replace(KEPT, name="micro_batches", edits=(MicroBatches(parts=4),))
 FED = ValidationInput(edits=(Cache(stage=1, expects=""),), expects="4f2a")
 
 
@@ -134,3 +136,40 @@ def test_it_is_timed_where_it_matters():
     assert confirming._validates(validating())
     assert not confirming._validates(validating(seconds=0.01))
     assert not confirming._validates(plan())
+
+
+def test_what_does_not_fit_as_written_is_only_seen_to_train(confirmed):
+    found = confirmed((480.0,), plan(steps=(NEEDED,)))
+    assert found.kept == (NEEDED,)
+    assert found.baseline == found.tuned
+    assert found.tuned.samples_per_s == 480.0
+    assert (found.speedup.n_processes, found.speedup.verdict) == (1, plan().speedup.verdict)
+
+
+def test_more_is_compared_with_the_training_in_parts(monkeypatch):
+    asked, told = [], []
+
+    def child(job, script, follow, *, quiet):
+        asked.append(load(Path(job.plan).read_bytes()).edits)
+        speed = (300.0, 600.0)[len(asked[-1]) > 1]
+        found = Confirmation(measurement=measurement(speed), first_epoch_s=None)
+        return Result(machine=MACHINE, confirmation=found)
+
+    monkeypatch.setattr(confirming, "run_child", child)
+    made = plan(steps=(NEEDED, KEPT))
+    found = confirming.confirm(made, Script("train.py"), told.append)
+    assert asked == [made.edits if own else NEEDED.edits for own in (0, 1, 1, 0, 0, 1)]
+    assert "fresh process 1 of 6, in parts" in told[0].text
+    assert found.baseline.samples_per_s == 300.0
+
+
+def test_a_slower_plan_is_withdrawn_but_for_what_it_needs(monkeypatch):
+    monkeypatch.setattr(confirming, "_in_turn", lambda *args: SLOWER)
+    found = confirming.confirm(plan(steps=(NEEDED, KEPT)), Script("train.py"), lambda event: None)
+    assert found.kept == (NEEDED,)
+
+
+SLOWER = tuple(
+    [Confirmation(measurement=measurement(speed), first_epoch_s=None) for speed in speeds]
+    for speeds in (WRITTEN, [speed / 2 for speed in WRITTEN])
+)

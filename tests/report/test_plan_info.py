@@ -5,6 +5,7 @@ import math
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
+from uncork.core.edit import MicroBatches
 from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
 from uncork.report.plan_info import (
@@ -76,6 +77,16 @@ def test_steps_for_which_there_was_no_time_are_told():
     late = tuple(replace(STEPS[0], name=name, outcome="skipped", reason=NO_TIME) for name in "ab")
     told = plan_verdict(replace(slow, steps=late)).cause
     assert told.endswith("For 2 of 2 there was no time: raise it with --budget.")
+
+
+def test_what_does_not_fit_as_written_trains_in_parts():
+    needed = replace(KEPT, name="micro_batches", edits=(MicroBatches(parts=4),))
+    shown = plan(steps=(needed,), speedup=replace(speedup("not_proven"), n_processes=1))
+    assert plan_verdict(shown).sentence.startswith("train.py:41 trains in parts, at ")
+    assert "runs out of memory" in plan_verdict(shown).cause
+    info = plan_info(shown)
+    assert info.next_command.startswith("uncork run")
+    assert "as written it runs out of memory" in info.confirmation
 
 
 def test_nothing_kept_is_healthy_only_near_the_ceiling():

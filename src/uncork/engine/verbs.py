@@ -93,9 +93,9 @@ def tune(
         if not interrupted:
             plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
     if plan.kept and not interrupted:
-        follow(
-            Event(kind="phase", text="confirming in fresh processes, as written and tuned in turn")
-        )
+        base = "in parts" if plan.needed else "as written"
+        text = f"confirming in fresh processes, {base} and tuned in turn"
+        follow(Event(kind="phase", text=text))
         try:
             plan = confirm(plan, script, follow)
         except KeyboardInterrupt:

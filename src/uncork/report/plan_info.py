@@ -241,6 +241,8 @@ def confirmation(plan: Plan) -> str:
         return "nothing was kept, so there is nothing to confirm"
     if not speedup.n_processes:
         return "not confirmed in fresh processes"
+    if plan.needed == plan.kept:
+        return "it trains in a fresh process, where as written it runs out of memory"
     figures = f"{times(speedup.ratio)} ({_span(speedup.low, speedup.high)})"
     said = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
     where = f"{speedup.n_processes} fresh processes" if speedup.n_processes > 1 else "one process"
