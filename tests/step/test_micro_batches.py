@@ -51,6 +51,15 @@ def summed() -> Any:
     return model
 
 
+def of_words() -> Any:
+    """Rows of the table are looked up many times, and Keras squares each gradient by itself."""
+    body = [L.Reshape((72,)), L.Embedding(5, 3), L.GlobalAveragePooling1D(), L.Dense(1)]
+    scale = L.Lambda(lambda x: tf.cast(tf.abs(x) * 2, tf.int32) % 5)
+    model = keras.Sequential([keras.Input((6, 6, 2)), scale, *body])
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
 def trained(model: Any, edits: tuple[Any, ...], *targets: Any, batch: int = 8) -> Any:
     data = tf.data.Dataset.from_tensor_slices((X, *targets)).batch(batch)
     logs: Any = {}
@@ -77,6 +86,7 @@ def made(build: Any) -> Any:
         (one, (KIND, WEIGHT), (MicroBatches(parts=3), StepsPerExecution(steps=2))),
         (two, ({"kind": KIND, "size": SIZE},), (MicroBatches(parts=4), FusedUpdates())),
         (summed, (SIZE,), (MicroBatches(parts=100),)),
+        (of_words, (SIZE,), (MicroBatches(parts=3),)),
     ],
 )
 def test_in_parts_it_is_the_same_training(build: Any, targets: Any, edits: Any) -> None:
@@ -97,6 +107,13 @@ def test_xla_compiles_it_with_a_part_that_is_smaller() -> None:
     assert as_told == pytest.approx(told, rel=1e-5)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_of_a_table_are_not_gone_through_under_xla() -> None:
+    model = made(of_words)
+    model.jit_compile = True
+    with pytest.raises(EditRefused, match="comes in rows"):
+        trained(model, (MicroBatches(parts=3),), SIZE)
 
 
 def test_a_plan_in_force_is_taken_off_again() -> None:

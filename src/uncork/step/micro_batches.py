@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -22,6 +22,14 @@ from uncork.step.per_example import reductions, why_not_in_parts
 from uncork.step.traced_maps import attribute
 
 _WHOLE = "leave the batch whole, and make it smaller"
+
+
+class _Part(NamedTuple):
+    """Of a batch: the how manieth, its first row, how many it has."""
+
+    number: Any
+    first: Any
+    rows: Any
 
 
 class InParts:
@@ -39,6 +47,7 @@ class InParts:
         _check(why_not_in_parts(model))
         self._model, self._parts = model, edit.parts
         self._without_gradient: set[int] = set()
+        self._in_rows: frozenset[int] = frozenset()
 
     @contextmanager
     def of_model(self) -> Iterator[None]:
@@ -60,7 +69,11 @@ class InParts:
         model = self._model
         batch = keras.utils.unpack_x_y_sample_weight(data)
         rows = _rows(batch)
-        loss, sums = self._sums(batch, rows)
+        try:
+            loss, sums = self._sums(batch, rows)
+        except _InRowsError as found:  # known once it was traced
+            self._in_rows = found.places
+            loss, sums = self._sums(batch, rows)
         model._loss_tracker.update_state(loss, sample_weight=rows)
         gradients = [
             None if place in self._without_gradient else each for place, each in enumerate(sums)
@@ -79,37 +92,49 @@ class InParts:
         def go_on(number: Any, loss: Any, sums: Any) -> Any:
             start = number * size
             length = size if even else tf.minimum(size, rows - start)
-            return (number + 1, *self._added(loss, sums, batch, (start, length), rows))
+            part = _Part(number, start, length)
+            return (number + 1, *self._added(loss, sums, batch, part, rows))
 
         weights = self._model.trainable_weights
+        if compiled and self._in_rows:
+            _check("XLA is on, and the gradient of a table comes in rows, as many as it looks up")
         _, loss, sums = tf.while_loop(
             lambda number, _loss, _sums: number < count,
             go_on,
             (
                 0,
                 tf.zeros((), keras.backend.floatx()),
-                [tf.zeros(w.shape, w.dtype) for w in weights],
+                [
+                    _no_rows(w, count) if place in self._in_rows else tf.zeros(w.shape, w.dtype)
+                    for place, w in enumerate(weights)
+                ],
             ),
             parallel_iterations=1,  # the next one's forward pass would be held beside this one's
         )
         left = rows - count * size
+        sums = [
+            _rows_of(each, w) if place in self._in_rows else each
+            for place, (each, w) in enumerate(zip(sums, weights, strict=True))
+        ]
         if not even or (isinstance(left, int) and left == 0):
             return loss, sums
         loss, sums = tf.cond(
             left > 0,
-            lambda: self._added(loss, sums, batch, (count * size, left), rows),
+            lambda: self._added(loss, sums, batch, _Part(count, count * size, left), rows),
             lambda: (loss, sums),
         )
         return loss, sums
 
     def _added(
-        self, loss: Any, sums: list[Any], batch: Any, part: tuple[Any, Any], rows: Any
+        self, loss: Any, sums: list[Any], batch: Any, part: _Part, rows: Any
     ) -> tuple[Any, list[Any]]:
-        """The sums with those of one part: its first row, and how many it has."""
-        x, y, weight = keras.tree.map_structure(lambda each: _slice(each, *part), batch)
+        """The sums with those of one part."""
+        x, y, weight = keras.tree.map_structure(
+            lambda each: _slice(each, part.first, part.rows), batch
+        )
         model = self._model
         dtype = loss.dtype
-        share = tf.cast(part[1], dtype) / tf.cast(rows, dtype)
+        share = tf.cast(part.rows, dtype) / tf.cast(rows, dtype)
         with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
             called = {"training": True} if model._call_has_training_arg else {}
             predicted = model(x, **called)
@@ -122,11 +147,14 @@ class InParts:
         model.compute_metrics(x, y, predicted, sample_weight=weight)
         _check(why_not_in_parts(model))  # losses and metrics are built by now
         self._without_gradient = {place for place, g in enumerate(gradients) if g is None}
+        in_rows = {n for n, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)}
+        if in_rows != self._in_rows:
+            raise _InRowsError(frozenset(in_rows))
         added = [
-            total if each is None else _plus(total, each)
+            total if each is None else _plus(total, each, part.number)
             for total, each in zip(sums, gradients, strict=True)
         ]
-        return _plus(loss, own), added
+        return _plus(loss, own, part.number), added
 
     def _of_batch(self, predicted: Any, loss: Any, share: Any) -> Any:
         """What the loss of a part counts in that of the batch, its losses built."""
@@ -176,8 +204,38 @@ def in_parts_of(model: Any, edits: tuple[StepEdit, ...]) -> InParts | None:
     return InParts(model, edit) if edit else None
 
 
-def _plus(total: Any, each: Any) -> Any:
+class _InRowsError(Exception):
+    """Gradients of other weights come in rows than was thought: of those in these places."""
+
+    def __init__(self, places: frozenset[int]) -> None:
+        super().__init__(places)
+        self.places = places
+
+
+def _no_rows(table: Any, parts: Any) -> tuple[Any, Any]:
+    """Where rows of a table's gradient are kept, part by part, and their numbers.
+
+    They are not added up: where a row is looked up twice, Keras's optimizers may square its
+    gradients one by one.
+    """
+    given = {"size": parts, "infer_shape": False}
+    values = tf.TensorArray(table.dtype, element_shape=[None, *table.shape[1:]], **given)
+    return values, tf.TensorArray(tf.int32, element_shape=[None], **given)
+
+
+def _rows_of(kept: tuple[Any, Any], table: Any) -> Any:
+    values, numbers = kept
+    shape = tf.constant(list(table.shape), tf.int32)
+    return tf.IndexedSlices(values.concat(), numbers.concat(), shape)
+
+
+def _plus(total: Any, each: Any, number: Any) -> Any:
     """Of one shape, which the loop insists on and the graph of a gradient need not know."""
+    if isinstance(each, tf.IndexedSlices):
+        values, rows = total
+        return values.write(number, each.values), rows.write(
+            number, tf.cast(each.indices, tf.int32)
+        )
     found = total + tf.cast(tf.convert_to_tensor(each), total.dtype)
     found.set_shape(total.shape)
     return found
