@@ -70,13 +70,7 @@ def test_the_fewest_parts_that_fit_are_found_and_proved(tmp_path: Path, little: 
     assert "of 3 examples each" in step.proof.detail
     assert found.original.step == step.edits
     assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
-
-
-def test_what_follows_is_proved_against_the_training_in_parts(
-    tmp_path: Path, little: list[int]
-) -> None:
-    found = subject(tmp_path)
-    train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    # What follows is proved against the training in parts.
     grouped = found.original.with_step_edits((StepsPerExecution(steps=2),))
     assert found.prove_step(grouped, "exact", 10.0).passed
     assert found.batch_sizes(grouped, 1.0) == ()
