@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
-from uncork.core.edit import Cache, Prefetch, SplitMap, StepsPerExecution
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Spread
+from uncork.core.pipeline_edit import Cache, Prefetch, SplitMap
 from uncork.core.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, CachePoint, OpCost, Prefix, Stage
+from uncork.core.step_edit import StepsPerExecution
 from uncork.core.workload import ModelSignature, Workload
 
 MACHINE = Machine(

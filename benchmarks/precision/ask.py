@@ -18,8 +18,8 @@ from benchmarks.precision.harms import (
     faster_learning,
 )
 from benchmarks.precision.models import compiled
-from uncork.core.edit import DtypePolicy
 from uncork.core.record import Record
+from uncork.core.step_edit import DtypePolicy
 from uncork.engine.data_orders import Train, order_of, prove_over_orders
 from uncork.proof.rounding import nudge
 from uncork.step import Feed, Recording, Replay, Snapshot, StepSettings, random_layers, replay

@@ -21,9 +21,9 @@ import tensorflow as tf
 from benchmarks.small_models.by_hand import WholeEpoch
 from benchmarks.small_models.models import BATCH, MODELS, compiled
 from benchmarks.small_models.on_jax import OnJax
-from uncork.core.edit import FlatUpdates, FusedUpdates, JitCompile, StepEdit, StepsPerExecution
 from uncork.core.measurement import Comparison, compare
 from uncork.core.record import to_json
+from uncork.core.step_edit import FlatUpdates, FusedUpdates, JitCompile, StepEdit, StepsPerExecution
 from uncork.measure import Block, in_turn, probe, summarize
 from uncork.step import Feed, FitRunner, Snapshot, StepSettings
 

@@ -20,9 +20,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import StepsPerExecution
 from uncork.core.measurement import compare
 from uncork.core.record import to_json
+from uncork.core.step_edit import StepsPerExecution
 from uncork.measure import in_turn, probe, summarize
 from uncork.step import Feed, FitRunner, Snapshot, StepSettings
 

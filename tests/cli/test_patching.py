@@ -9,9 +9,9 @@ import pytest
 from records import WORKLOAD, plan
 from uncork.cli.main import main
 from uncork.core import exits
-from uncork.core.edit import FlatUpdates, JitCompile
 from uncork.core.plan import dump
 from uncork.core.record import digest, replace
+from uncork.core.step_edit import FlatUpdates, JitCompile
 from uncork.engine import patches
 from uncork.engine.processes import Script
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed
+from uncork.core.batch_facts import NewShapes
 from uncork.core.compiling import compiling_comparison, compiling_of
-from uncork.core.facts import NewShapes
 from uncork.core.measurement import compare
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
@@ -36,3 +36,11 @@ def test_slower_steps_may_win_a_training_and_only_by_shapes_that_were_seen():
     found = compiling_comparison(anew(), compare([1.0, 1.0, 1.0], [0.9, 0.91, 0.89]))
     assert found.ratio == pytest.approx(2.2 * 0.9, rel=1e-3)
     assert found.low < 1.7 * 0.9 < found.ratio < found.high
+
+
+@pytest.mark.parametrize(
+    ("speed", "verdict"), [(0.9, "faster"), (0.5, "not_proven"), (0.1, "slower")]
+)
+def test_steps_are_too_slow_only_if_all_shapes_there_are_would_not_make_up_for_it(speed, verdict):
+    part = compare([1.0] * 4, [speed] * 4, at_least=1.03 / anew().least_gain)
+    assert compiling_comparison(anew(), part).verdict == verdict

@@ -7,11 +7,11 @@ import pytest
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
 from uncork.core.disk import Disk
-from uncork.core.edit import DiskCache
 from uncork.core.errors import PlanRefused
 from uncork.core.facts import CallbackCost, Growth, SlowLayer, Transfer, Validation, Waiting
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
+from uncork.core.pipeline_edit import DiskCache
 from uncork.core.plan import Policy, dump, load, seal
 from uncork.core.record import replace, to_json
 from uncork.core.stage import Copied

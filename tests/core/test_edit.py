@@ -5,32 +5,31 @@ import itertools
 import msgspec
 import pytest
 
-from uncork.core.edit import (
-    GUARANTEES,
-    AsyncCheckpoint,
+from uncork.core.edit import GUARANTEES, AsyncCheckpoint, Edit, loosest
+from uncork.core.pipeline_edit import (
     Cache,
+    GatherLast,
+    ParallelMap,
+    PipelineEdit,
+    Prefetch,
+    SplitMap,
+)
+from uncork.core.step_edit import (
     DtypePolicy,
-    Edit,
     FlatUpdates,
     FusedUpdates,
-    GatherLast,
     JitCompile,
     JitCompileOff,
     LayersInInput,
     MapOnDevice,
     MapsAtOnce,
     MicroBatches,
-    ParallelMap,
-    PipelineEdit,
-    Prefetch,
     ReduceRetracing,
     ReuseIterator,
     RowUpdates,
-    SplitMap,
     StepEdit,
     StepsPerExecution,
     TensorArguments,
-    loosest,
 )
 
 EDITS = (

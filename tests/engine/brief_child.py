@@ -15,10 +15,12 @@ from typing import Any, Final
 import pytest
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AsyncCheckpoint, DiskCache, Edit, SplitMap, StepsPerExecution
+from uncork.core.edit import AsyncCheckpoint, Edit
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare
+from uncork.core.pipeline_edit import DiskCache, SplitMap
 from uncork.core.plan import Policy
+from uncork.core.step_edit import StepsPerExecution
 from uncork.engine import child, processes, verbs
 from uncork.road.proposal import Optimization, Proposal
 

@@ -12,19 +12,11 @@ from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import (
-    AutotuneOff,
-    Cache,
-    DtypePolicy,
-    FlatUpdates,
-    JitCompile,
-    ParallelMap,
-    Prefetch,
-    StepsPerExecution,
-)
+from uncork.core.pipeline_edit import AutotuneOff, Cache, ParallelMap, Prefetch
 from uncork.core.plan import dump
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
 from uncork.engine.verbs import script_digest
 
 

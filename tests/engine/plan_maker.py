@@ -12,16 +12,10 @@ from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import (
-    AutotuneOff,
-    Cache,
-    FlatUpdates,
-    Prefetch,
-    SplitMap,
-    StepsPerExecution,
-)
+from uncork.core.pipeline_edit import AutotuneOff, Cache, Prefetch, SplitMap
 from uncork.core.plan import dump
 from uncork.core.record import replace
+from uncork.core.step_edit import FlatUpdates, StepsPerExecution
 
 STEP_EDITS = (StepsPerExecution(steps=2), FlatUpdates())
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from records import observed
-from uncork.core.edit import FlatUpdates, JitCompileOff
-from uncork.core.facts import NewShapes
+from uncork.core.batch_facts import NewShapes
 from uncork.core.measurement import compare
+from uncork.core.step_edit import FlatUpdates, JitCompileOff
 from uncork.engine.apart import apart
 from uncork.engine.version import Version
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 import uncork
 from records import STEPS
-from uncork.core.edit import DiskCache, Prefetch
 from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
+from uncork.core.pipeline_edit import DiskCache, Prefetch
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
 from uncork.engine import api

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import DtypePolicy, Guarantee, JitCompile, StepEdit
+from uncork.core.edit import Guarantee
 from uncork.core.plan import Policy, load
 from uncork.core.record import from_json
+from uncork.core.step_edit import DtypePolicy, JitCompile, StepEdit
 from uncork.engine.processes import Script
 from uncork.engine.verbs import tune
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from records import MACHINE, measurement, plan
-from uncork.core.edit import Cache, MicroBatches, ValidationInput
+from uncork.core.edit import ValidationInput
 from uncork.core.facts import Validation
 from uncork.core.job import Confirmation, Result
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import dump, load
 from uncork.core.record import replace
+from uncork.core.step_edit import MicroBatches
 from uncork.engine import confirm as confirming
 from uncork.engine.processes import Script
 

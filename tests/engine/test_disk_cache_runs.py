@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.edit import DiskCache, Prefetch, SplitMap
+from uncork.core.pipeline_edit import DiskCache, Prefetch, SplitMap
 from uncork.core.plan import Plan, Policy, dump, load
 from uncork.core.record import replace
 from uncork.engine.processes import Script

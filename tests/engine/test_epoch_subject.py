@@ -10,7 +10,7 @@ import tensorflow as tf
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import StepCall
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import Cache
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import dump
 from uncork.core.record import from_json, replace
 from uncork.engine.epoch_subject import EpochRunner, EpochSubject, dataset_of

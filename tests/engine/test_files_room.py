@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.core.edit import Cache, DiskCache, Prefetch
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Cache, DiskCache, Prefetch
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine.files_room import files_failed, planned_dataset

@@ -14,10 +14,11 @@ from keras import layers
 
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import AutotuneOff, LayersInInput, StepsPerExecution
 from uncork.core.errors import PlanRefused
+from uncork.core.pipeline_edit import AutotuneOff
 from uncork.core.plan import Plan
 from uncork.core.record import replace
+from uncork.core.step_edit import LayersInInput, StepsPerExecution
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.running import Running
 

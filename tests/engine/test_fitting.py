@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.core.edit import DtypePolicy, KerasBackend, Prefetch, StepsPerExecution
+from uncork.core.edit import KerasBackend
+from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy, StepsPerExecution
 from uncork.core.workload import Workload
 from uncork.engine.fitting import differences
 

@@ -10,10 +10,11 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture import StepCall
-from uncork.core.edit import Cache, DtypePolicy, Prefetch, ReuseIterator
 from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.pipeline_edit import Cache, Prefetch
 from uncork.core.plan import Plan
 from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy, ReuseIterator
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.running import Running

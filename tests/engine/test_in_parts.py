@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import MicroBatches, StepsPerExecution
 from uncork.core.errors import OutOfMemory
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event, Journal
 from uncork.core.plan import Policy
+from uncork.core.step_edit import MicroBatches, StepsPerExecution
 from uncork.engine import in_parts, too_large
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.in_parts import ran_out, said_of, train_in_parts

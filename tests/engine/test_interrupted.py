@@ -15,44 +15,42 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.edit import (
-    ArrayFeed,
-    AsyncCheckpoint,
+from uncork.core.edit import ArrayFeed, AsyncCheckpoint, LoaderCache, LoaderWorkers, ValidationInput
+from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
     DrawFirst,
-    DtypePolicy,
     FilterFirst,
-    FlatUpdates,
-    FusedUpdates,
     GatherLast,
     GeneratorCache,
     GeneratorChunks,
     InlineMap,
-    JitCompile,
-    JitCompileOff,
-    LargerBatch,
-    LayersInInput,
     LessAhead,
-    LoaderCache,
-    LoaderWorkers,
-    MapOnDevice,
-    MicroBatches,
     ParallelInterleave,
     ParallelMap,
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
-    RowUpdates,
     ShuffleFirst,
     SplitMap,
-    StepEdit,
-    StepsPerExecution,
-    TfFunction,
-    ValidationInput,
     VectorizeMap,
 )
 from uncork.core.record import replace
+from uncork.core.step_edit import (
+    DtypePolicy,
+    FlatUpdates,
+    FusedUpdates,
+    JitCompile,
+    JitCompileOff,
+    LargerBatch,
+    LayersInInput,
+    MapOnDevice,
+    MicroBatches,
+    RowUpdates,
+    StepEdit,
+    StepsPerExecution,
+    TfFunction,
+)
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import VersionRunner

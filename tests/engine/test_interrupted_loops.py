@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from uncork.capture import LoopCall
 from uncork.capture.calls import LoopEvidence
-from uncork.core.edit import (
+from uncork.core.edit import Guarantee
+from uncork.core.step_edit import (
     DtypePolicy,
-    Guarantee,
     JitCompile,
     JitCompileOff,
     ReduceRetracing,

@@ -13,10 +13,11 @@ import pytest
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
 from road.situations import FOUR_CORES
 from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import IntraOpThreads, JitCompile, LargerBatch, StepsPerExecution
+from uncork.core.edit import IntraOpThreads
 from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
+from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine import elsewhere
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.kernel_threads import THREADS

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import LargerBatch, Rebatch
+from uncork.core.pipeline_edit import Rebatch
 from uncork.core.record import replace
+from uncork.core.step_edit import LargerBatch
 from uncork.engine import larger_batches
 from uncork.engine.fit_subject import FitSubject
 from uncork.step.snapshot import weights

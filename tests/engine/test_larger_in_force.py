@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import LargerBatch, Rebatch
 from uncork.core.errors import PlanRefused
+from uncork.core.pipeline_edit import Rebatch
 from uncork.core.plan import Plan
 from uncork.core.record import replace
+from uncork.core.step_edit import LargerBatch
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.running import Running
 

@@ -13,9 +13,10 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 import uncork
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import ArrayFeed, Cache, LoaderCache, LoaderWorkers
+from uncork.core.edit import ArrayFeed, LoaderCache, LoaderWorkers
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.journal import Journal
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import dump, load
 from uncork.core.record import replace
 from uncork.engine import loader_proofs

@@ -9,7 +9,10 @@ import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import (
+from uncork.core.plan import dump
+from uncork.core.record import from_json, replace
+from uncork.core.stack import place
+from uncork.core.step_edit import (
     DtypePolicy,
     JitCompile,
     ReduceRetracing,
@@ -17,9 +20,6 @@ from uncork.core.edit import (
     TensorArguments,
     TfFunction,
 )
-from uncork.core.plan import dump
-from uncork.core.record import from_json, replace
-from uncork.core.stack import place
 from uncork.engine.loop_steps import step_of_loop
 from uncork.measure import probe
 

@@ -16,10 +16,11 @@ import tensorflow as tf
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.capture import LoopCall, hooks
 from uncork.capture.calls import LoopEvidence
-from uncork.core.edit import MapOnDevice, Prefetch, StepEdit
 from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Plan, Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import MapOnDevice, StepEdit
 from uncork.engine.loop_subject import LoopSubject
 from uncork.engine.made_there import Compared, made_there
 from uncork.engine.running import Running

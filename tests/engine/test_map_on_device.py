@@ -15,17 +15,13 @@ from keras import layers
 
 from records import MACHINE, STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import (
-    AutotuneOff,
-    Edit,
-    MapOnDevice,
-    Rebatch,
-    StepsPerExecution,
-)
+from uncork.core.edit import Edit
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.journal import Journal
+from uncork.core.pipeline_edit import AutotuneOff, Rebatch
 from uncork.core.plan import Plan, Policy
 from uncork.core.record import replace
+from uncork.core.step_edit import MapOnDevice, StepsPerExecution
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.promises import Promises

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from records import WORKLOAD, plan
-from uncork.core.edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
 from uncork.core.job import Job, Result
 from uncork.core.plan import Plan, load
 from uncork.core.record import digest, replace
+from uncork.core.step_edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.workload import Workload
 from uncork.engine import patches
 from uncork.engine.processes import ChildFailed, Script

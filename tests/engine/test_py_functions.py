@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import uncork
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.edit import PyFunctionCache
 from uncork.core.errors import PlanRefused
+from uncork.core.pipeline_edit import PyFunctionCache
 from uncork.core.plan import dump, load
 from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject

@@ -16,11 +16,11 @@ from tensorflow.python.eager import context
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import FusedUpdates, ReuseIterator
 from uncork.core.job import Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import replace
+from uncork.core.step_edit import FusedUpdates, ReuseIterator
 from uncork.engine import call_proofs
 from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
 from uncork.engine.running import Running

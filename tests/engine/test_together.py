@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from road.situations import FOUR_CORES
-from uncork.core.edit import ParallelMap, Prefetch
 from uncork.core.journal import Journal
+from uncork.core.pipeline_edit import ParallelMap, Prefetch
 from uncork.core.plan import Policy, Ratio, Step
 from uncork.core.record import replace
 from uncork.engine import observe

@@ -16,11 +16,13 @@ import tensorflow as tf
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from road.situations import FOUR_CORES
 from uncork.capture import FitCall
-from uncork.core.edit import Cache, Edit, TfFunction, ValidationInput
+from uncork.core.edit import Edit, ValidationInput
 from uncork.core.errors import NothingToMeasure, PlanRefused
 from uncork.core.journal import Journal
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import Plan, Policy
 from uncork.core.record import replace
+from uncork.core.step_edit import TfFunction
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.running import Running

@@ -11,13 +11,14 @@ import pytest
 
 from records import observed
 from road.situations import COMPUTING, FOUR_CORES
+from uncork.core.batch_facts import BatchSize
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee, StepsPerExecution
-from uncork.core.facts import BatchSize
+from uncork.core.edit import Guarantee
 from uncork.core.job import Job
 from uncork.core.journal import Journal
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
+from uncork.core.step_edit import StepsPerExecution
 from uncork.engine import seconds
 from uncork.engine.subject import Subject
 from uncork.engine.trials import Tuning

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
     DiskCache,
@@ -40,7 +41,6 @@ from uncork.core.edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.errors import EditRefused
 from uncork.core.record import replace
 from uncork.pipeline import apart, apply, in_order, last_maps, read, seeded
 from uncork.pipeline.ahead import draws_too_far

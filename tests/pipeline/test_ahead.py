@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DrawFirst, ParallelMap, Prefetch, SplitMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DrawFirst, ParallelMap, Prefetch, SplitMap
 from uncork.pipeline import apply, read
 from uncork.pipeline.ahead import draws_too_far
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, LessAhead, ParallelMap, VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Cache, LessAhead, ParallelMap, VectorizeMap
 from uncork.pipeline import apply, read
 
 from .helpers import behind_unknown, by_decree, measured

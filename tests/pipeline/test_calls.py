@@ -7,7 +7,7 @@ import math
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import AutotuneOff, DrawFirst, ParallelMap
+from uncork.core.pipeline_edit import AutotuneOff, DrawFirst, ParallelMap
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
 from uncork.pipeline import apply, read

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, SplitMap
+from uncork.core.pipeline_edit import Cache, SplitMap
 from uncork.pipeline import apply, read, seeded, split
 
 from .helpers import epochs

@@ -4,7 +4,7 @@ import itertools
 
 import tensorflow as tf
 
-from uncork.core.edit import Cache
+from uncork.core.pipeline_edit import Cache
 from uncork.pipeline import apply, continued, read
 
 

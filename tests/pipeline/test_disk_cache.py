@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, DiskCache, SplitMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Cache, DiskCache, SplitMap
 from uncork.core.record import replace
 from uncork.pipeline import (
     apply,

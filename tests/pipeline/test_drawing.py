@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DrawFirst, SplitMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DrawFirst, SplitMap
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.drawing import drawn_first
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import (
     Cache,
     DropUnused,
     FilterFirst,
@@ -17,7 +18,6 @@ from uncork.core.edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.errors import EditRefused
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.nodes import memory_cache
 

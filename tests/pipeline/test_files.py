@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Prefetch
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Prefetch
 from uncork.pipeline import apply, read, redirected
 
 from .helpers import behind_unknown, epochs

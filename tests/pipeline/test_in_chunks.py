@@ -11,8 +11,8 @@ import tensorflow as tf
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
-from uncork.core.edit import GeneratorCache, GeneratorChunks
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import GeneratorCache, GeneratorChunks
 from uncork.pipeline import apply, element_digests, in_order, read, seeded, state_kept
 from uncork.pipeline.in_chunks import InChunks
 from uncork.pipeline.kept_generator import KeptGenerator

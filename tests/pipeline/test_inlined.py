@@ -8,8 +8,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import InlineMap, ParallelMap, VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import InlineMap, ParallelMap, VectorizeMap
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.legality import is_inlined
 

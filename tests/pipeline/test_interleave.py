@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import ParallelInterleave
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import ParallelInterleave
 from uncork.pipeline import apply, read, seeded
 
 from .helpers import epochs, measured

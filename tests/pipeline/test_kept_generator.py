@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import GeneratorCache
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import GeneratorCache
 from uncork.core.record import replace
 from uncork.pipeline import apply, element_digests, read
 from uncork.pipeline.kept_generator import KeptGenerator

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.edit import AutotuneOff, GatherLast, VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import AutotuneOff, GatherLast, VectorizeMap
 from uncork.pipeline import apply, gathered_arrays, last_maps, read
 from uncork.pipeline.last_maps import in_step
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DrawFirst, SplitMap
+from uncork.core.pipeline_edit import DrawFirst, SplitMap
 from uncork.measure.kernels import Kernel, profiled
 from uncork.pipeline import apply, read
 from uncork.pipeline.op_costs import op_costs

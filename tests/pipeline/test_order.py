@@ -8,7 +8,14 @@ import time
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, FilterFirst, InlineMap, ShuffleFirst, SplitMap, VectorizeMap
+from uncork.core.pipeline_edit import (
+    Cache,
+    FilterFirst,
+    InlineMap,
+    ShuffleFirst,
+    SplitMap,
+    VectorizeMap,
+)
 from uncork.pipeline import apply, in_order, leaves_order_open, read, seeded
 
 from .helpers import epochs

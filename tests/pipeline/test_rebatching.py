@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Rebatch
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Rebatch
 from uncork.pipeline import apply, read
 
 RANGE = tf.data.Dataset.range

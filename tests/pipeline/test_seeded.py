@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import SplitMap
+from uncork.core.pipeline_edit import SplitMap
 from uncork.pipeline import apply, read, seeded, state_kept
 
 from .helpers import epochs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import SplitMap
+from uncork.core.pipeline_edit import SplitMap
 from uncork.pipeline import apply, is_deterministic, read, split
 from uncork.pipeline.graphs import graph_of
 from uncork.pipeline.splitting import narrow

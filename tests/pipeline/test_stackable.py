@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import VectorizeMap
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.kinds import kind_of
 from uncork.pipeline.stackable import behind, tail

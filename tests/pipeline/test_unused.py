@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DropUnused
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DropUnused
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.graphs import graph_of
 from uncork.pipeline.unused import unused

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
 
-from uncork.core.edit import DrawFirst, VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DrawFirst, VectorizeMap
 from uncork.pipeline import apply, element_digests, read, seeded
 from uncork.pipeline.legality import batch_above
 from uncork.pipeline.stacked_ops import known

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import StepsPerExecution
+from uncork.core.step_edit import StepsPerExecution
 from uncork.step import StepSettings
 
 from .training import BUDGET_S, faster_learning, mlp, prover, step_twice

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import Cache, ParallelMap, Prefetch, SplitMap, VectorizeMap
+from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch, SplitMap, VectorizeMap
 from uncork.engine import pipeline_proofs, version
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import Version

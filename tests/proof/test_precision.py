@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DtypePolicy, StepsPerExecution
+from uncork.core.step_edit import DtypePolicy, StepsPerExecution
 from uncork.engine import data_orders
 from uncork.proof.precision import MOST_ORDERS, prove_precision
 from uncork.step import Recording, Replay, Snapshot, StepSettings, replay

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import JitCompile, StepsPerExecution
+from uncork.core.step_edit import JitCompile, StepsPerExecution
 from uncork.proof.rounding import nudge, prove_exact, prove_rounding
 from uncork.step import Replay, StepSettings
 

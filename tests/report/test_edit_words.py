@@ -5,19 +5,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from uncork.core.edit import (
-    AsyncCheckpoint,
-    Cache,
+from uncork.core.edit import AsyncCheckpoint, Edit, ValidationInput
+from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch
+from uncork.core.step_edit import (
     DtypePolicy,
-    Edit,
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
-    ParallelMap,
-    Prefetch,
     TensorArguments,
     TfFunction,
-    ValidationInput,
 )
 from uncork.report.edit_words import SAID, describe_edit
 

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
-from uncork.core.edit import MicroBatches
 from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
+from uncork.core.step_edit import MicroBatches
 from uncork.report.plan_info import (
     cost_sentence,
     plan_info,

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
+from uncork.core.batch_facts import BatchSize, NewShapes, TooLarge
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
-from uncork.core.facts import (
-    BatchSize,
-    NewShapes,
-    Saving,
-    TooLarge,
-    Transfer,
-    Validation,
-    ValidationFeed,
-)
+from uncork.core.facts import Saving, Transfer, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import compare

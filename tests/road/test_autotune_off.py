@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import AutotuneOff, Prefetch
+from uncork.core.pipeline_edit import AutotuneOff, Prefetch
 from uncork.core.record import replace
 from uncork.road.autotune_off import StopAutotune
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.pipeline_edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Prefix, Vectorized

@@ -18,10 +18,12 @@ import pytest
 
 from uncork import road
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import GUARANTEES, LargerBatch, MapOnDevice, PipelineEdit, StepEdit
+from uncork.core.edit import GUARANTEES
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.plan import Policy, StageName
 from uncork.core.record import from_json, to_json
+from uncork.core.step_edit import LargerBatch, MapOnDevice, StepEdit
 from uncork.road import ROAD, Optimization, Proposal, Skipped
 from uncork.road.proposal import WORTH_TRYING
 

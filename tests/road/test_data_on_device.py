@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import GatherLast, MapOnDevice, VectorizeMap
 from uncork.core.facts import Transfer
+from uncork.core.pipeline_edit import GatherLast, VectorizeMap
 from uncork.core.record import replace
 from uncork.core.stage import InStep
+from uncork.core.step_edit import MapOnDevice
 from uncork.road.data_on_device import GatherOnDevice
 
 from .situations import COMPUTING, SITUATIONS, proposal, reason

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.edit import DrawFirst
+from uncork.core.pipeline_edit import DrawFirst
 from uncork.core.record import replace
 from uncork.core.stage import Draws
 from uncork.road.draw_first import DrawBeforeWork

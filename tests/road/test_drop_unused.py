@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import DropUnused
+from uncork.core.pipeline_edit import DropUnused
 from uncork.core.stage import AUTOTUNE
 from uncork.road.drop_unused import MakeWhatIsTaken
 

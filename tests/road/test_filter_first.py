@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import FilterFirst
+from uncork.core.pipeline_edit import FilterFirst
 from uncork.core.stage import AUTOTUNE
 from uncork.road.filter_first import FilterBeforeMaps
 

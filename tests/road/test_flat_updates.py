@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import FlatUpdates
+from uncork.core.step_edit import FlatUpdates
 from uncork.road.flat_updates import UpdateAtOnce
 
 from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason

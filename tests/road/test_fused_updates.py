@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import FusedUpdates
 from uncork.core.kernels import KernelPart
 from uncork.core.plan import Policy
 from uncork.core.record import replace
+from uncork.core.step_edit import FusedUpdates
 from uncork.road import Proposal
 from uncork.road.fused_updates import UpdateInOneKernel
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import GeneratorCache
+from uncork.core.pipeline_edit import GeneratorCache
 from uncork.core.stage import Keepable
 from uncork.road.generator_cache import KeepElements
 

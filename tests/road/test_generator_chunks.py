@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import GeneratorChunks
+from uncork.core.pipeline_edit import GeneratorChunks
 from uncork.core.stage import Chunked
 from uncork.road.generator_chunks import TakeInChunks
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import InlineMap
+from uncork.core.pipeline_edit import InlineMap
 from uncork.core.stage import AUTOTUNE, Inlined
 from uncork.road.inline_map import RunInline
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import JitCompile
+from uncork.core.step_edit import JitCompile
 from uncork.road.jit_compile import CompileStep
 
 from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import JitCompileOff
+from uncork.core.step_edit import JitCompileOff
 from uncork.road.jit_compile_off import LeaveXla
 
 from .situations import COMPUTING, RECOMPILED, SITUATIONS, WAITING, proposal, reason

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.edit import LargerBatch, Rebatch
-from uncork.core.facts import BatchSize
+from uncork.core.batch_facts import BatchSize
 from uncork.core.measurement import compare
+from uncork.core.pipeline_edit import Rebatch
 from uncork.core.record import replace
+from uncork.core.step_edit import LargerBatch
 from uncork.road.larger_batch import TrainInLargerBatches
 
 from .situations import SITUATIONS, proposal, reason

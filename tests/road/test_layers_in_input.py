@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import LayersInInput
 from uncork.core.facts import Transfer
 from uncork.core.kernels import KernelPart
 from uncork.core.record import replace
+from uncork.core.step_edit import LayersInInput
 from uncork.road.layers_in_input import PreprocessBeside
 
 from .situations import AUGMENTING, COMPUTING, CUT_UP, SITUATIONS, proposal, reason

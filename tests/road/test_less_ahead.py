@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import LessAhead
+from uncork.core.pipeline_edit import LessAhead
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
 from uncork.road.less_ahead import PrepareLessAhead

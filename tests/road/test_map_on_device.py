@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import MapOnDevice, VectorizeMap
 from uncork.core.facts import Transfer
+from uncork.core.pipeline_edit import VectorizeMap
 from uncork.core.record import replace
 from uncork.core.stage import InStep
+from uncork.core.step_edit import MapOnDevice
 from uncork.road.map_on_device import MakeOnDevice
 
 from .situations import COMPUTING, SITUATIONS, proposal, reason

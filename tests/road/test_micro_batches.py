@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import MicroBatches
-from uncork.core.facts import TooLarge
+from uncork.core.batch_facts import TooLarge
+from uncork.core.step_edit import MicroBatches
 from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.micro_batches import TrainInParts

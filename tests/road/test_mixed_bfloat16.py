@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import WORKLOAD, observed
-from uncork.core.edit import DtypePolicy
 from uncork.core.measurement import compare
 from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 
 from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import WORKLOAD, observed
-from uncork.core.edit import DtypePolicy
 from uncork.core.measurement import compare
 from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy
 from uncork.road.mixed_float16 import MixedFloat16
 
 from .situations import COMPUTING, SITUATIONS, WAITING, proposal, reason

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.edit import ParallelInterleave
+from uncork.core.pipeline_edit import ParallelInterleave
 from uncork.core.record import replace
 from uncork.road.parallel_interleave import ParallelizeInterleave
 

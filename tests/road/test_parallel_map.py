@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import ParallelMap
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import ParallelMap
 from uncork.core.stage import AUTOTUNE
 from uncork.road.parallel_map import ParallelizeMap
 

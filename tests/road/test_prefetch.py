@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import Prefetch
+from uncork.core.pipeline_edit import Prefetch
 from uncork.core.stage import AUTOTUNE
 from uncork.road.prefetch import PrefetchBatches
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import PyFunctionCache
+from uncork.core.pipeline_edit import PyFunctionCache
 from uncork.core.stage import AUTOTUNE, Keepable
 from uncork.road.py_function_cache import KeepAnswers
 

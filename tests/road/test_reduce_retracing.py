@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.edit import ReduceRetracing
 from uncork.core.record import replace
+from uncork.core.step_edit import ReduceRetracing
 from uncork.road.reduce_retracing import OpenShapes
 
 from .situations import SITUATIONS, proposal, reason

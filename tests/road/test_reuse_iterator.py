@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import ReuseIterator
 from uncork.core.facts import Answering
 from uncork.core.plan import Policy
 from uncork.core.record import replace
+from uncork.core.step_edit import ReuseIterator
 from uncork.road import Proposal
 from uncork.road.reuse_iterator import KeepIterator
 

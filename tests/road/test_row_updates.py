@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import RowUpdates
 from uncork.core.record import replace
+from uncork.core.step_edit import RowUpdates
 from uncork.road.row_updates import UpdateRows
 
 from .situations import COMPUTING, PASSED_OVER, SITUATIONS, WAITING, proposal, reason

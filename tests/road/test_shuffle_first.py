@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import ShuffleFirst
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import ShuffleFirst
 from uncork.core.record import replace
 from uncork.core.stage import AUTOTUNE, Buffer
 from uncork.road.shuffle_first import ShuffleBeforeMaps

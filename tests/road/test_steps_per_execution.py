@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import StepsPerExecution
+from uncork.core.step_edit import StepsPerExecution
 from uncork.road.steps_per_execution import ChainSteps
 
 from .situations import CHATTY, COMPUTING, SITUATIONS, proposal, reason

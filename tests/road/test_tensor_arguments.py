@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.edit import TensorArguments
 from uncork.core.record import replace
+from uncork.core.step_edit import TensorArguments
 from uncork.road.tensor_arguments import PassTensors
 
 from .situations import SITUATIONS, proposal, reason

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import TfFunction
+from uncork.core.step_edit import TfFunction
 from uncork.road.tf_function import GraphStep
 
 from .situations import AUGMENTING, COMPUTING, proposal, reason

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from records import observed, stage
-from uncork.core.edit import Cache, ParallelMap, ValidationInput
+from uncork.core.edit import ValidationInput
 from uncork.core.facts import Validation
+from uncork.core.pipeline_edit import Cache, ParallelMap
 from uncork.core.plan import Policy
 from uncork.core.record import replace
 from uncork.core.stage import CachePoint

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.edit import VectorizeMap
+from uncork.core.pipeline_edit import VectorizeMap
 from uncork.core.stage import Buffer, Vectorized
 from uncork.road.vectorize import VectorizeMaps
 

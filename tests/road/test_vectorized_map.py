@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import observed
-from uncork.core.edit import MapsAtOnce
 from uncork.core.kernels import KernelPart
 from uncork.core.record import replace
+from uncork.core.step_edit import MapsAtOnce
 from uncork.road.vectorized_map import MapAtOnce
 
 from .situations import COMPUTING, SITUATIONS, proposal, reason

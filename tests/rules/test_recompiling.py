@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import NewShapes, Remade
+from uncork.core.batch_facts import NewShapes
+from uncork.core.facts import Remade
 from uncork.rules import recompiling
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)

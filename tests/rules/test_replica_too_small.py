@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import Larger
+from uncork.core.batch_facts import Larger
 from uncork.core.measurement import compare
 from uncork.rules import replica_too_small
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.edit import (
+from uncork.core.edit import IntraOpThreads
+from uncork.core.errors import WrongUse
+from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
-    DtypePolicy,
-    FlatUpdates,
-    IntraOpThreads,
-    JitCompile,
-    JitCompileOff,
     LessAhead,
     ParallelMap,
     Prefetch,
-    ReduceRetracing,
     ShuffleFirst,
     SplitMap,
+)
+from uncork.core.record import replace
+from uncork.core.step_edit import (
+    DtypePolicy,
+    FlatUpdates,
+    JitCompile,
+    JitCompileOff,
+    ReduceRetracing,
     StepsPerExecution,
 )
-from uncork.core.errors import WrongUse
-from uncork.core.record import replace
 
 from .scripts import FIT, KEPT, LOOP, at, lines, of_fit, of_loop, patched, with_point
 

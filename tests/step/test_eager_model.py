@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import JitCompile, StepsPerExecution, TfFunction
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import JitCompile, StepsPerExecution, TfFunction
 from uncork.step import StepSettings, check, graph_training, traceable
 from uncork.step.eager_model import guards_of
 

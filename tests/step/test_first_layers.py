@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.edit import FlatUpdates, JitCompile, LayersInInput, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import FlatUpdates, JitCompile, LayersInInput, StepsPerExecution
 from uncork.step import (
     Feed,
     FitRunner,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import FlatUpdates, JitCompile, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import FlatUpdates, JitCompile, StepsPerExecution
 from uncork.step import PlannedStep, StepSettings, around, check, flat_group_of, small_weights
 from uncork.step.snapshot import weights
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import FlatUpdates, FusedUpdates, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import FlatUpdates, FusedUpdates, StepsPerExecution
 from uncork.step import StepSettings, check, fusable_weights
 from uncork.step.snapshot import weights
 

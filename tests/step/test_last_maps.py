@@ -10,14 +10,14 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import (
     FlatUpdates,
     JitCompile,
     LayersInInput,
     MapOnDevice,
     StepsPerExecution,
 )
-from uncork.core.errors import EditRefused
 from uncork.pipeline import last_maps, read
 from uncork.step import Feed, Recording, Snapshot, StepSettings, replay
 from uncork.step.last_maps import MapInStep, Unmade

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import FusedUpdates, LayersInInput, MicroBatches, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import FusedUpdates, LayersInInput, MicroBatches, StepsPerExecution
 from uncork.step import Feed, PlannedStep, StepSettings, check, executions
 from uncork.step.per_example import draws_by_itself, why_not_in_parts, without_draws
 from uncork.step.snapshot import weights

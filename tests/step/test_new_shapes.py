@@ -9,7 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings, new_shapes_of
+from uncork.step import Feed, FitRunner, Snapshot, StepSettings, new_shapes_of, shapes_of
 
 
 def runner(batches: list[Any]) -> FitRunner:
@@ -58,6 +58,43 @@ def test_it_ends_when_the_time_is_up(seconds: float, ran: int) -> None:
     assert running.ran == ran
     assert found is not None
     assert (found.shapes, found.compile_s) == (4, 0.75)
+
+
+def test_shapes_of_more_batches_count() -> None:
+    given, more = batches([5, 6]), batches([5, 6, 7, 7, 8, 5])
+    seen = [tuple(tuple(part.shape) for part in batch) for batch in more]
+    found = new_shapes_of(Counting(), given, 0.25, 60.0, seen)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.batches, found.shapes, found.once, found.twice) == (6, 4, 2, 2)
+
+
+class Lengths(keras.utils.PyDataset):
+    """Two batches an epoch, longer ones in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        return batches([5 + 2 * self.epoch + index])[0]
+
+    def on_epoch_end(self) -> None:
+        self.epoch += 1
+
+
+@pytest.mark.parametrize("in_one", [1, 2, 3])
+def test_epochs_that_differ_are_read_one_after_the_other(
+    in_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("uncork.step.new_shapes._MOST", 6)
+    model = runner(batches([5])).settings.model
+    model.steps_per_execution = in_one
+    found = [shape[0][1] for shape in shapes_of(Feed(Lengths()), model, seconds=600.0)]
+    assert sorted(found[:2]) == [5, 6]
+    assert len(set(found)) == 6, "each epoch brings others"
 
 
 def test_one_length_is_nothing_to_look_at() -> None:

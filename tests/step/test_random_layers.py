@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.edit import DtypePolicy
+from uncork.core.step_edit import DtypePolicy
 from uncork.step import StepSettings, random_layers
 
 X, Y = np.ones((8, 4, 6), "float32"), np.ones((8, 4, 1), "float32")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import LargerBatch
+from uncork.core.step_edit import LargerBatch
 from uncork.step.rescaled_rate import rescaled, why_not_larger
 
 FOUR = (LargerBatch(times=4, rate=2.0),)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import (
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -20,7 +21,6 @@ from uncork.core.edit import (
     RowUpdates,
     StepsPerExecution,
 )
-from uncork.core.errors import EditRefused
 from uncork.step import PlannedStep, StepSettings, check, row_tables
 from uncork.step.snapshot import weights
 

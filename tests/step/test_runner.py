@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import StepsPerExecution
 from uncork.core.errors import NothingToMeasure
+from uncork.core.step_edit import StepsPerExecution
 from uncork.step import Feed, FitRunner, Recording, Snapshot, StepSettings, batch_samples, build
 from uncork.step.snapshot import weights
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import (
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -15,7 +16,6 @@ from uncork.core.edit import (
     LargerBatch,
     StepsPerExecution,
 )
-from uncork.core.errors import EditRefused
 from uncork.step import PlannedStep, StepSettings, check
 
 FLOAT16 = DtypePolicy(policy="mixed_float16")

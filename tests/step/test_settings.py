@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import DtypePolicy, JitCompile, JitCompileOff, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import DtypePolicy, JitCompile, JitCompileOff, StepsPerExecution
 from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later, xla
-from uncork.step.settings import dtype_policies
+from uncork.step.dtype_policies import dtype_policies
 from uncork.step.snapshot import weights
 
 from .models import X, Y, mlp

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import JitCompile, MapsAtOnce, StepsPerExecution
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import JitCompile, MapsAtOnce, StepsPerExecution
 from uncork.step import CompiledStep, EagerStep, Mode, PlannedStep, StepSettings
 from uncork.step.traced_maps import Maps
 

@@ -19,7 +19,7 @@ from benchmarks.precision.harms import (
 from benchmarks.precision.models import MODELS, PLANTED, compiled
 from benchmarks.precision.page import Precision, page
 from records import MACHINE
-from uncork.core.edit import DtypePolicy
+from uncork.core.step_edit import DtypePolicy
 from uncork.engine.step_proofs import StepProver
 from uncork.step import Recording, Snapshot, StepSettings
 

@@ -72,11 +72,12 @@ def compiling_comparison(compiling: Compiling, found: Comparison) -> Comparison:
         2.7
     """
     likely = in_whole(found, lambda faster: compiling.likely_gain * faster)
+    slower = likely.high is not None and likely.high < 1.0
     return Comparison(
         ratio=likely.ratio,
         low=compiling.least_gain * found.low,
         high=likely.high,
         n=found.n,
-        verdict=found.verdict,
+        verdict=found.verdict if found.verdict == "faster" or slower else "not_proven",
         detectable=likely.detectable,
     )

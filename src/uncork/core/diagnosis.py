@@ -6,24 +6,21 @@ from typing import Final, Literal
 
 import msgspec
 
+from uncork.core.batch_facts import BatchSize, Larger, NewShapes, TooLarge
 from uncork.core.disk import Disk
 from uncork.core.facts import (
     Answering,
-    BatchSize,
     CallbackCost,
     FullSize,
     Growth,
     KerasDefect,
-    Larger,
     LoopLine,
-    NewShapes,
     OneHot,
     Padded,
     Remade,
     Saving,
     SlowLayer,
     StartLine,
-    TooLarge,
     Transfer,
     Unrolled,
     Validation,

@@ -157,7 +157,7 @@ def compare(
     verdict: Verdict = "not_proven"
     if low > at_least:
         verdict = "faster"
-    elif high < 1.0:
+    elif high < min(1.0, at_least):
         verdict = "slower"
     return Comparison(
         ratio=math.exp(middle),

@@ -14,18 +14,16 @@ from uncork.core.edit import (
     IntraOpThreads,
     KerasBackend,
     LoaderEdit,
-    MicroBatches,
-    PipelineEdit,
-    StepEdit,
     ValidationInput,
-    batches_in_one,
     loosest,
     of_validation,
 )
 from uncork.core.errors import PlanRefused
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.record import Record, digest, from_json, replace, to_json
+from uncork.core.step_edit import MicroBatches, StepEdit, batches_in_one
 
 # Raised whenever an older plan would be misread.
 SCHEMA: Final = 6

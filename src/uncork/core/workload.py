@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.edit import Precision
 from uncork.core.record import Record
 from uncork.core.stage import InStep
+from uncork.core.step_edit import Precision
 
 LoopKind = Literal["fit", "custom_loop"]
 DataKind = Literal["tf.data", "numpy", "pydataset", "generator", "other"]

@@ -10,10 +10,11 @@ from typing import ClassVar
 
 from uncork.core.compiling import Compiling, compiling_comparison, compiling_of
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee, JitCompileOff
+from uncork.core.edit import Guarantee
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.saving import parts_of, saving_comparison
+from uncork.core.step_edit import JitCompileOff
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner

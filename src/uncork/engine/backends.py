@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import ArrayFeed, IntraOpThreads, StepEdit
+from uncork.core.edit import ArrayFeed, IntraOpThreads
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
+from uncork.core.step_edit import StepEdit
 from uncork.engine.elsewhere import Elsewhere
 from uncork.engine.processes import Script
 from uncork.road.keras_backend import AnotherBackend

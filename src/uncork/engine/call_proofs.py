@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import ReuseIterator, StepEdit
 from uncork.core.plan import Proof
+from uncork.core.step_edit import ReuseIterator, StepEdit
 from uncork.measure.keras_calls import KerasCall, keras_calls
 from uncork.proof.rounding import prove_exact
 from uncork.step import Replay, ReusedIterators, Snapshot, StepSettings, variables, weights

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import Cache
 from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
 from uncork.core.measurement import Comparison, Measurement, compare, spread
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
 from uncork.core.record import replace
 from uncork.core.validating import seconds_of

@@ -8,8 +8,8 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 from uncork.core.disk import FOLDER_PREFIX
-from uncork.core.edit import DiskCache, PipelineEdit
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DiskCache, PipelineEdit
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine.pipelines import times_as_much

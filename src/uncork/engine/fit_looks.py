@@ -8,12 +8,12 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.core.batch_facts import NewShapes
 from uncork.core.edit import Guarantee
 from uncork.core.facts import (
     CallbackCost,
     Growth,
     KerasDefect,
-    NewShapes,
     OneHot,
     Saving,
     Transfer,
@@ -42,9 +42,12 @@ from uncork.step import (
     one_hot_of,
     padding_of,
     several_times,
+    shapes_of,
     transfer_of,
 )
 
+# Seconds in which batches are read for their shapes.
+_READ_S: Final = 2.0
 # Of what is looked at in a confirming process.
 _BLOCK_S: Final = 0.8
 
@@ -106,7 +109,8 @@ class FitLooks(FitRuns):
         feed, samples = self.feed.resident(self._batches), float(self.workload.batch_size or 1)
         settings = StepSettings(self.model, self.original.step)
         runner = FitRunner(settings, feed, self.snapshot, samples)
-        return new_shapes_of(runner, self._batches, step_s, seconds)
+        seen = shapes_of(self.feed, self.model, _READ_S)
+        return new_shapes_of(runner, self._batches, step_s, seconds, seen)
 
     def growth(self, seconds: float) -> Growth | None:
         """What the model's own step lets grow."""

@@ -6,16 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from uncork.core.edit import (
-    AutotuneOff,
-    LoaderCache,
-    LoaderEdit,
-    StepEdit,
-    StepsPerExecution,
-    batches_in_one,
-    is_graph,
-    on_device,
-)
+from uncork.core.edit import LoaderCache, LoaderEdit
+from uncork.core.pipeline_edit import AutotuneOff
+from uncork.core.step_edit import StepEdit, StepsPerExecution, batches_in_one, is_graph, on_device
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner

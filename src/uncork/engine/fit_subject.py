@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, MicroBatches, loosest
+from uncork.core.batch_facts import BatchSize
+from uncork.core.edit import Guarantee, loosest
 from uncork.core.errors import NothingToMeasure, WrongUse
-from uncork.core.facts import BatchSize
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.core.step_edit import MicroBatches
 from uncork.core.workload import Workload
 from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks

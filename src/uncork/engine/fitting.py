@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import FlatUpdates, StepsPerExecution
 from uncork.core.plan import Plan
+from uncork.core.step_edit import FlatUpdates, StepsPerExecution
 from uncork.core.workload import ModelSignature, Workload
 
 _MODEL_WORDS = {

@@ -13,9 +13,9 @@ from typing import Final
 import psutil
 import tensorflow as tf
 
+from uncork.core.batch_facts import TooLarge
 from uncork.core.edit import loosest
 from uncork.core.errors import EditRefused, OutOfMemory
-from uncork.core.facts import TooLarge
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Step
 from uncork.core.record import replace

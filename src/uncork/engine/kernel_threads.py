@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.edit import DtypePolicy, JitCompile, LargerBatch
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy, JitCompile, LargerBatch
 from uncork.engine.elsewhere import Elsewhere
 from uncork.engine.processes import Script
 from uncork.road.intra_op_threads import KernelsOnOneThread

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.edit import LargerBatch
-from uncork.core.facts import BatchSize
+from uncork.core.batch_facts import BatchSize
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
+from uncork.core.step_edit import LargerBatch
 from uncork.engine.looks import against
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import available_memory, peak_memory

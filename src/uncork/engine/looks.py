@@ -6,12 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from uncork.core.batch_facts import Larger
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import FlatUpdates
-from uncork.core.facts import Larger, Padded
+from uncork.core.facts import Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import Comparison
+from uncork.core.step_edit import FlatUpdates
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import paired, together

@@ -9,9 +9,13 @@ from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Final
 
-from uncork.core.edit import (
+from uncork.core.edit import Guarantee
+from uncork.core.errors import EditRefused
+from uncork.core.plan import Proof
+from uncork.core.record import replace
+from uncork.core.stack import code_place, outwards, owner
+from uncork.core.step_edit import (
     DtypePolicy,
-    Guarantee,
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
@@ -23,10 +27,6 @@ from uncork.core.edit import (
     is_graph,
     of_function,
 )
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stack import code_place, outwards, owner
 from uncork.core.workload import Workload
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared

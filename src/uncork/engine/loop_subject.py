@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, Final
 
 from uncork.capture import LoopCall
-from uncork.core.edit import Guarantee, Precision, of_function, on_device
+from uncork.core.edit import Guarantee
 from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import Answering, LoopLine, Remade, Transfer, Waiting
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import Precision, of_function, on_device
 from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers

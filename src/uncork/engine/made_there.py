@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, loosest, on_device
+from uncork.core.edit import Guarantee, loosest
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import on_device
 from uncork.engine.version import Version
 from uncork.pipeline import MadeThere
 

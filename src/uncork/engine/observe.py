@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import JitCompileOff, LoaderCache, LoaderWorkers, is_graph, on_device
+from uncork.core.edit import LoaderCache, LoaderWorkers
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
 from uncork.core.stage import Stage
+from uncork.core.step_edit import JitCompileOff, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites

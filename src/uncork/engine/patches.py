@@ -9,21 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from uncork.core.edit import (
-    AutotuneOff,
-    DtypePolicy,
-    Edit,
-    JitCompile,
-    JitCompileOff,
-    Prefetch,
-    ReduceRetracing,
-    StepsPerExecution,
-)
+from uncork.core.edit import Edit
 from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
 from uncork.core.job import Job
 from uncork.core.journal import Event
+from uncork.core.pipeline_edit import AutotuneOff, Prefetch
 from uncork.core.plan import Plan, dump
 from uncork.core.record import digest, replace
+from uncork.core.step_edit import (
+    DtypePolicy,
+    JitCompile,
+    JitCompileOff,
+    ReduceRetracing,
+    StepsPerExecution,
+)
 from uncork.core.workload import Workload
 from uncork.engine.processes import ChildFailed, Follow, Script, require_tensorflow, run_child
 

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.edit import Edit, Guarantee, loosest
+from uncork.core.pipeline_edit import (
     Cache,
     DiskCache,
-    Edit,
     GeneratorCache,
-    Guarantee,
     ParallelMap,
     PyFunctionCache,
     VectorizeMap,
-    loosest,
 )
 from uncork.core.plan import Proof
 from uncork.core.record import replace

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.edit import LoaderCache
+from uncork.core.errors import EditRefused, WrongUse
+from uncork.core.pipeline_edit import (
     Cache,
     DiskCache,
     GeneratorCache,
-    LoaderCache,
     PipelineEdit,
     PyFunctionCache,
 )
-from uncork.core.errors import EditRefused, WrongUse
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS, Stage
 from uncork.measure import available_memory

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from uncork.core.edit import on_device
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
+from uncork.core.step_edit import on_device
 from uncork.engine.files_room import FirstReaders, planned_dataset
 from uncork.engine.pipelines import enough_memory, keeps
 from uncork.pipeline import MadeThere, Pipeline, read

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from uncork.capture import FitCall
-from uncork.core.edit import PipelineEdit, PyFunctionCache
 from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.pipeline_edit import PipelineEdit, PyFunctionCache
 from uncork.core.plan import Plan
 from uncork.core.workload import Workload
 from uncork.engine.files_room import planned_dataset

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import DtypePolicy, Precision, is_graph
 from uncork.core.journal import Journal
 from uncork.core.measurement import Comparison
+from uncork.core.step_edit import DtypePolicy, Precision, is_graph
 from uncork.core.workload import Workload
 from uncork.engine.looks import against
 from uncork.engine.subject import Subject

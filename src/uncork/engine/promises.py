@@ -5,16 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from uncork.core.edit import (
-    DiskCache,
-    Guarantee,
-    LoaderEdit,
-    MapOnDevice,
-    PipelineEdit,
-    loosest,
-)
+from uncork.core.edit import Guarantee, LoaderEdit, loosest
+from uncork.core.pipeline_edit import DiskCache, PipelineEdit
 from uncork.core.plan import Policy, Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import MapOnDevice
 from uncork.engine import seconds
 from uncork.engine.apart import Apart
 from uncork.engine.pipeline_proofs import PipelineProver

@@ -13,7 +13,9 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused, PlanRefused
+from uncork.core.plan import Plan
+from uncork.core.step_edit import (
     MapOnDevice,
     ReuseIterator,
     TfFunction,
@@ -21,8 +23,6 @@ from uncork.core.edit import (
     of_function,
     on_device,
 )
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.plan import Plan
 from uncork.engine.briefs import brief_of_loop
 from uncork.engine.loop_steps import (
     NO_FUNCTION,

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.edit import StepsPerExecution
 from uncork.core.facts import Saving
 from uncork.core.plan import Proof
+from uncork.core.step_edit import StepsPerExecution
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.version import VersionRunner
 from uncork.measure import Block

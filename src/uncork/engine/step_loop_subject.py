@@ -23,11 +23,12 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.edit import Guarantee, Precision, of_function
+from uncork.core.edit import Guarantee
 from uncork.core.facts import Answering, OneHot, Transfer, Waiting
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
+from uncork.core.step_edit import Precision, of_function
 from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, LayersInInput, StepEdit, StepsPerExecution, loosest
+from uncork.core.edit import Guarantee, loosest
 from uncork.core.plan import Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import LayersInInput, StepEdit, StepsPerExecution
 from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
 from uncork.engine.handed_over import HandedOver
 from uncork.proof.rounding import (

@@ -5,20 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from uncork.core.edit import (
-    DtypePolicy,
-    Guarantee,
-    Precision,
-)
+from uncork.core.batch_facts import BatchSize, NewShapes
+from uncork.core.edit import Guarantee
 from uncork.core.facts import (
     Answering,
-    BatchSize,
     CallbackCost,
     FullSize,
     Growth,
     KerasDefect,
     LoopLine,
-    NewShapes,
     OneHot,
     Remade,
     Saving,
@@ -34,6 +29,7 @@ from uncork.core.layers import Layers
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.stage import Stage
+from uncork.core.step_edit import DtypePolicy, Precision
 from uncork.core.workload import Workload
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.unrolled import unrolled

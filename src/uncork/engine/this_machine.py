@@ -8,10 +8,10 @@ from typing import Final
 import keras
 import tensorflow as tf
 
-from uncork.core.edit import DtypePolicy
 from uncork.core.errors import EditRefused
 from uncork.core.machine import Machine
 from uncork.core.plan import INTRA_OP_THREADS, Plan
+from uncork.core.step_edit import DtypePolicy
 from uncork.measure.devices import accelerators, native_bfloat16, native_float16
 from uncork.measure.machine import jax_version, probe
 

@@ -13,8 +13,9 @@ from itertools import islice
 from typing import final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee, PipelineEdit, loosest
+from uncork.core.edit import Guarantee, loosest
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.plan import Policy, Step
 from uncork.core.record import replace
 from uncork.engine.version import Version

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from uncork.core.edit import Guarantee, PipelineEdit, StepEdit, is_graph
+from uncork.core.edit import Guarantee
 from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import Validation, ValidationFeed
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.plan import Proof
 from uncork.core.stage import ENDLESS
+from uncork.core.step_edit import StepEdit, is_graph
 from uncork.core.validating import WORTH_LOOKING
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable

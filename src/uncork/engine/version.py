@@ -6,16 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 
-from uncork.core.edit import (
-    AsyncCheckpoint,
-    Edit,
-    LoaderEdit,
-    PipelineEdit,
-    StepEdit,
-    batches_in_one,
-    of_validation,
-)
+from uncork.core.edit import AsyncCheckpoint, Edit, LoaderEdit, of_validation
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.record import replace
+from uncork.core.step_edit import StepEdit, batches_in_one
 from uncork.measure.interleave import Block
 from uncork.pipeline import Pipeline, apply
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, StepEdit
+from uncork.core.edit import Edit
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
 from uncork.core.plan import NO_TIME, Policy, Step
 from uncork.core.record import replace
+from uncork.core.step_edit import StepEdit
 from uncork.engine import seconds
 from uncork.engine.apart import Apart, apart
 from uncork.engine.observe import observe

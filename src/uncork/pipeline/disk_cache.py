@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from uncork.core.edit import DiskCache
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DiskCache
 from uncork.pipeline.calls import with_calls
 from uncork.pipeline.disk_folder import new_files
 from uncork.pipeline.kinds import Dataset

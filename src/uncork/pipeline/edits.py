@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
     DiskCache,
@@ -32,7 +33,6 @@ from uncork.core.edit import (
     StageEdit,
     VectorizeMap,
 )
-from uncork.core.errors import EditRefused
 from uncork.core.stage import AUTOTUNE
 from uncork.measure.machine import cpus
 from uncork.pipeline.ahead import draws_too_far

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import GeneratorChunks
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import GeneratorChunks
 from uncork.core.stage import Chunked
 from uncork.pipeline.ahead import prepares, rewritten_by_default
 from uncork.pipeline.kinds import Dataset

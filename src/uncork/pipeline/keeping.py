@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import SplitMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import SplitMap
 from uncork.core.stage import Buffer, CachePoint
 from uncork.pipeline.edits import apply
 from uncork.pipeline.legality import MOVABLE, cache_place, maps_below

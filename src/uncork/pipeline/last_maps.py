@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import GatherLast, VectorizeMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import GatherLast, VectorizeMap
 from uncork.core.record import digest
 from uncork.core.stage import InStep
 from uncork.pipeline.edits import apply, onto

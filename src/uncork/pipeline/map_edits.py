@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import DrawFirst, ParallelMap, PyFunctionCache, SplitMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DrawFirst, ParallelMap, PyFunctionCache, SplitMap
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.kinds import Dataset, kind_of

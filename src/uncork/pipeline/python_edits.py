@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from uncork.core.edit import GeneratorCache, PyFunctionCache
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import GeneratorCache, PyFunctionCache
 from uncork.pipeline.kept_generator import KeptGenerator
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node

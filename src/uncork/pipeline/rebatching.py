@@ -6,8 +6,8 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.edit import Rebatch
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Rebatch
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.nodes import prefetched
 from uncork.pipeline.tree import Pipeline

@@ -16,8 +16,9 @@ from typing import Final, final
 
 from uncork.core.costmodel import StepCosts
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AutotuneOff, Edit, Prefetch
+from uncork.core.edit import Edit
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import AutotuneOff, Prefetch
 from uncork.core.plan import Policy
 from uncork.core.stage import AUTOTUNE
 from uncork.road.proposal import (

@@ -24,8 +24,16 @@ from uncork.core.branches import made_from
 from uncork.core.caches import filled, forms_to_keep
 from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Cache, DiskCache, Edit, InlineMap, ParallelMap, SplitMap, VectorizeMap
+from uncork.core.edit import Edit
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import (
+    Cache,
+    DiskCache,
+    InlineMap,
+    ParallelMap,
+    SplitMap,
+    VectorizeMap,
+)
 from uncork.core.plan import Policy
 from uncork.core.record import Record, replace
 from uncork.core.stage import Stage

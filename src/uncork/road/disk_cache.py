@@ -22,8 +22,8 @@ from uncork.core.caches import forms_to_keep
 from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.disk import Disk, files_bytes
-from uncork.core.edit import DiskCache
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import DiskCache
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
 from uncork.road.cache import Keeping, kept_bytes, lasting_places, room_for

@@ -14,8 +14,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import DropUnused
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import DropUnused
 from uncork.core.plan import Policy
 from uncork.core.stage_costs import spared_s
 from uncork.road.proposal import (

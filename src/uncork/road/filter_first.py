@@ -15,8 +15,8 @@ from uncork.core.attribution import costs_of
 from uncork.core.branches import neighbours
 from uncork.core.costmodel import gain, passing
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import FilterFirst
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import FilterFirst
 from uncork.core.plan import Policy
 from uncork.road.proposal import (
     WORTH_TRYING,

@@ -14,8 +14,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import GeneratorCache
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import GeneratorCache
 from uncork.core.plan import Policy
 from uncork.road.autotune_off import hushed, without_autotuner
 from uncork.road.proposal import (

@@ -17,8 +17,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain, worth_inlining
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import InlineMap
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import InlineMap
 from uncork.core.plan import Policy
 from uncork.road.proposal import (
     WORTH_TRYING,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import final
 
+from uncork.core.batch_facts import BatchSize
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, LargerBatch, Rebatch
-from uncork.core.facts import BatchSize
+from uncork.core.edit import Edit
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import Rebatch
 from uncork.core.plan import Policy
+from uncork.core.step_edit import LargerBatch
 from uncork.core.workload import Workload
 from uncork.road.proposal import (
     WORTH_TRYING,

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LayersInInput
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import LayersInInput
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,

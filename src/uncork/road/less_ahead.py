@@ -15,8 +15,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of, thrown_away_s
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LessAhead
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import LessAhead
 from uncork.core.plan import Policy
 from uncork.road.proposal import (
     WORTH_TRYING,

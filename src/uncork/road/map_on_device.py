@@ -15,12 +15,14 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, GatherLast, MapOnDevice, VectorizeMap
+from uncork.core.edit import Edit
 from uncork.core.facts import Transfer
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import GatherLast, VectorizeMap
 from uncork.core.plan import Policy
 from uncork.core.sending import gain_by, rows_of, sparing
 from uncork.core.stage import InStep
+from uncork.core.step_edit import MapOnDevice
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,

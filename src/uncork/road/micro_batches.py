@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import final
 
+from uncork.core.batch_facts import TooLarge
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import MicroBatches, StepEdit
-from uncork.core.facts import TooLarge
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import MicroBatches, StepEdit
 from uncork.core.workload import Workload
 from uncork.road.proposal import Optimization, Proposal, Skipped, no_step_edit
 

@@ -17,8 +17,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import StepCosts, gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import ParallelMap, SplitMap
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import ParallelMap, SplitMap
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
 from uncork.road.proposal import (

@@ -11,8 +11,8 @@ from typing import final
 
 from uncork.core.attribution import overlapped_s
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Prefetch
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Policy
 from uncork.road.proposal import (
     WORTH_TRYING,

@@ -15,8 +15,8 @@ from typing import Final, final
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import PyFunctionCache
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import PyFunctionCache
 from uncork.core.plan import Policy
 from uncork.core.stage import Stage
 from uncork.road.autotune_off import hushed, without_autotuner

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import ReuseIterator
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import ReuseIterator
 from uncork.core.workload import Workload
 from uncork.road.proposal import (
     WORTH_TRYING,

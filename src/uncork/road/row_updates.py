@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import RowUpdates
 from uncork.core.kernels import Phase
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import RowUpdates
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,

@@ -14,8 +14,8 @@ from typing import Final, final
 
 from uncork.core.attribution import costs_of, unexplained_s
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import ShuffleFirst
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import ShuffleFirst
 from uncork.core.plan import Policy
 from uncork.road.proposal import (
     WORTH_TRYING,

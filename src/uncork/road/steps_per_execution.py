@@ -18,9 +18,9 @@ import math
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import StepsPerExecution
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import StepsPerExecution
 from uncork.core.workload import Workload
 from uncork.road.proposal import (
     WORTH_TRYING,

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import TensorArguments
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.step_edit import TensorArguments
 from uncork.road.proposal import Optimization, Proposal, Skipped, no_function_edit
 
 

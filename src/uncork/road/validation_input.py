@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import PipelineEdit, ValidationInput
+from uncork.core.edit import ValidationInput
 from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.plan import Policy
 from uncork.core.validating import WORTH_LOOKING, as_training, epoch_gain, seconds_of
 from uncork.road.cache import CacheDeterministic

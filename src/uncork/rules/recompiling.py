@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uncork.core.batch_facts import NewShapes
 from uncork.core.compiling import compiling_of
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import NewShapes, Remade
+from uncork.core.facts import Remade
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import AutotuneOff
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import AutotuneOff
 from uncork.core.plan import Plan
 from uncork.source.calls import linked
 from uncork.source.changes import END, Change, Changes, Insertion

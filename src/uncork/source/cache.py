@@ -6,8 +6,8 @@ would have to change places: that is left to the plan. So is a map that is to be
 
 from __future__ import annotations
 
-from uncork.core.edit import Cache
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import Plan
 from uncork.core.stage import Stage
 from uncork.source.calls import linked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import JitCompile, JitCompileOff
 from uncork.core.plan import Plan
+from uncork.core.step_edit import JitCompile, JitCompileOff
 from uncork.source.changes import Changes
 from uncork.source.decorator import decorated
 from uncork.source.training_call import compile_setting

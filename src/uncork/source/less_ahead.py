@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from uncork.core.edit import LessAhead
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import LessAhead
 from uncork.core.plan import Plan
 from uncork.core.stage import Stage
 from uncork.source.changes import Change, Changes

@@ -15,9 +15,9 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.edit import DtypePolicy
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
+from uncork.core.step_edit import DtypePolicy
 from uncork.source.changes import Changes, Insertion
 from uncork.source.training_call import check_one_fit
 from uncork.source.tree import Source, method, receiver

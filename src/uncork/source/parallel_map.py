@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.edit import ParallelMap
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import ParallelMap
 from uncork.core.plan import Plan
 from uncork.core.stage import Stage
 from uncork.source.calls import check_keyword, with_keyword

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import Prefetch
+from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Plan
 from uncork.source.calls import linked
 from uncork.source.changes import END, Change, Changes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import ReduceRetracing
 from uncork.core.plan import Plan
+from uncork.core.step_edit import ReduceRetracing
 from uncork.source.changes import Changes
 from uncork.source.decorator import decorated
 from uncork.source.tree import Source

@@ -6,25 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.core.edit import (
+from uncork.core.edit import Edit, IntraOpThreads
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
-    DtypePolicy,
-    Edit,
-    IntraOpThreads,
-    JitCompile,
-    JitCompileOff,
     LessAhead,
     ParallelMap,
     Prefetch,
-    ReduceRetracing,
     ShuffleFirst,
     StageEdit,
-    StepsPerExecution,
 )
-from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan, Step
 from uncork.core.stage import Stage
+from uncork.core.step_edit import (
+    DtypePolicy,
+    JitCompile,
+    JitCompileOff,
+    ReduceRetracing,
+    StepsPerExecution,
+)
 from uncork.source.autotune_off import autotune_off
 from uncork.source.cache import cache
 from uncork.source.changes import Change, Changes, Insertion, changed

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.edit import StepsPerExecution
 from uncork.core.plan import Plan
+from uncork.core.step_edit import StepsPerExecution
 from uncork.source.changes import Changes
 from uncork.source.training_call import compile_setting
 from uncork.source.tree import Source

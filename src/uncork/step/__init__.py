@@ -4,8 +4,10 @@ from uncork.step.array_feed import arrays_in_one_thread, edits_of_arrays, is_arr
 from uncork.step.building import build, parts_made_later
 from uncork.step.callback_costs import callback_costs
 from uncork.step.callbacks import batch_hooks
+from uncork.step.checks import check
 from uncork.step.compiled_step import CompiledStep, code_of
 from uncork.step.copied_save import Buffers, CopiedSave
+from uncork.step.dtype_policies import MIXED
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
@@ -33,7 +35,7 @@ from uncork.step.loader_edits import (
 )
 from uncork.step.loaders import loader_stages
 from uncork.step.mode import Mode
-from uncork.step.new_shapes import new_shapes_of
+from uncork.step.new_shapes import new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.per_example import draws_by_itself, without_draws
@@ -53,14 +55,7 @@ from uncork.step.saves_beside import (
     saver_of,
     who_waits,
 )
-from uncork.step.settings import (
-    MIXED,
-    StepSettings,
-    apply,
-    check,
-    flat_group_of,
-    iterators_of,
-)
+from uncork.step.settings import StepSettings, apply, flat_group_of, iterators_of
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
 from uncork.step.snapshot import Snapshot, give_state, state_of, variables, weights
@@ -152,6 +147,7 @@ __all__ = [
     "row_tables",
     "saver_of",
     "several_times",
+    "shapes_of",
     "signature",
     "slow_layers",
     "small_weights",

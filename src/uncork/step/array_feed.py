@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.edit import ArrayFeed, AutotuneOff, InlineMap, LoaderEdit, PipelineEdit
+from uncork.core.edit import ArrayFeed, LoaderEdit
 from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import AutotuneOff, InlineMap, PipelineEdit
 from uncork.pipeline import Pipeline, apply, read
 
 _GATHERS: Final = "zip"

@@ -16,8 +16,8 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
 
-from uncork.core.edit import JitCompile, LayersInInput, StepEdit
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import JitCompile, LayersInInput, StepEdit
 from uncork.pipeline.effects import runs_python
 from uncork.step.feed import Feed
 from uncork.step.traced_maps import attribute
@@ -236,7 +236,7 @@ def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | No
 def compiled_apart(model: Any, edits: tuple[StepEdit, ...]) -> bool:
     """Whether XLA is for the training step alone: the rest of the model has layers it cannot take.
 
-    They are among the first ones, or :func:`~uncork.step.settings.check` refuses it.
+    They are among the first ones, or :func:`~uncork.step.checks.check` refuses it.
     """
     kinds = {type(edit) for edit in edits}
     return kinds >= {JitCompile, LayersInInput} and why_not_compiled(model) is not None

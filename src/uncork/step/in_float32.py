@@ -15,7 +15,7 @@ from uncork.core.layers import Layers
 from uncork.core.measurement import Comparison
 from uncork.measure.interleave import paired
 from uncork.step.alone import Alone
-from uncork.step.settings import MIXED, computing_in_float32, dtype_policies
+from uncork.step.dtype_policies import MIXED, computing_in_float32, dtype_policies
 
 
 def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | None:

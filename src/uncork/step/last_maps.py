@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
-from uncork.core.edit import LayersInInput, MapOnDevice, StepEdit, on_device
 from uncork.core.errors import EditRefused
 from uncork.core.stage import InStep
+from uncork.core.step_edit import LayersInInput, MapOnDevice, StepEdit, on_device
 from uncork.measure.device_memory import room
 from uncork.pipeline import (
     LastMaps,

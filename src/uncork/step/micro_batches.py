@@ -16,8 +16,8 @@ import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask
 
-from uncork.core.edit import LayersInInput, MicroBatches, StepEdit
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import LayersInInput, MicroBatches, StepEdit
 from uncork.step.per_example import reductions, why_not_in_parts
 from uncork.step.traced_maps import attribute
 

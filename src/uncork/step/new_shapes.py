@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.facts import NewShapes
+from uncork.core.batch_facts import NewShapes
+from uncork.step.feed import Feed, executions
 from uncork.step.runner import FitRunner
+
+# Of a batch: that of each tensor in it.
+Shapes = tuple[tuple[int, ...], ...]
+# Batches whose shapes are looked at.
+_MOST: Final = 1024
+
+
+def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
+    """Read the first batches of a training, over several epochs if these are short.
+
+    Args:
+        feed: What feeds it.
+        model: That is trained.
+        seconds: How long to read.
+
+    Example:
+        >>> import keras
+        >>> data = tf.data.Dataset.from_tensor_slices([3, 5]).map(lambda size: tf.zeros((2, size)))
+        >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Identity()])
+        >>> [shape for (shape,) in shapes_of(Feed(x=data), model, seconds=60.0)[:3]]
+        [(2, 3), (2, 5), (2, 3)]
+    """
+    found: list[Shapes] = []
+    until = time.monotonic() + seconds
+    with feed.reading(model) as epochs:
+        before = -1
+        while before < len(found):
+            before = len(found)
+            with epochs.catch_stop_iteration():
+                for begin, end, iterator in executions(epochs):
+                    # The last execution of an epoch may be for more batches than there are.
+                    for _ in range(begin, min(end + 1, epochs.num_batches or end + 1)):
+                        found.append(_shapes(next(iterator)))
+                    if time.monotonic() > until or len(found) >= _MOST:
+                        return found
+            epochs.reset()
+    return found
 
 
 def new_shapes_of(
-    runner: FitRunner, batches: Sequence[Any], step_s: float, seconds: float
+    runner: FitRunner,
+    batches: Sequence[Any],
+    step_s: float,
+    seconds: float,
+    seen: Sequence[Shapes] = (),
 ) -> NewShapes | None:
     """Compile a step for some of its batches; None where one shape is all there is.
 
@@ -24,22 +67,24 @@ def new_shapes_of(
         batches: The same, in their order.
         step_s: Of a step that is compiled.
         seconds: How long to look; at least one shape beside the first is compiled.
+        seen: Shapes of more batches, from :func:`shapes_of`.
     """
     shapes = [_shapes(batch) for batch in batches]
-    counts = Counter(shapes)
-    if len(counts) < 2:
+    known = max(shapes, seen, key=len)
+    counts = Counter(known)
+    if len(set(shapes)) < 2:
         return None
-    seen, compiled, spent_s = set(shapes[:1]), [], 0.0
+    ready, compiled, spent_s = set(shapes[:1]), [], 0.0
     with closing(runner.times(primed=False)) as steps:
         for number, (shape, one_s) in enumerate(zip(shapes, steps, strict=False)):
             spent_s += one_s if number else 0.0  # the first one is traced, too
-            if shape not in seen:
-                seen.add(shape)
+            if shape not in ready:
+                ready.add(shape)
                 compiled.append(one_s)
                 if spent_s > seconds:
                     break
     return NewShapes(
-        batches=len(shapes),
+        batches=len(known),
         shapes=len(counts),
         once=sum(count == 1 for count in counts.values()),
         twice=sum(count == 2 for count in counts.values()),
@@ -47,6 +92,6 @@ def new_shapes_of(
     )
 
 
-def _shapes(batch: Any) -> tuple[tuple[int, ...], ...]:
+def _shapes(batch: Any) -> Shapes:
     parts = tf.nest.flatten(batch, expand_composites=True)
     return tuple(tuple(part.shape) for part in parts if isinstance(part, tf.Tensor))

@@ -9,20 +9,14 @@ from typing import Any, Final
 
 import keras
 
-from uncork.core.edit import StepEdit
+from uncork.core.step_edit import StepEdit
 from uncork.step.array_feed import Rewrite, arrays_through
+from uncork.step.dtype_policies import set_policy
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
-from uncork.step.settings import (
-    apply,
-    flat_group_of,
-    maps_of,
-    scaled_loss_of,
-    set_policy,
-    updating,
-)
+from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 
 _FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
 # In this order: what was traced belongs to the settings before it.

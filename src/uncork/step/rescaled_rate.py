@@ -9,7 +9,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.edit import LargerBatch
+from uncork.core.step_edit import LargerBatch
 
 _RATE: Final = "_get_current_learning_rate"
 # Their steps go by the gradient itself, which averages over the batch: the rate goes with the size.

@@ -20,7 +20,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.edit import RowUpdates
+from uncork.core.step_edit import RowUpdates
 from uncork.step.traced_maps import attribute
 
 _UPDATE: Final = "update_step"

@@ -14,8 +14,8 @@ from typing import Any
 
 import keras
 
-from uncork.core.edit import DtypePolicy, LargerBatch, StepEdit
 from uncork.core.errors import EditRefused
+from uncork.core.step_edit import DtypePolicy, LargerBatch, StepEdit
 from uncork.step.snapshot import optimizers
 
 

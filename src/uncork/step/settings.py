@@ -6,49 +6,32 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
-import keras
-
-from uncork.core.edit import (
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import (
     DtypePolicy,
     FlatUpdates,
-    FusedUpdates,
     JitCompile,
     JitCompileOff,
-    LargerBatch,
     MapsAtOnce,
-    MicroBatches,
     ReuseIterator,
-    RowUpdates,
     StepEdit,
     StepsPerExecution,
-    TfFunction,
     is_graph,
 )
-from uncork.core.errors import EditRefused
-from uncork.step.eager_model import guards_of
+from uncork.step.checks import check
+from uncork.step.dtype_policies import set_policy, switch_policy
 from uncork.step.feed import Feed
-from uncork.step.first_layers import FirstLayers, compiled_apart, first_layers_of
-from uncork.step.flat_group import FlatGroup, why_not
-from uncork.step.fused_updates import fused, why_not_fused
+from uncork.step.first_layers import compiled_apart, first_layers_of
+from uncork.step.flat_group import FlatGroup
+from uncork.step.fused_updates import fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
-from uncork.step.rescaled_rate import rescaled, why_not_larger
+from uncork.step.rescaled_rate import rescaled
 from uncork.step.reused_iterator import ReusedIterators
-from uncork.step.row_updates import by_rows, why_not_rows
-from uncork.step.scaled_loss import ScaledLoss, scales_loss, why_not_scaled
+from uncork.step.row_updates import by_rows
+from uncork.step.scaled_loss import ScaledLoss, scales_loss
 from uncork.step.traced_maps import Maps
-from uncork.step.xla import why_not_compiled
-from uncork.watch import UnguardedError
 
-# Under these the weights are float32, so a model that is built needs no other ones.
-MIXED = ("mixed_bfloat16", "mixed_float16")
-_SWITCHABLE = ("float32", *MIXED)
-# For edits that are for some optimizers alone: what is against this one, and what was expected.
-_OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
-    FusedUpdates: (lambda model: why_not_fused(model.optimizer), "an optimizer that has one"),
-    RowUpdates: (why_not_rows, "Adagrad or plain SGD, and tables that the gradient alone changes"),
-    LargerBatch: (why_not_larger, "an optimizer that takes each step"),
-}
 # In this order: what was traced belongs to the settings before it.
 _FLAGS: Final = ("jit_compile", "steps_per_execution", "train_function", "test_function")
 
@@ -194,7 +177,7 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
         elif isinstance(edit, JitCompileOff):
             model.jit_compile = False
         elif isinstance(edit, DtypePolicy):
-            _switch_policy(model, edit)
+            switch_policy(model, edit)
     if edits:
         model.train_function = None
 
@@ -252,176 +235,3 @@ def iterators_of(edits: tuple[StepEdit, ...]) -> ReusedIterators | None:
 
 def _refuse_maps(why: str) -> None:
     raise EditRefused(why, "one that can be answered at once", "leave it as it is")
-
-
-@contextmanager
-def computing_in_float32(model: Any) -> Iterator[None]:
-    """Without mixed precision inside the block; what is traced there stays without it.
-
-    Args:
-        model: Built.
-    """
-    written = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
-    try:
-        _switch_policy(model, DtypePolicy(policy="float32"))
-        yield
-    finally:
-        for layer, own in written:
-            set_policy(layer, own)
-
-
-def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
-    """Refuse edits whose preconditions this model does not meet.
-
-    Raises:
-        EditRefused: With what was found and what was expected.
-    """
-    graph = next((edit for edit in edits if isinstance(edit, TfFunction)), None)
-    if graph is not None:
-        _check_eager(model, graph.code)
-        if any(isinstance(edit, StepsPerExecution) for edit in edits):
-            raise EditRefused(
-                "the model runs eagerly, and goes on to do so in its validation",
-                "a compiled model",
-                "compile the model without run_eagerly=True",
-            )
-    elif edits and model.run_eagerly:
-        raise EditRefused(
-            "the model runs eagerly (run_eagerly=True)",
-            "a compiled step",
-            "compile the model without run_eagerly=True",
-        )
-    first = first_layers_of(model, edits)
-    map_in_step_of(model, edits)
-    if any(isinstance(edit, MicroBatches) for edit in edits):
-        _check_built(model)
-        in_parts_of(model, edits)
-    for edit in edits:
-        _check_one(model, edit, first)
-    if scales_loss(edits):
-        _check_built(model)
-        reason = why_not_scaled(model, edits)
-        if reason is not None:
-            raise EditRefused(reason, "a loss that Keras can scale for float16", "leave it so")
-
-
-def _check_eager(model: Any, code: str) -> None:
-    if not model.run_eagerly:
-        raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
-    try:
-        found = guards_of(model).code
-    except UnguardedError as reason:
-        raise EditRefused(str(reason), "Python that can be watched", "tune again") from None
-    if found != code:
-        raise EditRefused(
-            "the Python code of the model's step is another one",
-            "the code that was watched",
-            "run 'uncork tune' again to make a plan for this one",
-        )
-
-
-def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
-    if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
-        raise EditRefused(
-            f"steps_per_execution is {model.steps_per_execution} already",
-            "1",
-            "keep the user's value",
-        )
-    if isinstance(edit, JitCompile | JitCompileOff):
-        _check_xla(model, edit, first)
-    if isinstance(edit, FlatUpdates):
-        _check_update(model)
-    if isinstance(edit, DtypePolicy):
-        _check_policy(dtype_policies(model), edit)
-        _check_kept(model, edit)
-    if type(edit) in _OF_OPTIMIZERS:
-        why_not_so, expected = _OF_OPTIMIZERS[type(edit)]
-        reason = why_not_so(model)
-        if reason is not None:
-            raise EditRefused(reason, expected, "tune again")
-
-
-def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers | None) -> None:
-    if isinstance(edit, JitCompileOff):
-        if not model.jit_compile:
-            raise EditRefused("the model runs without XLA", "jit_compile=True", "tune again")
-        return
-    reason = why_not_compiled(model, first.layers if first else ())
-    if reason is not None:
-        raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
-
-
-def _check_update(model: Any) -> None:
-    reason = why_not(model.optimizer)
-    if reason is not None:
-        raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
-    _check_built(model)
-
-
-def _check_built(model: Any) -> None:
-    if not model.built:
-        raise EditRefused(
-            "the model has no weights yet when fit is called",
-            "a model that is built",
-            "begin it with keras.Input, or call model.build(input_shape)",
-        )
-
-
-def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
-    others = sorted({policy for policy in policies if policy != "float32"})
-    found = f"layers with dtype policy {', '.join(others or ('float32',))}"
-    if edit.policy == "float32":
-        if not others or any(policy not in MIXED for policy in others):
-            raise EditRefused(found, f"{' or '.join(MIXED)}", "keep them")
-    elif others:
-        raise EditRefused(found, "float32 throughout", "keep them")
-
-
-def _check_kept(model: Any, edit: DtypePolicy) -> None:
-    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
-    if missing:
-        raise EditRefused(
-            f"the model has no layer called {', '.join(sorted(missing))}",
-            "the layers that the plan leaves as they are",
-            "run 'uncork tune' again to make a plan for this model",
-        )
-
-
-def dtype_policies(model: Any) -> tuple[str, ...]:
-    """Names of the dtype policies in use, in order of first appearance."""
-    return tuple(dict.fromkeys(layer.dtype_policy.name for layer in model._flatten_layers()))
-
-
-def _switch_policy(model: Any, edit: DtypePolicy) -> None:
-    """Compute in another dtype on a model that is built already.
-
-    Weights stay float32 under a mixed policy, so nothing has to be converted, and a switched model
-    is bit for bit the model that would have been built under the policy. Before Keras 3.10, one
-    built under a mixed policy has casts between its layers, which stay.
-    """
-    for layer in model._flatten_layers():
-        if layer.name not in edit.keep and switched(layer, edit.policy):
-            set_policy(layer, edit.policy)
-
-
-def switched(layer: Any, policy: str) -> bool:
-    """Whether a layer computes in another dtype where the policy is to be this one.
-
-    One that holds its weights in another dtype, or is quantized, stays as it is.
-    """
-    own = layer.dtype_policy
-    if isinstance(layer, keras.layers.InputLayer) or getattr(own, "quantization_mode", None):
-        return False
-    return own.name in _SWITCHABLE and own.name != policy
-
-
-def set_policy(layer: Any, policy: Any) -> None:
-    """Let a layer compute in another dtype from now on.
-
-    Args:
-        layer: Built or not.
-        policy: Or its name.
-    """
-    layer.dtype_policy = policy
-    if isinstance(layer, keras.layers.Normalization) and layer.built:
-        layer.finalize_state()  # its cached mean and variance were cast to the old compute dtype

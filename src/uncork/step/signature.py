@@ -11,7 +11,7 @@ import keras
 
 from uncork.core.record import digest
 from uncork.core.workload import ModelSignature
-from uncork.step.settings import dtype_policies
+from uncork.step.dtype_policies import dtype_policies
 
 
 def signature(model: Any) -> ModelSignature:

@@ -17,8 +17,8 @@ import tensorflow as tf
 from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
+from uncork.step.dtype_policies import MIXED, dtype_policies, set_policy, switched
 from uncork.step.random_layers import random_layers
-from uncork.step.settings import MIXED, dtype_policies, set_policy, switched
 from uncork.step.traced import ops_of
 
 # Calls of functions that are traced, and kept, by themselves.

@@ -1,0 +1,92 @@
+"""What a training would be with other batches: longer or shorter, larger, in parts."""
+
+from __future__ import annotations
+
+from uncork.core.measurement import Comparison
+from uncork.core.record import Record
+
+
+class NewShapes(Record, frozen=True, kw_only=True):
+    """Batches of different shapes, for each of which XLA compiles the step.
+
+    Attributes:
+        batches: Looked at.
+        shapes: Different ones among them.
+        once: Of these, met once.
+        twice: Met twice.
+        compile_s: For one of them.
+    """
+
+    batches: int
+    shapes: int
+    once: int
+    twice: int
+    compile_s: float
+
+    @property
+    def expected(self) -> float:
+        """Shapes that there are, those not met yet included (Chao 1984, bias-corrected)."""
+        return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
+
+
+class Larger(Record, frozen=True, kw_only=True):
+    """The step of several replicas with a larger batch.
+
+    Attributes:
+        times: How many times as large.
+        faster: Samples/s with it over samples/s as it is.
+    """
+
+    times: int
+    faster: Comparison
+
+
+class BatchSize(Record, frozen=True, kw_only=True):
+    """A larger batch: how fast it trains, and what it makes of as many samples.
+
+    Losses are those of samples laid aside, over several orders of the data.
+
+    Attributes:
+        times: How many times as large.
+        rate: What the learning rate was multiplied by.
+        faster: Samples/s of the step on batches from memory over the same as it is.
+        samples: That each of the trainings compared was given.
+        loss: After them, with the batch as it is.
+        higher: By how much it is higher with the larger one, on average.
+        error: Half-width of the 95 % interval of that.
+        noise: Of the loss as it is, from one order of the data to another.
+        price: As many times the samples it takes to the same loss; None where it did not get there.
+    """
+
+    times: int
+    rate: float
+    faster: Comparison
+    samples: int
+    loss: float
+    higher: float
+    error: float
+    noise: float
+    price: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """It was not seen to be worse than another order of the data would be; no proof yet."""
+        return self.higher < self.noise
+
+
+class TooLarge(Record, frozen=True, kw_only=True):
+    """A training that runs out of memory as it is written, and how much of its batch fits.
+
+    Attributes:
+        said: What it ended with.
+        rows: Examples of a batch that the step as written was seen to have memory for.
+        parts: Of the batch, one after the other, in which the training was seen to run.
+        bytes: Beyond what the process had taken before, in so many parts, at most.
+        rows_bytes: The same of the step as written, for so many rows.
+    """
+
+    said: str
+    rows: int
+    parts: int
+    bytes: int
+    rows_bytes: int

@@ -1,0 +1,157 @@
+"""Whether edits of a step fit a model: what they expect to find, found or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import (
+    DtypePolicy,
+    FlatUpdates,
+    FusedUpdates,
+    JitCompile,
+    JitCompileOff,
+    LargerBatch,
+    MicroBatches,
+    RowUpdates,
+    StepEdit,
+    StepsPerExecution,
+    TfFunction,
+)
+from uncork.step.dtype_policies import MIXED, dtype_policies
+from uncork.step.eager_model import guards_of
+from uncork.step.first_layers import FirstLayers, first_layers_of
+from uncork.step.flat_group import why_not
+from uncork.step.fused_updates import why_not_fused
+from uncork.step.last_maps import map_in_step_of
+from uncork.step.micro_batches import in_parts_of
+from uncork.step.rescaled_rate import why_not_larger
+from uncork.step.row_updates import why_not_rows
+from uncork.step.scaled_loss import scales_loss, why_not_scaled
+from uncork.step.xla import why_not_compiled
+from uncork.watch import UnguardedError
+
+# For edits that are for some optimizers alone: what is against this one, and what was expected.
+_OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
+    FusedUpdates: (lambda model: why_not_fused(model.optimizer), "an optimizer that has one"),
+    RowUpdates: (why_not_rows, "Adagrad or plain SGD, and tables that the gradient alone changes"),
+    LargerBatch: (why_not_larger, "an optimizer that takes each step"),
+}
+
+
+def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
+    """Refuse edits whose preconditions this model does not meet.
+
+    Raises:
+        EditRefused: With what was found and what was expected.
+    """
+    graph = next((edit for edit in edits if isinstance(edit, TfFunction)), None)
+    if graph is not None:
+        _check_eager(model, graph.code)
+        if any(isinstance(edit, StepsPerExecution) for edit in edits):
+            raise EditRefused(
+                "the model runs eagerly, and goes on to do so in its validation",
+                "a compiled model",
+                "compile the model without run_eagerly=True",
+            )
+    elif edits and model.run_eagerly:
+        raise EditRefused(
+            "the model runs eagerly (run_eagerly=True)",
+            "a compiled step",
+            "compile the model without run_eagerly=True",
+        )
+    first = first_layers_of(model, edits)
+    map_in_step_of(model, edits)
+    if any(isinstance(edit, MicroBatches) for edit in edits):
+        _check_built(model)
+        in_parts_of(model, edits)
+    for edit in edits:
+        _check_one(model, edit, first)
+    if scales_loss(edits):
+        _check_built(model)
+        reason = why_not_scaled(model, edits)
+        if reason is not None:
+            raise EditRefused(reason, "a loss that Keras can scale for float16", "leave it so")
+
+
+def _check_eager(model: Any, code: str) -> None:
+    if not model.run_eagerly:
+        raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
+    try:
+        found = guards_of(model).code
+    except UnguardedError as reason:
+        raise EditRefused(str(reason), "Python that can be watched", "tune again") from None
+    if found != code:
+        raise EditRefused(
+            "the Python code of the model's step is another one",
+            "the code that was watched",
+            "run 'uncork tune' again to make a plan for this one",
+        )
+
+
+def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
+    if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
+        raise EditRefused(
+            f"steps_per_execution is {model.steps_per_execution} already",
+            "1",
+            "keep the user's value",
+        )
+    if isinstance(edit, JitCompile | JitCompileOff):
+        _check_xla(model, edit, first)
+    if isinstance(edit, FlatUpdates):
+        _check_update(model)
+    if isinstance(edit, DtypePolicy):
+        _check_policy(dtype_policies(model), edit)
+        _check_kept(model, edit)
+    if type(edit) in _OF_OPTIMIZERS:
+        why_not_so, expected = _OF_OPTIMIZERS[type(edit)]
+        reason = why_not_so(model)
+        if reason is not None:
+            raise EditRefused(reason, expected, "tune again")
+
+
+def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers | None) -> None:
+    if isinstance(edit, JitCompileOff):
+        if not model.jit_compile:
+            raise EditRefused("the model runs without XLA", "jit_compile=True", "tune again")
+        return
+    reason = why_not_compiled(model, first.layers if first else ())
+    if reason is not None:
+        raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
+
+
+def _check_update(model: Any) -> None:
+    reason = why_not(model.optimizer)
+    if reason is not None:
+        raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
+    _check_built(model)
+
+
+def _check_built(model: Any) -> None:
+    if not model.built:
+        raise EditRefused(
+            "the model has no weights yet when fit is called",
+            "a model that is built",
+            "begin it with keras.Input, or call model.build(input_shape)",
+        )
+
+
+def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
+    others = sorted({policy for policy in policies if policy != "float32"})
+    found = f"layers with dtype policy {', '.join(others or ('float32',))}"
+    if edit.policy == "float32":
+        if not others or any(policy not in MIXED for policy in others):
+            raise EditRefused(found, f"{' or '.join(MIXED)}", "keep them")
+    elif others:
+        raise EditRefused(found, "float32 throughout", "keep them")
+
+
+def _check_kept(model: Any, edit: DtypePolicy) -> None:
+    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
+    if missing:
+        raise EditRefused(
+            f"the model has no layer called {', '.join(sorted(missing))}",
+            "the layers that the plan leaves as they are",
+            "run 'uncork tune' again to make a plan for this model",
+        )
