@@ -126,6 +126,48 @@ def test_it_trains_as_fit_does():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("case", ["tf.data, some steps", "tf.data", "unknown length", "ends"])
+def test_epochs_follow_each_other_as_in_fit(case):
+    """An endless pipeline is read on; one that ends with an epoch gives the next one nothing."""
+    given = {
+        "ends": {"x": dataset().filter(lambda x, y: True), "steps_per_epoch": STEPS},
+        **{name: arguments for name, (_, arguments, _) in FEEDS.items()},
+    }[case]
+    model, feed = mlp(), Feed.of(given)
+    build(model, next(iter(feed.batches_dataset(model))))
+    made = FitRunner(StepSettings(model), feed, Snapshot(model), float(BATCH))
+    with made._executing(whole=True) as epochs:
+        ran = [next(epochs) for _ in range(3)]
+    ours = weights(model)
+    made.snapshot.restore()
+    model.fit(**given, epochs=3, verbose=0)
+    for a, b in zip(ours, weights(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+    steps = FEEDS[case][2] if case in FEEDS else STEPS
+    assert ran == [steps, 0 if case == "ends" else steps, steps]
+
+
+def test_an_endless_pipeline_begins_once_for_each_block():
+    begun = []
+
+    def rows():
+        begun.append(1)
+        while True:
+            yield X[0], Y[0]
+
+    spec = (tf.TensorSpec(X.shape[1:], tf.float32), tf.TensorSpec(Y.shape[1:], tf.float32))
+    data = tf.data.Dataset.from_generator(rows, output_signature=spec).batch(BATCH)
+    model, feed = mlp(), Feed.of({"x": data, "steps_per_epoch": 4})
+    build(model, (X[:BATCH], Y[:BATCH]))
+    made = FitRunner(StepSettings(model), feed, Snapshot(model), float(BATCH))
+    with made._executing(whole=True) as epochs:
+        before = len(begun)
+        assert [next(epochs) for _ in range(3)] == [4, 4, 4]
+    assert len(begun) - before <= 1
+    made._epoch_s = 0.0
+    assert made._reads_on, "so no epoch is timed with a start"
+
+
 def test_blocks_go_on_over_the_end_of_an_epoch():
     made = runner("arrays")
     assert made.prime() > 0

@@ -40,7 +40,7 @@ def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
     until = time.monotonic() + seconds
     with feed.reading(model) as epochs:
         before = -1
-        while before < len(found):
+        while before < len(found):  # as fit does, from epoch to epoch
             before = len(found)
             with epochs.catch_stop_iteration():
                 for begin, end, iterator in executions(epochs):
@@ -49,7 +49,6 @@ def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
                         found.append(_shapes(next(iterator)))
                     if time.monotonic() > until or len(found) >= _MOST:
                         return found
-            epochs.reset()
     return found
 
 

@@ -31,7 +31,9 @@ class FitRunner:
     callbacks and validation are left out: a trial must not write a checkpoint.
 
     Where epochs are shorter than a block, it times whole ones: their starts and ends are part of
-    the training, and a window that holds one end more or less would measure that.
+    the training, and a window that holds one end more or less would measure that. Where ``fit`` is
+    told how many steps an epoch has, and the data has more, it reads on from epoch to epoch: then
+    nothing starts or ends between them.
 
     Validation steps are run likewise, as ``fit`` runs them after an epoch.
 
@@ -51,6 +53,7 @@ class FitRunner:
     validates: bool = False
     waits_between: bool = False
     _epoch_steps: int | None = field(default=None, init=False)
+    _reads_on: bool = field(default=False, init=False)
     _epoch_s: float = field(default=math.inf, init=False)
     # Epochs that have ended, and seconds between them.
     _ended: tuple[int, float] = field(default=(0, 0.0), init=False)
@@ -61,7 +64,7 @@ class FitRunner:
 
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
-        return self._run(seconds, whole=self._epoch_s <= seconds)
+        return self._run(seconds, whole=self._epoch_s <= seconds and not self._reads_on)
 
     def times(self, *, primed: bool = True) -> Generator[float, None, None]:
         """Seconds of one execution after the other, each waited for; close it to end them.
@@ -110,6 +113,7 @@ class FitRunner:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
             self._epoch_steps = epochs.num_batches
+            self._reads_on = not self.validates and _reads_on(epochs)
             try:
                 yield self._executions(epochs, callbacks, once=once, whole=whole)
             finally:
@@ -125,6 +129,7 @@ class FitRunner:
         model.stop_training = False
         if self.validates:
             model.make_test_function()
+        before = 0
         while True:
             ran, iterator, last = 0, None, time.perf_counter()
             model.reset_metrics()
@@ -141,15 +146,22 @@ class FitRunner:
                     if not whole:
                         yield steps
                     last = time.perf_counter()
-            if ran == 0:
+            if ran == before == 0:  # data that ended with an epoch leaves none to the next one
                 data = "validation" if self.validates else "training"
                 raise NothingToMeasure(
                     f"the {data} data gave no batch", "at least one", "check the dataset"
                 )
             if once:
                 return
-            epochs.reset()
-            iterator = None  # what ending it costs is part of the epoch
+            if self.validates:
+                epochs.reset()  # as each validation begins
+            before, iterator = ran, None  # what ending it costs is part of the epoch
             self._ended = (self._ended[0] + 1, self._ended[1] + time.perf_counter() - last)
             if whole:
                 yield ran
+
+
+def _reads_on(epochs: Any) -> bool:
+    """Epochs are as long as ``fit`` was told, and end before the data does."""
+    steps, length = epochs.steps_per_epoch, epochs.data_adapter.num_batches
+    return bool(steps) and (length is None or length > steps)
