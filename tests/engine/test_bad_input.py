@@ -422,7 +422,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
 
 def small_files() -> None:
     """In the new process: no file may grow beyond this, as on a disk that is full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, 16_000))
 
 
 def test_a_full_disk_is_named_and_the_result_is_printed(
