@@ -165,7 +165,7 @@ def test_an_endless_pipeline_begins_once_for_each_block():
         assert [next(epochs) for _ in range(3)] == [4, 4, 4]
     assert len(begun) - before <= 1
     made._epoch_s = 0.0
-    assert made._reads_on, "so no epoch is timed with a start"
+    assert made.block(0.0).steps == 1, "no epoch is timed whole, with a start that there is none of"
 
 
 def test_blocks_go_on_over_the_end_of_an_epoch():
