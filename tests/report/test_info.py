@@ -127,6 +127,8 @@ def test_only_the_step_can_set_the_pace_of_a_known_pipeline():
             "train.py",
             "uncork tune --training 2 train.py",
         ),
+        (workload_diagnosis(), "", "plan = uncork.tune(model, data)"),
+        (healthy_diagnosis(), "", "model.fit(data)"),
     ],
 )
 def test_next_command(workload, script, command):

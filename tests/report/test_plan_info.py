@@ -190,6 +190,9 @@ def test_what_tuning_cost(time, said):
         (plan(), "uncork run --plan 'out dir/plan.json' train.py"),
         (plan(speedup=speedup("not_proven")), "uncork tune train.py"),
         (empty_plan(), "python train.py"),
+        (plan(script=""), "uncork.fit(model, data, plan=plan)"),
+        (plan(script="", speedup=speedup("not_proven")), "plan = uncork.tune(model, data)"),
+        (replace(empty_plan(), script=""), "model.fit(data)"),
     ],
 )
 def test_next_command(changed, command):

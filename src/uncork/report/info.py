@@ -286,6 +286,8 @@ def next_command(diagnosis: Diagnosis) -> str:
     script = shlex.quote(diagnosis.script)
     brakes = [(each, main_brake(each)) for each in diagnosis.workloads]
     found = [(each.workload.index, brake) for each, brake in brakes if brake is not None]
+    if not diagnosis.script:  # it was asked for from Python
+        return "plan = uncork.tune(model, data)" if found else "model.fit(data)"
     if not found:
         return f"python {script}"
     index, brake = max(found, key=lambda pair: known(pair[1].upper_bound) or 0.0)

@@ -291,13 +291,15 @@ def plan_command(plan: Plan, path: str) -> str:
     """What to type next: train with the plan, tune again, or just train."""
     script = shlex.quote(plan.script)
     if not plan.kept:
-        return f"python {script}"
+        return f"python {script}" if plan.script else "model.fit(data)"
     proven = (
         plan.needed
         or plan.speedup.verdict == "faster"
         or _validates_faster(plan)
         or _saves_faster(plan)
     )
+    if not plan.script:  # it was asked for from Python
+        return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
     if not proven:
         return f"uncork tune {script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"

@@ -1,0 +1,1 @@
+"""The road on an accelerator."""
