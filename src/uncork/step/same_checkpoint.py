@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ class _Opened(ExitStack):
             self._archive = self.enter_context(zipfile.ZipFile(path))
             for name in self._archive.namelist():
                 if name.endswith(".h5"):
-                    file = self.enter_context(self._archive.open(name))
+                    # Whole: from Python 3.12 on HDF5 does not find its way in an open member.
+                    file = io.BytesIO(self._archive.read(name))
                 else:
                     self.other_parts.append(name)
         self.arrays = self.enter_context(h5py.File(file, "r"))
