@@ -46,6 +46,7 @@ CURES: Final[dict[str, str]] = {
     "wasted_work": "fit",
     "storage_bound": "file_cache",
     "transfer": "standin_fit",
+    "array_copies": "loop",
     "augmentation_in_model": "fit",
     "autotune_memory": "loop",
     "low_precision_unused": "fit",

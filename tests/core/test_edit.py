@@ -15,6 +15,7 @@ from uncork.core.pipeline_edit import (
     SplitMap,
 )
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -39,6 +40,7 @@ EDITS = (
     Prefetch(expects="a"),
     ReduceRetracing(code="a"),
     TensorArguments(code="a", names=("rate",)),
+    ArrayArguments(code="a", names=("table",)),
     StepsPerExecution(steps=4),
     LayersInInput(layers=("scale", "turn"), draws=True),
     MapOnDevice(expects="4f2a", placement="/device:GPU:0"),

@@ -19,6 +19,7 @@ from uncork.capture import LoopCall
 from uncork.capture.calls import LoopEvidence
 from uncork.core.edit import Guarantee
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     JitCompile,
     JitCompileOff,
@@ -37,6 +38,7 @@ from .interrupting import cases, drawn_next
 LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "graph": lambda code: TfFunction(code=code),
     "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
+    "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
     "xla": lambda code: JitCompile(code=code),
     "no xla": lambda code: JitCompileOff(code=code),

@@ -8,6 +8,7 @@ import pytest
 from uncork.core.edit import AsyncCheckpoint, Edit, ValidationInput
 from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     JitCompile,
     JitCompileOff,
@@ -44,6 +45,7 @@ def _kinds(union):
         (TfFunction(code=""), "step as a tf.function"),
         (TfFunction(code="", numbers=("rate",)), "step as a tf.function"),
         (TensorArguments(code="", names=("rate", "epoch")), "hand rate, epoch to"),
+        (ArrayArguments(code="", names=("table",)), "copy table into a tensor only where"),
         (AsyncCheckpoint(bytes=12), "checkpoints in a thread"),
         (ValidationInput(edits=(Prefetch(expects=""),), expects=""), "validation data: prepare"),
     ],

@@ -23,6 +23,7 @@ from uncork.core.stage import (
     InStep,
     Keepable,
     Prefix,
+    SameArrays,
     Vectorized,
 )
 from uncork.road import Optimization, Proposal, Skipped
@@ -140,6 +141,8 @@ SAVED = Saving(
 WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
 CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}
 COMPUTING = {"input": 0.02, "host": 0.03, "step": 0.95}
+
+TABLE = SameArrays(names=("table",), compare_s=0.01)
 
 SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "waiting for input": observed(*AUGMENTING, shares=WAITING),
@@ -300,6 +303,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             },
         ),
         findings=(RETRACED,),
+    ),
+    "a table handed over at each call": observed(
+        stage(0, "loop", 0.001),
+        stage(1, "convert", 0.05, bytes_per_element=80_000_000, same=TABLE),
+        shares={"input": 0.6, "step": 0.4},
+        workload={"kind": "custom_loop", "model": None, "step_code": "c0de"},
     ),
     "a map over examples in the step": observed(
         shares=COMPUTING,

@@ -168,6 +168,18 @@ class Copied(Record, frozen=True, kw_only=True):
     used_bytes: int
 
 
+class SameArrays(Record, frozen=True, kw_only=True):
+    """NumPy arrays that a loop hands to its step at each call, with the same numbers in them.
+
+    Attributes:
+        names: Of the arguments that they are; nothing where they are parts of others.
+        compare_s: Elapsed seconds for seeing that they are the same as at the last call.
+    """
+
+    names: tuple[str, ...]
+    compare_s: float
+
+
 class Keepable(Record, frozen=True, kw_only=True):
     """What keeping all that Python code makes would take: batches, answers in a map, elements.
 
@@ -237,6 +249,7 @@ class Stage(Record, frozen=True, kw_only=True):
         in_files: A cache that is read from its files again in each epoch.
         reading: Set on a map that reads many files for each element.
         copied: Set on a Python loader that copies far more than it hands over.
+        same: Set on arrays that a step is handed at each call, and copies.
         frozen: A cache that keeps what is drawn at random below it.
         prefix: Set on a random map whose function starts with deterministic work: that work.
         narrow: Set on a deterministic map that ends with making its elements larger: all before.
@@ -282,6 +295,7 @@ class Stage(Record, frozen=True, kw_only=True):
     in_files: bool = False
     reading: Reading | None = None
     copied: Copied | None = None
+    same: SameArrays | None = None
     frozen: bool = False
     prefix: Prefix | None = None
     narrow: Prefix | None = None

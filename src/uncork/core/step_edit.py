@@ -40,6 +40,16 @@ class TensorArguments(Record, tag="tensor_arguments", frozen=True, kw_only=True)
     names: tuple[str, ...]
 
 
+class ArrayArguments(Record, tag="array_arguments", frozen=True, kw_only=True):
+    """Copy arrays for the ``tf.function`` of a loop, of this ``code``, only where they changed.
+
+    ``names`` are those of the arguments.
+    """
+
+    code: str
+    names: tuple[str, ...]
+
+
 class ReuseIterator(Record, tag="reuse_iterator", frozen=True, kw_only=True):
     """Let ``fit``, ``evaluate`` and ``predict`` read arrays through a kept iterator."""
 
@@ -140,7 +150,13 @@ class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
 
 # Of these, what has another function traced in the place of a loop's own.
 FunctionEdit = (
-    TensorArguments | ReduceRetracing | MapsAtOnce | JitCompile | JitCompileOff | DtypePolicy
+    TensorArguments
+    | ArrayArguments
+    | ReduceRetracing
+    | MapsAtOnce
+    | JitCompile
+    | JitCompileOff
+    | DtypePolicy
 )
 StepEdit = (
     TfFunction

@@ -11,10 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture import StepCall
-from uncork.core.stage import Stage
+from uncork.core.stage import SameArrays, Stage
+from uncork.step import KeptTensors, arrays_in, is_large
 
-# Arrays that are smaller cost less than the call itself.
-_LEAST_BYTES: Final = 1 << 20
 _SAMPLED: Final = 64
 # Calls in which an array must stay the same; looking longer would cost every step some time.
 _LOOKS: Final = 16
@@ -30,7 +29,8 @@ class KeptArrays:
 
     def __init__(self, call: StepCall) -> None:
         self._at = call.at
-        large = {i: a for i, a in enumerate(arguments_of(call)) if _is_large(a)}
+        large = {i: a for i, a in enumerate(arguments_of(call)) if is_large(a)}
+        self._named = arrays_in(getattr(call.step, "python_function", None), call.args, call.kwargs)
         self._kept = {i: (array, _sample(array)) for i, array in large.items()}
         self._looks = 0
 
@@ -63,8 +63,27 @@ class KeptArrays:
                 bytes_per_element=sum(array.nbytes for array in arrays),
                 elements_per_step=1.0,
                 parallelism=1,
+                same=self._same(arrays),
             ),
         )
+
+    def _same(self, arrays: list[Any]) -> SameArrays:
+        named = {
+            name: array
+            for name, array in self._named.items()
+            if any(array is each for each in arrays)
+        }
+        kept = KeptTensors()
+
+        def compare_s() -> float:
+            begin = time.perf_counter()
+            for name, array in named.items():
+                kept.tensor_of(name, array)
+            return time.perf_counter() - begin
+
+        compare_s()
+        seconds = statistics.median(compare_s() for _ in range(_COPIES))
+        return SameArrays(names=tuple(named), compare_s=seconds)
 
 
 def arguments_of(call: StepCall) -> list[Any]:
@@ -72,10 +91,6 @@ def arguments_of(call: StepCall) -> list[Any]:
     with suppress(TypeError, ValueError):  # a dict, say, whose keys have no order
         return list(tf.nest.flatten((call.args, call.kwargs)))
     return []
-
-
-def _is_large(argument: Any) -> bool:
-    return isinstance(argument, np.ndarray) and argument.nbytes >= _LEAST_BYTES
 
 
 def _sample(array: Any) -> Any:

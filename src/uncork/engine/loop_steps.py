@@ -15,6 +15,7 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stack import code_place, outwards, owner
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     JitCompile,
     JitCompileOff,
@@ -61,6 +62,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         any_shape=any_shape,
         at_once=MapsAtOnce in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
+        arrays=tuple(n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.names),
         policy=policies[-1].policy if policies else "",
         keep=policies[-1].keep if policies else (),
     )

@@ -39,6 +39,7 @@ from uncork.core.pipeline_edit import (
     VectorizeMap,
 )
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -93,6 +94,7 @@ SAID: Final[dict[type[Edit], str]] = {
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
     TensorArguments: "hand {names} to the training step as tensors",
+    ArrayArguments: "copy {names} into a tensor only where it holds other numbers than before",
     ReduceRetracing: "trace the training step for all shapes at once",
     ReuseIterator: "let fit, evaluate and predict read arrays through an iterator that is kept",
     LayersInInput: "run {layers} in the input pipeline, not in the training step",

@@ -3,6 +3,7 @@
 Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
 """
 
+from uncork.road.array_arguments import CopyWhatChanged
 from uncork.road.array_feed import CutInOneThread
 from uncork.road.async_checkpoint import SaveBeside
 from uncork.road.autotune_off import StopAutotune
@@ -75,6 +76,7 @@ ROAD: tuple[Optimization, ...] = (
     GraphStep(),  # what follows is for compiled steps
     PassTensors(),  # nothing else shows while steps are traced anew
     OpenShapes(),
+    CopyWhatChanged(),  # what a loop hands over is input, copied in the step's own time
     KeepIterator(),  # what a call takes beyond its steps hides all that comes after
     MakeOnDevice(),  # sending is part of the step, and hides the rest of it
     GatherOnDevice(),  # takes the device's memory, for what is left to be sent

@@ -1,5 +1,6 @@
 """Surgery on the training step of a Keras model: its state, its settings, its blocks of steps."""
 
+from uncork.step.array_arguments import KeptTensors, arrays_in, is_large
 from uncork.step.array_feed import arrays_in_one_thread, edits_of_arrays, is_array_feed
 from uncork.step.building import build, parts_made_later
 from uncork.step.callback_costs import callback_costs
@@ -80,6 +81,7 @@ __all__ = [
     "FitRunner",
     "GraphState",
     "HeldOut",
+    "KeptTensors",
     "Mode",
     "Padding",
     "PlannedStep",
@@ -95,6 +97,7 @@ __all__ = [
     "WrittenBeside",
     "apply",
     "around",
+    "arrays_in",
     "arrays_in_one_thread",
     "arrays_in_step",
     "batch_hooks",
@@ -129,6 +132,7 @@ __all__ = [
     "in_float32",
     "is_array_feed",
     "is_categorical",
+    "is_large",
     "iterators_of",
     "kernel_parts",
     "loader_edited",

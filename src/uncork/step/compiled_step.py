@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from uncork.core.record import digest
+from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import Numbers, WithTensors
 from uncork.step.taken_step import TakenStep
@@ -87,7 +88,9 @@ class CompiledStep(TakenStep):
             other = self._others[mode] = self._function._clone(python)
             vars(other).update({f"_{name}": value for name, value in mode.options.items()})
             if mode.tensors:
-                self._others[mode] = WithTensors(other, mode.tensors)
+                self._others[mode] = other = WithTensors(other, mode.tensors)
+            if mode.arrays:
+                self._others[mode] = WithKeptArrays(other, python, mode.arrays, self._tensors)
         return self._others[mode]
 
     def give_back(self) -> None:

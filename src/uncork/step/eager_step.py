@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
+from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.taken_over import TakenOver
@@ -88,7 +89,11 @@ class EagerStep(TakenStep):
         if mode not in self._graphs:
             python = self._traced_as(mode, self._written)
             graph = tf.function(python, autograph=False, **mode.options)
-            self._graphs[mode] = WithTensors(graph, self.numbers) if self.numbers else graph
+            if self.numbers:
+                graph = WithTensors(graph, self.numbers)
+            if mode.arrays:
+                graph = WithKeptArrays(graph, self._written, mode.arrays, self._tensors)
+            self._graphs[mode] = graph
         return self._graphs[mode]
 
     def give_back(self) -> None:

@@ -17,6 +17,7 @@ class Mode(Record, frozen=True, kw_only=True):
         any_shape: Traced once for all shapes.
         at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
         tensors: Arguments that it is given as tensors where they are Python numbers.
+        arrays: Arguments of which it is given kept tensors where they are NumPy arrays.
         policy: What its layers compute in; ``""`` for their own dtype policy.
         keep: Names of layers that stay as they are.
 
@@ -38,6 +39,7 @@ class Mode(Record, frozen=True, kw_only=True):
     any_shape: bool = False
     at_once: bool = False
     tensors: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()
     policy: str = ""
     keep: tuple[str, ...] = ()
 
@@ -45,7 +47,7 @@ class Mode(Record, frozen=True, kw_only=True):
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
         flags = (self.xla, self.no_xla, self.any_shape, self.at_once)
-        return any(flags) or bool(self.tensors or self.policy)
+        return any(flags) or bool(self.tensors or self.arrays or self.policy)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -58,6 +60,7 @@ class Mode(Record, frozen=True, kw_only=True):
         """As the end of a sentence: the step cannot run ..."""
         found = [
             f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
+            f"with kept tensors of {', '.join(self.arrays)}" if self.arrays else "",
             "traced for all shapes at once" if self.any_shape else "",
             "with its tf.map_fn at once" if self.at_once else "",
             "compiled with XLA" if self.xla else "",

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.step.array_arguments import KeptTensors, is_comparable, same_bytes
 from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
@@ -58,6 +59,7 @@ class TakenStep(ABC):
         self._bytes = 0
         self._running = False
         self._maps = Maps()
+        self._tensors = KeptTensors()
         self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
 
@@ -155,12 +157,15 @@ class TakenStep(ABC):
         if not self.recording:
             return
         with suppress(TypeError, ValueError):  # arguments that TensorFlow cannot take apart
-            size = sum(_bytes_of(leaf) for leaf in tf.nest.flatten((args, kwargs)))
+            before = tf.nest.flatten(self.calls[-1]) if self.calls else []
+            leaves = _as_before(tf.nest.flatten((args, kwargs)), before)
+            size = sum(_bytes_of(leaf) for leaf in leaves if not any(leaf is b for b in before))
             if len(self.calls) >= _RECORDED or self._bytes + size > _RECORDED_BYTES:
                 self.recording = False
                 return
             self._bytes += size
-            self.calls.append(tf.nest.map_structure(_kept, (args, kwargs)))
+            kept = [_kept(leaf, before) for leaf in leaves]
+            self.calls.append(tf.nest.pack_sequence_as((args, kwargs), kept))
 
     def _keep_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Once, before the step has gone far, as it is called on what it was traced for."""
@@ -188,8 +193,22 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def _kept(leaf: Any) -> Any:
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+def _as_before(leaves: list[Any], before: list[Any]) -> list[Any]:
+    """With the copy that was kept of the last call, where a large array is the same as there."""
+    if len(leaves) != len(before):
+        return leaves
+    pairs = zip(leaves, before, strict=True)
+    return [kept if _same_large(leaf, kept) else leaf for leaf, kept in pairs]
+
+
+def _same_large(leaf: Any, kept: Any) -> bool:
+    return is_comparable(leaf) and is_comparable(kept) and same_bytes(leaf, kept)
+
+
+def _kept(leaf: Any, before: list[Any]) -> Any:
+    if not isinstance(leaf, np.ndarray) or any(leaf is each for each in before):
+        return leaf
+    return leaf.copy()
 
 
 def _bytes_of(leaf: Any) -> int:

@@ -1,0 +1,203 @@
+"""NumPy arrays among the arguments of a step: TensorFlow copies them into a tensor at each call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.step.number_arguments import parameters_of
+
+# Arrays that are smaller cost less than the call itself.
+LEAST_BYTES: Final = 1 << 20
+# Compared at a time: what it takes to say so stays in a core's own cache.
+_AT_ONCE: Final = 1 << 17
+_MOST_THREADS: Final = 8
+# Kinds of NumPy's dtypes that are numbers, byte for byte.
+_NUMBERS: Final = "biufc"
+
+
+def arrays_in(
+    python: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call that are large arrays themselves, by name.
+
+    Args:
+        python: What is called; None where nobody knows.
+        args: By position.
+        kwargs: By name.
+
+    Example:
+        >>> table = np.zeros((1 << 18, 2), "float32")
+        >>> list(arrays_in(lambda table, rows: None, (table, np.arange(3)), {}))
+        ['table']
+    """
+    names = parameters_of(python) if python else ()
+    named = (*zip(names, args, strict=False), *kwargs.items())
+    return {name: value for name, value in named if is_large(value)}
+
+
+def is_large(value: Any) -> bool:
+    """Whether copying it takes longer than a call."""
+    return isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES
+
+
+def is_comparable(value: Any) -> bool:
+    """Whether it is a large array of numbers, in one piece.
+
+    Example:
+        >>> is_comparable(np.zeros(1 << 20)), is_comparable(np.zeros(1 << 20)[::2])
+        (True, False)
+    """
+    return is_large(value) and value.dtype.kind in _NUMBERS and value.flags.c_contiguous
+
+
+class KeptTensors:
+    """Tensors of large arrays, made anew where an array holds other bytes than at its last call.
+
+    Comparing reads both and writes nothing, on as many threads as there are cores; copying fills
+    memory that the system has to give first, and on an accelerator sends it as well.
+
+    Example:
+        >>> table, kept = np.zeros((1 << 18, 2), "float32"), KeptTensors()
+        >>> first = kept.tensor_of("table", table)
+        >>> kept.tensor_of("table", table) is first
+        True
+        >>> table[-1, -1] = 7
+        >>> float(kept.tensor_of("table", table)[-1, -1])
+        7.0
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Any, Any]] = {}
+
+    def tensor_of(self, name: str, array: Any) -> Any:
+        """A tensor that holds what the array holds now.
+
+        Args:
+            name: Under which it is kept.
+            array: Any; what is no large array in one piece is made a tensor each time.
+        """
+        if not is_comparable(array):
+            return tf.convert_to_tensor(array)
+        tensor, copy = self._kept.get(name, (None, None))
+        if tensor is not None and copy.dtype == array.dtype and same_bytes(copy, array):
+            return tensor
+        self._kept.pop(name, None)  # not both of them at a time
+        tensor = tf.convert_to_tensor(array)
+        self._kept[name] = (tensor, _bytes_of(tensor).view(array.dtype).reshape(array.shape))
+        return tensor
+
+
+class WithKeptArrays:
+    """A ``tf.function`` that is given kept tensors where its caller hands over arrays.
+
+    Args:
+        function: Traced by TensorFlow, or in other ways.
+        python: Whose arguments it has.
+        names: Of the arguments.
+        kept: Tensors of theirs.
+
+    Example:
+        >>> total = tf.function(lambda table: tf.reduce_sum(table))
+        >>> step = WithKeptArrays(total, total.python_function, ("table",), KeptTensors())
+        >>> float(step(np.ones((1 << 18, 2), "float32")))
+        524288.0
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        python: Callable[..., Any],
+        names: tuple[str, ...],
+        kept: KeptTensors,
+    ) -> None:
+        self._function = function
+        self._parameters = parameters_of(python)
+        self._names = frozenset(names)
+        self._kept = kept
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+        args, kwargs = self._replaced(args, kwargs)
+        return self._function(*args, **kwargs)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """The trace that serves such a call."""
+        return self._function.get_concrete_function(*args, **kwargs)
+
+    def experimental_get_tracing_count(self) -> int:
+        """How often it was traced."""
+        return int(self._function.experimental_get_tracing_count())
+
+    def _replaced(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        names = (*self._parameters, *[""] * (len(args) - len(self._parameters)))
+        by_position = (self._other(name, arg) for name, arg in zip(names, args, strict=False))
+        return tuple(by_position), {name: self._other(name, arg) for name, arg in kwargs.items()}
+
+    def _other(self, name: str, value: Any) -> Any:
+        is_kept = name in self._names and isinstance(value, np.ndarray)
+        return self._kept.tensor_of(name, value) if is_kept else value
+
+
+def same_bytes(one: Any, other: Any) -> bool:
+    """Whether two arrays, each in one piece, are of one shape and hold the same, byte for byte.
+
+    Example:
+        >>> nothing = np.array([np.nan, 0.0])
+        >>> same_bytes(nothing, nothing.copy()), same_bytes(nothing, np.array([np.nan, -0.0]))
+        (True, False)
+    """
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    pair = [_words(each) for each in (one, other)]
+    pieces = range(0, len(pair[0]), _AT_ONCE)
+    if len(pieces) < 2:
+        return _equal(pair, pieces)
+    threads = min(_threads(), len(pieces))
+    return all(_pool().map(lambda n: _equal(pair, pieces[n::threads]), range(threads)))
+
+
+def _equal(pair: list[Any], starts: Iterable[int]) -> bool:
+    said = np.empty(_AT_ONCE, np.bool_)
+
+    def pieces() -> Iterator[bool]:
+        for start in starts:
+            one, other = (each[start : start + _AT_ONCE] for each in pair)
+            yield bool(np.equal(one, other, out=said[: len(one)]).all())
+
+    return all(pieces())
+
+
+def _words(array: Any) -> Any:
+    """Its bytes, eight at a time where that comes out even."""
+    whole = array.reshape(-1).view(np.uint8)
+    return whole if len(whole) % 8 or whole.ctypes.data % 8 else whole.view(np.uint64)
+
+
+def _bytes_of(tensor: Any) -> Any:
+    """Of a tensor: its own memory, or a copy where that is a device's."""
+    if tf.DeviceSpec.from_string(tensor.device).device_type == "CPU":
+        return np.frombuffer(memoryview(tensor), np.uint8)
+    return np.frombuffer(tensor.numpy(), np.uint8)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_threads(), thread_name_prefix="uncork-same-bytes")
+
+
+@cache
+def _threads() -> int:
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    return min(_MOST_THREADS, cores)

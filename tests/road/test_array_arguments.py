@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.record import replace
+from uncork.core.stage import SameArrays
+from uncork.core.step_edit import ArrayArguments
+from uncork.road.array_arguments import CopyWhatChanged
+
+from .situations import SITUATIONS, proposal, reason
+
+COPY = CopyWhatChanged()
+
+
+def loop(same=None, **workload):
+    seen = SITUATIONS["a table handed over at each call"]
+    hands, converts = seen.stages
+    stages = (hands, replace(converts, same=same or converts.same))
+    return replace(seen, stages=stages, workload=replace(seen.workload, **workload))
+
+
+def test_arrays_are_copied_where_they_changed():
+    found = proposal(COPY, loop())
+    assert found.edits == (ArrayArguments(code="c0de", names=("table",)),)
+    assert found.predicted == pytest.approx(0.1 / (0.1 - 0.05 + 0.01))
+    assert found.at == "train.py:21"
+    assert found.source_edit == "table = tf.constant(table)  # once, before the loop"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kind": "fit"}, "Keras calls its step on tensors"),
+        ({"eager_step": True}, "op by op"),
+        ({"step_code": ""}, "more than one compiled function"),
+        ({"replicas": 2}, "tf.distribute"),
+        ({"same": SameArrays(names=(), compare_s=0.01)}, "parts of arguments"),
+        ({"same": SameArrays(names=("table",), compare_s=0.049)}, "predicted gain"),
+    ],
+)
+def test_where_it_is_of_no_use(given, words):
+    assert words in reason(COPY, loop(**given))
+
+
+def test_nothing_is_handed_over():
+    assert "no large array" in reason(COPY, replace(loop(), stages=()))
