@@ -11,7 +11,8 @@ from uncork.core.diagnosis import Diagnosis
 from uncork.core.record import from_json
 from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.listing import Skipped
-from uncork.engine.step_loop_subject import Between, samples_of
+from uncork.engine.step_arguments import samples_of
+from uncork.engine.step_loop_subject import Between
 
 from .conftest import Run, Write
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from uncork.capture import StepCall
 from uncork.core.stage import SameArrays, Stage
+from uncork.engine.step_arguments import arguments_of
 from uncork.step import KeptTensors, arrays_in, is_large
 
 _SAMPLED: Final = 64
@@ -84,13 +84,6 @@ class KeptArrays:
         compare_s()
         seconds = statistics.median(compare_s() for _ in range(_COPIES))
         return SameArrays(names=tuple(named), compare_s=seconds)
-
-
-def arguments_of(call: StepCall) -> list[Any]:
-    """All arguments of a step, nested ones too; those only that TensorFlow can take apart."""
-    with suppress(TypeError, ValueError):  # a dict, say, whose keys have no order
-        return list(tf.nest.flatten((call.args, call.kwargs)))
-    return []
 
 
 def _sample(array: Any) -> Any:

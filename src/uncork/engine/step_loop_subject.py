@@ -13,9 +13,7 @@ import itertools
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,10 +31,11 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
-from uncork.engine.kept_arrays import KeptArrays, arguments_of
+from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.loop_runner import LoopRunner
 from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.loop_waits import answering_in, waiting_in
+from uncork.engine.step_arguments import arguments_of, in_memory, samples_of
 from uncork.engine.subject import LARGER, Subject
 from uncork.engine.switchboard import Switchboard
 from uncork.engine.version import Version, VersionRunner
@@ -127,7 +126,7 @@ class StepLoopSubject(Subject):
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._call = call
-        self._resident_call = _in_memory(call, as_arrays=step is not None or call.eager)
+        self._resident_call = in_memory(call, as_arrays=step is not None or call.eager)
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None
@@ -372,37 +371,3 @@ def _resident_epoch() -> Iterator[str]:
 
 def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.thread_time()
-
-
-def _in_memory(call: StepCall, *, as_arrays: bool) -> StepCall:
-    """The same call without arrays that a loader may fill anew, or that are to be converted.
-
-    Args:
-        call: The user's.
-        as_arrays: Its step is Python, which may do with arrays what no tensor does.
-    """
-
-    def resident(leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray):
-            return leaf
-        return leaf.copy() if as_arrays else tf.convert_to_tensor(leaf)
-
-    with suppress(TypeError, ValueError):  # what TensorFlow cannot take apart stays as it is
-        args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
-        return dataclasses.replace(call, args=args, kwargs=kwargs)
-    return call
-
-
-def samples_of(call: StepCall) -> int | None:
-    """Samples of a step: the first dimension that most of its arguments share."""
-    sizes = [_length(leaf) for leaf in arguments_of(call)]
-    common = Counter(size for size in sizes if size).most_common()
-    return min((size for size, count in common if count == common[0][1]), default=None)
-
-
-def _length(leaf: Any) -> int | None:
-    parts = getattr(leaf, "values", None)
-    if isinstance(parts, tuple):  # one for each replica
-        return sum(_length(part) or 0 for part in parts)
-    shape = getattr(leaf, "shape", None)
-    return int(shape[0]) if shape is not None and len(shape) and shape[0] else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -33,11 +32,9 @@ from uncork.core.pipeline_edit import (
     StageEdit,
     VectorizeMap,
 )
-from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import cpus
 from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.calls import CALLS, with_calls
-from uncork.pipeline.concurrency import readers, told_ahead
+from uncork.pipeline.concurrency_edits import interleave_in_parallel, less_ahead
 from uncork.pipeline.disk_cache import in_files
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.fusions import (
@@ -64,7 +61,6 @@ from uncork.pipeline.nodes import (
     barrier,
     inline_map,
     memory_cache,
-    parallel_interleave,
     prefetched,
 )
 from uncork.pipeline.python_edits import keep_generator
@@ -232,9 +228,9 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
         case FilterFirst():
             changed = _filter_first(pipeline, node, stage)
         case ParallelInterleave():
-            changed = _interleave_in_parallel(node)
+            changed = interleave_in_parallel(node)
         case LessAhead():
-            changed = _less_ahead(node)
+            changed = less_ahead(node)
         case GeneratorCache():
             changed = keep_generator(node, edit)
     return changed
@@ -376,30 +372,3 @@ def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     # TensorFlow fuses a map with the batch above it, and hands each call to a thread again.
     batched = above is not None and pipeline.stages[above].kind == "batch"
     return barrier(changed) if batched else changed
-
-
-def _interleave_in_parallel(node: Node) -> Dataset:
-    cycle = readers(node)
-    if cycle is None:
-        raise EditRefused(
-            f"{node} is no interleave whose inputs could be read in parallel",
-            "a serial one of several inputs that draw no random numbers and keep no state",
-            "leave it serial",
-        )
-    return parallel_interleave(node.inputs[0].dataset, node.dataset, cycle)
-
-
-def _less_ahead(node: Node) -> Dataset:
-    dataset, fields = node.dataset, {}
-    if node.kind == "prefetch" and told_ahead(node) is not None:
-        fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
-    elif node.kind == "map" and hasattr(dataset, CALLS) and node.parallelism != AUTOTUNE:
-        # A machine with more cores leaves more calls, up to those that were asked for.
-        fields[CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
-    else:
-        raise EditRefused(
-            f"{node} was not told how much to prepare ahead",
-            "a prefetch or a parallel map with a number",
-            "leave it as it is",
-        )
-    return make(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)

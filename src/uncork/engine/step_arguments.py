@@ -1,0 +1,54 @@
+"""What the step of a loop is called with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.capture import StepCall
+
+
+def arguments_of(call: StepCall) -> list[Any]:
+    """All arguments of a step, nested ones too; those only that TensorFlow can take apart."""
+    with suppress(TypeError, ValueError):  # a dict, say, whose keys have no order
+        return list(tf.nest.flatten((call.args, call.kwargs)))
+    return []
+
+
+def in_memory(call: StepCall, *, as_arrays: bool) -> StepCall:
+    """The same call without arrays that a loader may fill anew, or that are to be converted.
+
+    Args:
+        call: The user's.
+        as_arrays: Its step is Python, which may do with arrays what no tensor does.
+    """
+
+    def resident(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        return leaf.copy() if as_arrays else tf.convert_to_tensor(leaf)
+
+    with suppress(TypeError, ValueError):  # what TensorFlow cannot take apart stays as it is
+        args, kwargs = tf.nest.map_structure(resident, (call.args, call.kwargs))
+        return dataclasses.replace(call, args=args, kwargs=kwargs)
+    return call
+
+
+def samples_of(call: StepCall) -> int | None:
+    """Samples of a step: the first dimension that most of its arguments share."""
+    sizes = [_length(leaf) for leaf in arguments_of(call)]
+    common = Counter(size for size in sizes if size).most_common()
+    return min((size for size, count in common if count == common[0][1]), default=None)
+
+
+def _length(leaf: Any) -> int | None:
+    parts = getattr(leaf, "values", None)
+    if isinstance(parts, tuple):  # one for each replica
+        return sum(_length(part) or 0 for part in parts)
+    shape = getattr(leaf, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) and shape[0] else None
