@@ -203,6 +203,58 @@ def test_a_comprehension_is_a_loop(count: int, around: str, statement: str, tmp_
     assert counted(f"{around}\n    {statement}\n", tmp_path) == {count}
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "seen = max(look() or 0, *[x for x in range(3)])",
+        "seen = [x for x in look() or range(3)]",
+        "seen = [x for x in range(3)], look()",
+        "seen = {x: len([y for y in range(x)]) for x in [look() or 3]}",
+    ],
+)
+def test_a_comprehension_beside_a_call_is_no_loop_around_it(statement: str, tmp_path: Path) -> None:
+    source = f"for epoch in range(2):\n    for batch in range(2):\n        {statement}\n"
+    assert counted(source, tmp_path) == {2}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "seen = [x for x in Batches()]",
+        "seen = {x for x in enumerate(Batches())}",
+        "seen = {x: 0 for once in range(1) for x in Batches()}",
+        "seen = list(x for x in Batches())",
+        "seen = [x for x in [y for y in Batches()]]",
+        "seen = [\n        x\n        for x in\n        Batches()\n    ]",
+    ],
+)
+def test_a_comprehension_asks_for_its_batches(statement: str, tmp_path: Path) -> None:
+    """An iterator in Python is asked by the comprehension itself, wherever that is written."""
+    source = f"""
+class Batches:
+    given = 0
+    def __iter__(self):
+        return self
+    def __next__(self):
+        self.given += 1
+        if self.given > 2:
+            raise StopIteration
+        at_caller()
+for epoch in range(3):
+    {statement}
+"""
+    script, seen = tmp_path / "train.py", set()
+    script.write_text(source)
+    runpy.run_path(str(script), {"at_caller": lambda: seen.add(passes(sys._getframe(2)))})
+    assert seen == {3}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="instructions have no columns before 3.11")
+def test_comprehensions_in_one_another_are_multiplied(tmp_path: Path) -> None:
+    source = "seen = [[look() for x in range(2)] for epoch in range(3)]\n"
+    assert counted(source, tmp_path) == {3}
+
+
 def test_what_a_generator_hands_on_is_read_by_the_loop_that_asks(tmp_path: Path) -> None:
     source = "for x in (look() for x in range(2)):\n    pass\n"
     assert counted(source, tmp_path) == {1}

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from uncork.core.stack import outwards, owner
+from uncork.engine.comprehensions import running_in
 from uncork.engine.loop_counts import times
 
 # Iterate over their first argument, or are bars that do.
@@ -121,23 +122,25 @@ def _around(frame: FrameType) -> list[Loop]:
 
 def loops_of(frame: FrameType) -> list[Loop]:
     """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
-    code, line = frame.f_code, frame.f_lineno
+    code = frame.f_code
     if code.co_name in _COMPREHENSIONS:
         kind = ast.GeneratorExp if code.co_name == "<genexpr>" else _Inlined
-        return _comprehended(code.co_filename, line, kind)
-    loops = list(loops_around(code.co_filename, line))
-    return [*loops, *_comprehended(code.co_filename, line, _Inlined)] if _INLINED else loops
+        return [loop for own in _comprehended(frame, kind)[-1:] for loop in own]
+    loops = list(loops_around(code.co_filename, frame.f_lineno))
+    inlined = _comprehended(frame, _Inlined) if _INLINED else []
+    return [*loops, *(loop for own in inlined for loop in own)]
 
 
-def _comprehended(filename: str, line: int, kind: Any) -> list[Loop]:
-    """The innermost comprehension of a kind at a line, as the loops that it stands for."""
-    found = (node for node in ast.walk(_tree(filename)) if isinstance(node, kind))
-    covering = [node for node in found if _covers(node, line)]
+def _comprehended(frame: FrameType, kind: Any) -> list[list[Loop]]:
+    """The comprehensions of a kind that a frame is in, each as the loops that it stands for."""
     return [
-        ast.copy_location(
-            ast.For(target=each.target, iter=each.iter, body=[ast.Pass()], orelse=[]), covering[-1]
-        )
-        for each in (covering[-1].generators if covering else ())
+        [
+            ast.copy_location(
+                ast.For(target=each.target, iter=each.iter, body=[ast.Pass()], orelse=[]), node
+            )
+            for each in node.generators
+        ]
+        for node in running_in(frame, _tree(frame.f_code.co_filename), kind)
     ]
 
 
