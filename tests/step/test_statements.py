@@ -69,6 +69,19 @@ def test_what_is_made_and_thrown_away_counts():
     assert 8 * MB <= found[2].made_bytes < 9 * MB
 
 
+def test_what_is_filled_bit_by_bit_counts_as_a_whole():
+    def gathered():
+        rows = [np.ones(125_000) for _ in range(8)]
+        more = []
+        for _ in range(4):
+            more.append(np.ones(125_000))
+        return rows, more
+
+    found = lines_of(gathered, gathered)
+    assert 8 * MB <= found[1].made_bytes < 9 * MB
+    assert 4 * MB <= found[3].made_bytes < 5 * MB
+
+
 @pytest.mark.usefixtures("fake_clock")
 def test_statements_inside_with_and_try_are_told_apart():
     lock = threading.Lock()

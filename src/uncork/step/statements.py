@@ -116,6 +116,8 @@ class _Memory(_Watch):
     _before = 0
 
     def enter(self, line: int) -> None:
+        if self._at is not None and self._first.get(line) == self._at:
+            return  # a round of a loop or comprehension in it: what earlier ones made is kept
         super().enter(line)
         self._before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
