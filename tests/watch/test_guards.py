@@ -226,6 +226,17 @@ def test_code_is_told_apart():
     assert Guards(calls_another).code != Guards(reads_global).code
 
 
+def test_code_is_the_same_wherever_it_stands():
+    """Also that of a class in a function, which Python 3.13 tells its first line."""
+    source = "def made():\n    class Scale:\n        by = 2\n    return Scale.by"
+    found = {}
+    for above in ("", "# a comment\n"):
+        names: dict[str, object] = {}
+        exec(compile(above + source, "train.py", "exec"), names)
+        found[above] = Guards(names["made"]).code
+    assert len(set(found.values())) == 1
+
+
 def test_a_look_takes_microseconds(trainer):
     guards = Guards(trainer.step)
     begin = time.thread_time()

@@ -6,10 +6,14 @@ import dis
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
 
 from uncork.core.stack import is_users
+
+# The name that a class gives the line where it begins.
+_FIRST_LINE: Final = "__firstlineno__"
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -70,13 +74,24 @@ def imported_names(code: CodeType) -> set[str]:
 def code_text(code: CodeType) -> bytes:
     """What code does, without where it stands: equal in the next process."""
     constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]
-    return f"{code.co_name}{code.co_names}{constants}".encode() + code.co_code
+    does = code.co_code
+    if _FIRST_LINE in code.co_names:  # that of a class, from Python 3.13 on
+        constants, does = [], str(list(_beside_first_line(code))).encode()
+    return f"{code.co_name}{code.co_names}{constants}".encode() + does
 
 
 def is_users_class(class_: type) -> bool:
     """Whether the user wrote it, as far as its module tells."""
     module = sys.modules.get(class_.__module__)
     return is_users(getattr(module, "__file__", None) or "<")
+
+
+def _beside_first_line(code: CodeType) -> Iterator[tuple[str, str]]:
+    """What code does but for noting where it begins, each step with what it is about."""
+    for step, following in pairwise(dis.get_instructions(code)):
+        if following.argval != _FIRST_LINE:
+            about = step.argval
+            yield step.opname, "" if isinstance(about, CodeType) else _constant(about)
 
 
 def _constant(value: Any) -> str:
