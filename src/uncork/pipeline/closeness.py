@@ -127,6 +127,8 @@ def _ulps(one: Any, other: Any, dtype: tf.DType) -> float | None:
     if epsilon is None:
         return 0.0 if np.array_equal(one, other) else None
     wide = np.complex128 if dtype.is_complex else np.float64
+    a: np.ndarray[Any, Any]
+    b: np.ndarray[Any, Any]
     a, b = (
         np.atleast_1d(each.astype(wide)).reshape(max(1, len(np.atleast_1d(each))), -1)
         for each in (one, other)
@@ -141,4 +143,4 @@ def _ulps(one: Any, other: Any, dtype: tf.DType) -> float | None:
     if (difference[largest == 0] > 0).any():
         return math.inf
     scale = np.where(largest == 0, 1.0, largest)
-    return float((difference / scale).max() / epsilon)
+    return float(np.max(difference / scale) / epsilon)
