@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from uncork.core.edit import ArrayFeed, IntraOpThreads
+from uncork.core.parsed import parsed
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
 from uncork.core.step_edit import StepEdit
@@ -46,7 +47,7 @@ def written_for_tensorflow(script: Path) -> str:
     trainings = 0
     for path in dict.fromkeys(_files(script)):
         with suppress(OSError, SyntaxError, ValueError):
-            for node in ast.walk(ast.parse(path.read_bytes())):
+            for node in ast.walk(parsed(path.read_bytes())):
                 found = _asked(node)
                 if found:
                     return f"{path.name}:{node.lineno} uses {found}"  # type: ignore[attr-defined]
@@ -82,7 +83,7 @@ def _files(script: Path) -> Iterator[Path]:
     """The script, and the modules beside it that it imports."""
     yield script
     with suppress(OSError, SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(script.read_bytes())):
+        for node in ast.walk(parsed(script.read_bytes())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module]

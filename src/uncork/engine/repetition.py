@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
+from uncork.core.parsed import parsed
 from uncork.core.stack import outwards, owner
 from uncork.engine.comprehensions import running_in
 from uncork.engine.loop_counts import times
@@ -167,7 +168,7 @@ def loops_around(filename: str, line: int) -> Sequence[Loop]:
 def _tree(filename: str) -> ast.AST:
     """Of a file; an empty one where it is unreadable."""
     with suppress(SyntaxError):
-        return ast.parse("".join(linecache.getlines(filename)))
+        return parsed("".join(linecache.getlines(filename)))
     return ast.Module(body=[], type_ignores=[])
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.facts import LoopWork as Work
+from uncork.core.parsed import parsed
 from uncork.core.stack import code_place, owner
 
 _METRICS: Final = "/keras/src/metrics/"
@@ -113,7 +114,7 @@ def statements(times: LineTimes) -> tuple[set[int], set[int]]:
     """
     dropping, growing = set[int](), set[int]()
     with suppress(Exception):  # a source that is gone
-        for node in ast.walk(ast.parse(Path(times.file).read_text())):
+        for node in ast.walk(parsed(Path(times.file).read_text())):
             if isinstance(node, ast.Expr):
                 dropping.add(node.lineno)
             if isinstance(node, ast.Assign):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from uncork.core.parsed import parsed
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -154,7 +156,7 @@ def _first_lines(function: FunctionType) -> dict[int, int]:
     """Of each line of a function, where the statement of its body begins that the line is in."""
     with suppress(OSError, TypeError, SyntaxError):
         lines, begin = inspect.getsourcelines(function)
-        definition = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        definition = parsed(textwrap.dedent("".join(lines))).body[0]
         return {
             begin + line - 1: begin + statement.lineno - 1
             for statement in _body(definition)

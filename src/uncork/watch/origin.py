@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from uncork.core.parsed import parsed
 from uncork.core.stack import place
 
 # Two arrays with so many numbers in common, from all over them, are taken to be the same.
@@ -42,7 +43,7 @@ def origin(array: Any, module: Any = None) -> str | None:
     with suppress(Exception):  # an array that minds being looked at, a source that is gone
         held = np.asarray(array)
         names = {name for name, value in vars(module).items() if _is_same(value, held)}
-        tree = ast.parse(Path(file or "").read_text())
+        tree = parsed(Path(file or "").read_text())
         lines = [line for name, line in _assignments(tree.body) if name in names]
         return place(str(file), lines[-1]) if lines else None
     return None
@@ -58,7 +59,7 @@ def only_call(name: str, module: Any = None) -> str | None:
     module = sys.modules.get("__main__") if module is None else module
     file = getattr(module, "__file__", None)
     with suppress(Exception):
-        tree = ast.parse(Path(file or "").read_text())
+        tree = parsed(Path(file or "").read_text())
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         lines = [c.lineno for c in calls if name in (_attribute(c.func), _name(c.func))]
         return place(str(file), lines[0]) if len(lines) == 1 else None
@@ -75,7 +76,7 @@ def only_change(name: str, module: Any = None) -> str | None:
     module = sys.modules.get("__main__") if module is None else module
     file = getattr(module, "__file__", None)
     with suppress(Exception):
-        tree = ast.parse(Path(file or "").read_text())
+        tree = parsed(Path(file or "").read_text())
         called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         lines = [c.lineno for c in called if _changes(c, name)]
         return place(str(file), lines[0]) if len(lines) == 1 else None
