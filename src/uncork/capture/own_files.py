@@ -16,6 +16,7 @@ import builtins
 import functools
 import io
 import os
+import pathlib
 import shutil
 import stat
 import sys
@@ -194,6 +195,12 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
     patches.replace(os, "open", functools.partial(_opening_by_flags, files))
     for name in ("rename", "replace", "remove", "unlink", "truncate"):
         patches.replace(os, name, functools.partial(_changing, files))
+    # Before Python 3.11 paths keep functions of their own, taken when pathlib was imported.
+    kept = getattr(pathlib, "_normal_accessor", None)
+    if kept is not None:
+        patches.replace(kept, "open", functools.partial(_opening, files))
+        for name in ("rename", "replace", "unlink"):
+            patches.replace(kept, name, functools.partial(_changing, files))
     patches.when_imported(
         "tensorflow.python.lib.io.file_io", functools.partial(_on_file_io, files, patches)
     )
