@@ -30,3 +30,13 @@ def test_what_pip_installed_into_a_folder_of_any_name_is_a_library(folder):
 
 def test_modules_of_the_users_own_that_python_finds_are_his(folder):
     assert is_users(str(folder / "layers" / "dense.py"))
+
+
+@pytest.mark.parametrize("name", ["<stdin>", "<python-input-3>", "<ipython-input-3-0a1b>"])
+def test_what_is_typed_at_a_prompt_is_the_users(name):
+    """Whichever prompt: Python 3.13 numbers what is typed."""
+    assert is_users(name)
+
+
+def test_what_a_program_writes_is_nobodys():
+    assert not is_users("<string>")

@@ -18,7 +18,7 @@ OWN: Final = os.path.join(Path(__file__).parents[1], "")  # noqa: PTH118
 _FRAMEWORKS: Final[dict[str, Owner]] = {"tensorflow": "tensorflow", "keras": "keras"}
 _INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
 # Code typed at a prompt has no file; everything else in angle brackets was generated.
-_TYPED: Final = ("<stdin>", "<ipython-input")
+_TYPED: Final = ("<stdin>", "<python-input", "<ipython-input")
 _STDLIB: Final = os.path.join(Path(os.__file__).parent, "")  # noqa: PTH118 - compared as text
 _REWRITTEN: Final = "__autograph_generated_file"
 
