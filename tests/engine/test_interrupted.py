@@ -221,7 +221,6 @@ def built(twin: bool, eagerly: bool, xla: bool, policy: str) -> tuple[keras.Mode
     layers = keras.layers
     parts = [
         layers.Rescaling(0.5, dtype=policy, name="scale"),
-        layers.Dense(8, activation="tanh", dtype=policy),
         layers.BatchNormalization(dtype=policy),
         layers.Dropout(0.3, dtype=policy),
         layers.Dense(2, dtype=policy),

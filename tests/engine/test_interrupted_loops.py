@@ -69,7 +69,6 @@ class Training:
         scale = layers.Normalization(mean=[1.0] * 6, variance=[4.0] * 6, dtype=policy)
         parts = [
             scale,
-            layers.Dense(8, "tanh", dtype=policy),
             layers.BatchNormalization(dtype=policy),
             layers.Dropout(0.3, dtype=policy),
             layers.Dense(2, dtype=policy),
