@@ -73,23 +73,36 @@ def children_by_decree(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
     monkeypatch.setattr(verbs, "confirm", unconfirmed)
 
 
+def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
+    """Looks are brief, and whatever is tried is faster.
+
+    Args:
+        put: Sets an attribute of a module.
+    """
+    from uncork.engine import observe, walk  # noqa: PLC0415 - they import TensorFlow
+
+    measured = walk.interleave
+
+    def faster(base: Any, candidate: Any, **how: Any) -> Any:
+        """One short block each, and then so many times as fast."""
+        block_s = how["block_s"] / 10
+        trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
+        said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], at_least=how["at_least"])
+        return replace_fields(trial, comparison=said)
+
+    for first_or_second_look in ("interleave", "patiently"):
+        put(walk, first_or_second_look, faster)
+    for name in ("_CAREFUL", "_BRIEF"):
+        put(observe, name, getattr(observe, name).scaled(0.1))
+
+
 def main(road: str, argv: Sequence[str]) -> int:
     make = child._of_mode
 
     def of_mode(job: Any, scratch: str) -> Any:
-        from uncork.engine import observe, trials, walk  # noqa: PLC0415 - they import TensorFlow
+        from uncork.engine import trials, walk  # noqa: PLC0415 - they import TensorFlow
 
-        def faster(base: Any, candidate: Any, **how: Any) -> Any:
-            """One short block each, and then so many times as fast."""
-            block_s = how["block_s"] / 10
-            trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
-            said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], at_least=how["at_least"])
-            return replace_fields(trial, comparison=said)
-
-        measured = walk.interleave
-        walk.interleave = faster
-        for name in ("_CAREFUL", "_BRIEF"):
-            setattr(observe, name, getattr(observe, name).scaled(0.1))
+        brief_and_faster(setattr)
         trials.Walk = functools.partial(walk.Walk, road=ROADS[road])
         return make(job, scratch)
 
