@@ -36,7 +36,7 @@ def subject(tmp_path, model=None, **arguments) -> FitSubject:
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    monkeypatch.setattr(larger_batches, "_STEPS", (512, 512))
+    monkeypatch.setattr(larger_batches, "_STEPS", (256, 256))
     monkeypatch.setattr(larger_batches, "_BLOCK_S", 0.05)
 
 
