@@ -181,7 +181,7 @@ def test_data_and_models_of_all_kinds_are_diagnosed(
     case: str, write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HEAD + DATA[case])
-    done = uncork("diagnose", "--quiet", "--budget", 3, "train.py")
+    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py")
     assert done.returncode == 0, done.stderr
     found = diagnosis(tmp_path).workloads[0]
     assert found.measurement.samples_per_s > 0
@@ -196,7 +196,7 @@ def test_a_fit_called_for_each_batch_is_seen_as_one_training(
 ) -> None:
     one = "    model.fit(x[i % 6:][:16], y[i % 6:][:16], verbose=0)\n"
     write(HEAD + "model = mlp()\nfor i in range(400):\n" + one)
-    done = uncork("diagnose", "train.py", "--budget", 3)
+    done = uncork("diagnose", "train.py", "--budget", 2)
     assert done.returncode == 0, done.stderr
     (found,) = diagnosis(tmp_path).workloads
     assert found.workload.called_in_loop

@@ -53,7 +53,7 @@ def test_joined_data_is_read_again_where_no_part_of_it_ends_first(data, expected
 
 @pytest.mark.slow
 def test_an_epoch_ends_where_the_loop_is_left(write: Write, uncork: Run, tmp_path):
-    done = uncork("diagnose", "--budget", "5", "--json", "d.json", write(SCRIPT))
+    done = uncork("diagnose", "--budget", "2", "--json", "d.json", write(SCRIPT))
     assert done.returncode == 0, done.stderr
     assert "trained to the end" not in done.stdout
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
