@@ -430,7 +430,7 @@ def test_a_digest_is_the_same_in_every_process(tmp_path):
             text=True,
             check=True,
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")  # which put the four words in other orders
     }
     assert len(found) == 1
 
