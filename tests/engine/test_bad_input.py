@@ -298,7 +298,7 @@ def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: 
 
 
 def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
-    write(HEAD + "mlp().fit(x, y, epochs=int(input()))")
+    write("epochs = int(input())")
     done = uncork("diagnose", "train.py")
     assert done.returncode == 1
     assert "EOFError" in done.stderr
