@@ -55,8 +55,14 @@ def measured(
         return measure(pipeline, batch_size=batch_size, budget_s=seconds)
 
 
-def by_decree(dataset, *, batch_size: int | None = 4) -> tuple[Stage, ...]:
-    """What else is told of the stages, where each is said to take a millisecond for an element."""
+def by_decree(dataset, *, batch_size: int | None = 4, seconds: float = 60.0) -> tuple[Stage, ...]:
+    """What else is told of the stages, where each is said to take a millisecond for an element.
+
+    Args:
+        dataset: Not a pipeline.
+        batch_size: Samples a step.
+        seconds: Nothing is counted for longer than an eighth of it.
+    """
 
     def difference(stages: Sequence[Measured]) -> None:
         for stage in stages:
@@ -71,7 +77,7 @@ def by_decree(dataset, *, batch_size: int | None = 4) -> tuple[Stage, ...]:
         ):
             patch.setattr(module, name, lambda *_: None)
         patch.setattr(costs, "op_costs", lambda *_, **__: ())
-        return measure(read(dataset), batch_size=batch_size, budget_s=60.0)
+        return measure(read(dataset), batch_size=batch_size, budget_s=seconds)
 
 
 def kinds(pipeline: Pipeline):

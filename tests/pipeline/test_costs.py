@@ -143,9 +143,9 @@ def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
     path.write_text("line\n" * 2_000)
     lines = tf.data.TextLineDataset(str(path))
     pipeline = read(lines.map(slow).padded_batch(8))
-    # Making them takes half a minute, reading the lines a millisecond, and there are some seconds.
+    # Making them takes half a minute, reading the lines a millisecond, and there is a second.
     assert count(pipeline.dataset, budget_s=0.5) is None
-    found = by_decree(pipeline.dataset, batch_size=8)
+    found = by_decree(pipeline.dataset, batch_size=8, seconds=8.0)
     assert [s.cache_point.elements for s in found if s.cache_point] == [1, 2_000, 2_000, 250]
 
 
