@@ -281,7 +281,7 @@ def test_a_pass_that_is_left_early_gives_less_than_the_shuffle_holds():
     given = by_decree(data)[2].buffer
     assert (given.elements, given.of) == (90, 20)
     endless = csv_lines(90).repeat().map(parsed).shuffle(200).batch(5).take(4)
-    given = by_decree(endless)[3].buffer
+    given = by_decree(endless, seconds=8.0)[3].buffer
     assert (given.elements, given.of) == (200, 20)
 
 
