@@ -15,10 +15,11 @@ from uncork.core.job import Job, Result
 from uncork.core.journal import Event, Journal
 from uncork.core.plan import Policy
 from uncork.core.step_edit import MicroBatches, StepsPerExecution
-from uncork.engine import in_parts, too_large
+from uncork.engine import room, too_large
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.in_parts import ran_out, said_of, train_in_parts
+from uncork.engine.in_parts import train_in_parts
 from uncork.engine.processes import ChildFailed, Script
+from uncork.engine.room import ran_out, said_of
 from uncork.engine.too_large import diagnosed, tuned
 from uncork.measure.machine import probe
 from uncork.step import FitRunner
@@ -51,9 +52,9 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         run()
         return rows * MOST // 10 if rows <= 10 else None
 
-    monkeypatch.setattr(in_parts._Memory, "taken", taken)
-    monkeypatch.setattr(in_parts, "limit", lambda device: MOST * 10 / 8)
-    monkeypatch.setattr(in_parts, "peak", lambda device: 0)
+    monkeypatch.setattr(room.Memory, "taken", taken)
+    monkeypatch.setattr(room, "limit", lambda device: MOST * 10 / 8)
+    monkeypatch.setattr(room, "peak", lambda device: 0)
     return asked
 
 
@@ -110,7 +111,7 @@ def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_parts._Memory, "taken", lambda memory, run: None)
+    monkeypatch.setattr(room.Memory, "taken", lambda memory, run: None)
     with pytest.raises(OutOfMemory, match="a single example"):
         train_in_parts(subject(tmp_path), 2, SAID, Policy(), Journal(None))
 

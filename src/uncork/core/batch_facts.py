@@ -81,12 +81,26 @@ class TooLarge(Record, frozen=True, kw_only=True):
         said: What it ended with.
         rows: Examples of a batch that the step as written was seen to have memory for.
         parts: Of the batch, one after the other, in which the training was seen to run.
-        bytes: Beyond what the process had taken before, in so many parts, at most.
+        segments: Of the model, run again for the backward pass, in which it was; 0 where in parts.
+        bytes: Beyond what the process had taken before, trained so, at most.
         rows_bytes: The same of the step as written, for so many rows.
     """
 
     said: str
     rows: int
-    parts: int
+    parts: int = 1
+    segments: int = 0
     bytes: int
     rows_bytes: int
+
+    @property
+    def how(self) -> str:
+        """In what way it is trained all the same.
+
+        Example:
+            >>> TooLarge(said="OOM", rows=8, segments=4, bytes=9, rows_bytes=5).how
+            'with activations made again, in 4 segments'
+        """
+        if self.segments:
+            return f"with activations made again, in {self.segments} segments"
+        return f"in {self.parts} parts"

@@ -23,7 +23,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
 from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.record import Record, digest, from_json, replace, to_json
-from uncork.core.step_edit import MicroBatches, StepEdit, batches_in_one
+from uncork.core.step_edit import MicroBatches, RecomputeActivations, StepEdit, batches_in_one
 
 # Raised whenever an older plan would be misread.
 SCHEMA: Final = 6
@@ -191,7 +191,16 @@ class Plan(Record, frozen=True, kw_only=True):
     @property
     def needed(self) -> tuple[Step, ...]:
         """Those of them without which the training does not fit into memory."""
-        return tuple(s for s in self.kept if any(isinstance(e, MicroBatches) for e in s.edits))
+        fitting = MicroBatches | RecomputeActivations
+        return tuple(s for s in self.kept if any(isinstance(e, fitting) for e in s.edits))
+
+    @property
+    def base(self) -> str:
+        """What it is compared with: the training as written, or as it fits into memory."""
+        if not self.needed:
+            return "as written"
+        in_parts = any(isinstance(e, MicroBatches) for s in self.needed for e in s.edits)
+        return "in parts" if in_parts else "with activations made again"
 
     @property
     def edits(self) -> tuple[Edit, ...]:

@@ -98,6 +98,15 @@ class MicroBatches(Record, tag="micro_batches", frozen=True, kw_only=True):
     parts: int
 
 
+class RecomputeActivations(Record, tag="recompute_activations", frozen=True, kw_only=True):
+    """Hold what goes into each segment of the model, and run it again for the backward pass.
+
+    No segment holds more than one of ``segments`` parts of what all layers give.
+    """
+
+    segments: int
+
+
 class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
     """Update all small weights by one run of the optimizer's own update, laid end to end."""
 
@@ -170,6 +179,7 @@ StepEdit = (
     | RowUpdates
     | LargerBatch
     | MicroBatches
+    | RecomputeActivations
 )
 
 

@@ -55,7 +55,7 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
         try:
             if plan.needed == plan.kept:
                 return _seen_to_train(plan, _measured(with_plan, script))
-            ours, theirs = _in_turn(jobs, script, follow)
+            ours, theirs = _in_turn(jobs, plan.base, script, follow)
         except UncorkError as error:
             note = f"not confirmed in fresh processes: {error.received}"
             return replace(plan, notes=(*plan.notes, note))
@@ -77,10 +77,9 @@ def confirming_s(reaching_s: float, budget_s: float) -> float:
 
 
 def _in_turn(
-    jobs: tuple[Job, Job], script: Script, follow: Follow
+    jobs: tuple[Job, Job], base: str, script: Script, follow: Follow
 ) -> tuple[list[Confirmation], list[Confirmation]]:
     found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
-    base = "as written" if jobs[0].plan is None else "in parts"
     order = [0, 1, 1, 0] * PAIRS
     for number, which in enumerate(order[: 2 * PAIRS], start=1):
         measured = _measured(jobs[which], script)

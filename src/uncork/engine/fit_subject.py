@@ -15,7 +15,7 @@ from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.core.step_edit import MicroBatches
+from uncork.core.step_edit import MicroBatches, StepEdit
 from uncork.core.workload import Workload
 from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks
@@ -140,28 +140,30 @@ class FitSubject(FitLooks):
         """The user's ``PyDataset``, timed on a few of its batches."""
         return loader_stages(self._feed(version))
 
-    def on_rows(self, rows: int) -> VersionRunner:
-        """The step as written, on the first rows of a batch; what it compiles goes with it."""
+    def on_rows(self, rows: int, edits: tuple[StepEdit, ...] = ()) -> VersionRunner:
+        """A step on the first rows of a batch, as written or edited; nothing of it is kept."""
         feed = self.feed.resident([first_rows(self._batch, rows)])
-        settings = StepSettings(self.model)
+        settings = StepSettings(self.model, edits)
         return PrimedRunner(FitRunner(settings, feed, self.snapshot, float(rows)), None)
 
-    def in_parts(self, parts: int) -> None:
-        """From here on the original is the training in parts: as written it does not fit."""
-        self.original = replace_fields(self.original, step=(MicroBatches(parts=parts),))
+    def needing(self, edits: tuple[StepEdit, ...]) -> None:
+        """From here on the original is trained so: as written it does not fit into memory."""
+        self.original = replace_fields(self.original, step=edits)
+        self._prover = None
 
-    def prove_in_parts(self, rows: int) -> Proof:
+    def prove_on_rows(self, rows: int) -> Proof:
         """Compare it with the step as written, on as many rows of each batch as that has room for.
 
-        Where layers drop at random, both do without: each part draws numbers of its own.
+        In parts, where layers drop at random, both do without: each part draws numbers of its own.
         """
         recording = Recording.of(self.feed, self.model, **_RECORDED).of_rows(rows)
-        drawn = draws_by_itself(self.model)
+        in_parts = any(isinstance(edit, MicroBatches) for edit in self.original.step)
+        drawn = in_parts and draws_by_itself(self.model)
         with without_draws(self.model) if drawn else nullcontext():
             settings = StepSettings(self.model, self.original.step)
             prover = StepProver(StepSettings(self.model), self.snapshot, recording)
             proof = prover.prove(settings, "rounding", seconds.PROOF_S)
-        kind = loosest(proof.kind, "resampled" if drawn else "rounding")
+        kind = loosest(proof.kind, "resampled" if drawn else "rounding" if in_parts else "exact")
         detail = f"{proof.detail}, of {rows} examples each"
         if drawn:
             detail += "; without what layers drop at random, which each part draws by itself"

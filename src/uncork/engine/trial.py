@@ -32,7 +32,6 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
 from uncork.engine.epoch_subject import EpochSubject, dataset_of
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.in_parts import ran_out, said_of
 from uncork.engine.loop_left import LoopLines
 from uncork.engine.loop_steps import eager_step, step_around
 from uncork.engine.loop_subject import LoopSubject
@@ -45,6 +44,7 @@ from uncork.engine.repeated_fit import (
     is_of_arrays,
 )
 from uncork.engine.repetition import made_anew, passes
+from uncork.engine.room import ran_out, said_of
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import run_beside

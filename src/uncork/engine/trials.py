@@ -16,7 +16,7 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine.confirm import confirming_s
-from uncork.engine.in_parts import train_in_parts
+from uncork.engine.made_to_fit import made_to_fit
 from uncork.engine.observe import observe, with_disk
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.subject import Subject
@@ -67,7 +67,7 @@ class Tuning(Trial):
         look_s = LOOKING_SHARE * self.job.policy.budget_s
         job, needed = self.job, None
         if job.parts:
-            needed = train_in_parts(subject, job.parts, job.out_of_memory, job.policy, self.journal)
+            needed = made_to_fit(subject, job.parts, job.out_of_memory, job.policy, self.journal)
         before = observe(subject, machine, self.journal, budget_s=look_s)
         before = replace(before, too_large=needed[0] if needed else None)
         before = with_disk(before, self.job.policy.disk_cache, self.journal)

@@ -93,8 +93,7 @@ def tune(
         if not interrupted:
             plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
     if plan.kept and not interrupted:
-        base = "in parts" if plan.needed else "as written"
-        text = f"confirming in fresh processes, {base} and tuned in turn"
+        text = f"confirming in fresh processes, {plan.base} and tuned in turn"
         follow(Event(kind="phase", text=text))
         try:
             plan = confirm(plan, script, follow)
@@ -123,7 +122,7 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     before = result.before
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
-    notes = (*_in_parts(before), *_notes(result))
+    notes = (*_too_large(before), *_notes(result))
     if result.interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(
@@ -142,14 +141,12 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     )
 
 
-def _in_parts(before: WorkloadDiagnosis) -> tuple[str, ...]:
+def _too_large(before: WorkloadDiagnosis) -> tuple[str, ...]:
     """What all figures of a plan are to be read with."""
     found = before.too_large
     if found is None:
         return ()
-    note = (
-        f"as written the training runs out of memory: all figures compare with {found.parts} parts"
-    )
+    note = f"as written the training runs out of memory: all figures compare with it {found.how}"
     return (note,)
 
 

@@ -318,7 +318,7 @@ def _saves_faster(plan: Plan) -> Step | None:
 def _nothing_kept(plan: Plan) -> Verdict:
     at, speed = plan.before.workload.at, count(plan.baseline.samples_per_s)
     if plan.needed:
-        sentence = f"{at} trains in parts, at {speed} samples/s."
+        sentence = f"{at} trains {plan.base}, at {speed} samples/s."
         return Verdict(sentence=sentence, cause="As written it runs out of memory.", tone="healthy")
     sentence = f"{at} trains {speed} samples/s and is left as it is."
     headroom = known(plan.before.headroom)

@@ -38,6 +38,7 @@ from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
+from uncork.road.recompute_activations import RunSegmentsAgain
 from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.reuse_iterator import KeepIterator
 from uncork.road.row_updates import UpdateRows
@@ -95,8 +96,9 @@ ROAD: tuple[Optimization, ...] = (
     FullPrecision(),  # a precision that the device has no kernels for
     MixedBfloat16(),
     MixedFloat16(),  # where a GPU has nothing better: its loss must be scaled
-    # batch: what does not fit into memory at all is cut in parts before the road is walked
+    # batch: what does not fit into memory at all is made to before the road is walked
     TrainInParts(),
+    RunSegmentsAgain(),  # where a part is not the batch: it takes the time of a forward pass
     # another training, with consent; last, as every step before it changes what it gains
     TrainInLargerBatches(),
 )

@@ -47,9 +47,8 @@ class AnotherBackend(Optimization):
         if forbidden:
             return forbidden
         if diagnosis.too_large is not None:
-            return Skipped(
-                reason="there is no memory for the batch but in parts, of TensorFlow's step"
-            )
+            how = diagnosis.too_large.how
+            return Skipped(reason=f"there is no memory for it but {how}, of TensorFlow's step")
         possible = diagnosis.with_resident_faster(_AT_BEST)
         if possible < WORTH_TRYING:
             return not_worth(possible)

@@ -45,7 +45,8 @@ class TrainInLargerBatches(Optimization):
         if forbidden:
             return forbidden
         if diagnosis.too_large is not None:
-            return Skipped(reason="there is no memory for the batch as it is, but in parts")
+            how = diagnosis.too_large.how
+            return Skipped(reason=f"there is no memory for the batch as it is, but {how}")
         tried = diagnosis.batch_sizes
         if not tried or work.batch_size is None:
             return Skipped(

@@ -38,6 +38,8 @@ class TrainInParts(Optimization):
             return forbidden
         if diagnosis.too_large is None:
             return Skipped(reason="the training fits into memory as it is")
+        if diagnosis.too_large.segments:
+            return Skipped(reason="in parts it is not the same training, or does not fit either")
         return self.of(diagnosis.too_large, diagnosis.workload)
 
     @staticmethod

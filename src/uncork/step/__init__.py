@@ -56,6 +56,7 @@ from uncork.step.saves_beside import (
     saver_of,
     who_waits,
 )
+from uncork.step.segments import segments_run_again
 from uncork.step.settings import StepSettings, apply, flat_group_of, iterators_of
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
@@ -150,6 +151,7 @@ __all__ = [
     "replicas_of",
     "row_tables",
     "saver_of",
+    "segments_run_again",
     "several_times",
     "shapes_of",
     "signature",

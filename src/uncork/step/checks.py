@@ -14,6 +14,7 @@ from uncork.core.step_edit import (
     JitCompileOff,
     LargerBatch,
     MicroBatches,
+    RecomputeActivations,
     RowUpdates,
     StepEdit,
     StepsPerExecution,
@@ -26,6 +27,7 @@ from uncork.step.flat_group import why_not
 from uncork.step.fused_updates import why_not_fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import why_not_larger
 from uncork.step.row_updates import why_not_rows
 from uncork.step.scaled_loss import scales_loss, why_not_scaled
@@ -63,9 +65,10 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         )
     first = first_layers_of(model, edits)
     map_in_step_of(model, edits)
-    if any(isinstance(edit, MicroBatches) for edit in edits):
+    if any(isinstance(edit, MicroBatches | RecomputeActivations) for edit in edits):
         _check_built(model)
         in_parts_of(model, edits)
+        recomputed_of(model, edits)
     for edit in edits:
         _check_one(model, edit, first)
     if scales_loss(edits):

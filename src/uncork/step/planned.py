@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import keras
@@ -16,6 +16,7 @@ from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 
 _FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
@@ -51,6 +52,7 @@ class PlannedStep:
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits)
         self._in_parts = in_parts_of(model, edits)
+        self._recomputed = recomputed_of(model, edits)
         self._model = model
         self._edits = edits
         self._compiled = _compiled(model)
@@ -91,11 +93,15 @@ class PlannedStep:
         last_map = self._last_map.of_model() if self._last_map else nullcontext()
         # Behind it: what the map makes in the step is cut in parts.
         parts = self._in_parts.of_model() if self._in_parts else nullcontext()
+        again = self._recomputed.of_model() if self._recomputed else nullcontext()
         try:
             apply(model, self._edits)
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
-            with written.while_saving(), updates, maps, first, last_map, parts, self._reading():
+            step = first, last_map, parts, again
+            with written.while_saving(), updates, maps, ExitStack() as stack, self._reading():
+                for each in step:
+                    stack.enter_context(each)
                 yield
         finally:
             if self._last_map is not None:

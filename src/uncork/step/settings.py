@@ -26,6 +26,7 @@ from uncork.step.flat_group import FlatGroup
 from uncork.step.fused_updates import fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import rescaled
 from uncork.step.reused_iterator import ReusedIterators
 from uncork.step.row_updates import by_rows
@@ -76,6 +77,7 @@ class StepSettings:
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits, keeps=True)
         self._in_parts = in_parts_of(model, edits)
+        self._recomputed = recomputed_of(model, edits)
         self.iterators = iterators_of(edits)
 
     @contextmanager
@@ -142,7 +144,7 @@ class StepSettings:
             if self._maps is not None:
                 stack.enter_context(self._maps.of_model(self.model))
             # In this order: what the last map of the input makes in the step is cut in parts.
-            for each in (self._first, self._last_map, self._in_parts):
+            for each in (self._first, self._last_map, self._in_parts, self._recomputed):
                 if each is not None:
                     stack.enter_context(each.of_model())
             yield
@@ -166,7 +168,8 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
     first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
     last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`, that its batch
-    is cut in parts :func:`~uncork.step.micro_batches.in_parts_of`.
+    is cut in parts :func:`~uncork.step.micro_batches.in_parts_of`, and that activations are made
+    again :func:`~uncork.step.recompute.recomputed_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):

@@ -1,0 +1,130 @@
+"""Memory that a training takes, of what there is: measured on few rows first, then on more.
+
+What a step takes is a line over the number of its examples, near enough: it is measured on few
+rows, then on more, as long as the next is foreseen to fit. So no trial takes what the machine has
+not got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import psutil
+import tensorflow as tf
+
+from uncork.core.errors import OutOfMemory
+from uncork.engine.fit_subject import FitSubject
+from uncork.measure import available_memory, peak_memory
+from uncork.measure.device_memory import forget_peak, limit, peak
+
+# What TensorFlow, Python and NumPy raise.
+_NO_MEMORY: Final = (tf.errors.ResourceExhaustedError, MemoryError)
+# What TensorFlow makes of oneDNN's "out of memory", its status 1.
+_ONEDNN: Final = "Compute received an exception:Status:1,"
+# Of the memory that is left: what the input and the callbacks take beside a step is not known.
+_MARGIN: Final = 0.8
+# Parts of a batch, and times as many rows, that are measured.
+_FIRST: Final = 64
+_MORE: Final = 4
+_SAID: Final = "OOM when allocating"
+_SMALLER: Final = "a smaller batch, or a smaller model"
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether an error says that there was no memory.
+
+    Example:
+        >>> ran_out(MemoryError()), ran_out(ValueError("no memory"))
+        (True, False)
+    """
+    return isinstance(error, _NO_MEMORY) or (
+        isinstance(error, tf.errors.AbortedError) and _ONEDNN in str(error)
+    )
+
+
+def said_of(error: BaseException) -> str:
+    """The line of an error that says what there was no memory for.
+
+    Example:
+        >>> said_of(MemoryError("Unable to allocate 3 GiB"))
+        'Unable to allocate 3 GiB'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = next((line for line in lines if _SAID in line or _ONEDNN in line), "")
+    found = found or (lines[0] if lines else "no memory")
+    return found[max(0, found.find(_SAID)) :].split(" on /job")[0].split(" in file ")[0]
+
+
+def given_up(said: str, why: str) -> OutOfMemory:
+    """There is no way to train it."""
+    return OutOfMemory(f"{said}; {why}", "a training that fits into memory", _SMALLER)
+
+
+def on_rows(subject: FitSubject, size: int, memory: Memory) -> dict[int, int]:
+    """What the step as written takes on so many rows, as long as the next is foreseen to fit."""
+    taken: dict[int, int] = {}
+    rows = max(1, size // _FIRST)
+    while rows < size and foreseen(taken, rows) <= memory.most:
+        used = memory.taken(subject.on_rows(rows).prime)
+        subject.restore()
+        if used is None and (taken or rows == 1):
+            break
+        if used is None:
+            rows = 1
+            continue
+        taken[rows] = used
+        rows *= _MORE
+    return taken
+
+
+def slope(taken: dict[int, int]) -> float:
+    """Bytes of each row more, by the last two sizes."""
+    (less, few), (more, many) = sorted(taken.items())[-2:]
+    return max(0.0, (many - few) / (more - less))
+
+
+def foreseen(taken: dict[int, int], rows: int) -> float:
+    """What so many rows will take, by the last two sizes; nothing where there are none.
+
+    Example:
+        >>> foreseen({1: 100, 4: 130}, 16), foreseen({1: 100}, 16)
+        (250.0, 0.0)
+    """
+    if len(taken) < 2:
+        return 0.0
+    last = max(taken)
+    return taken[last] + slope(taken) * (rows - last)
+
+
+class Memory:
+    """Of the device that trains, or of this process where that is the host's.
+
+    Attributes:
+        before: What was taken when this was made.
+        most: That may be taken.
+    """
+
+    def __init__(self, device: str) -> None:
+        total = limit(device)
+        self._device = device if total else ""
+        if total:
+            self.before, self.most = peak(device), _MARGIN * total
+        else:
+            self.before = int(psutil.Process().memory_info().rss)
+            self.most = self.before + _MARGIN * available_memory()
+
+    def taken(self, run: Callable[[], object]) -> int | None:
+        """The most while something runs, with all that was taken before; None if it ran out."""
+        try:
+            if self._device:
+                forget_peak(self._device)
+                run()
+                return peak(self._device)
+            with peak_memory() as found:
+                run()
+            return found.highest
+        except Exception as error:
+            if ran_out(error):
+                return None
+            raise

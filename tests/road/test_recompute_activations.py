@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.batch_facts import TooLarge
+from uncork.core.step_edit import RecomputeActivations
+from uncork.road.keras_backend import AnotherBackend
+from uncork.road.larger_batch import TrainInLargerBatches
+from uncork.road.micro_batches import TrainInParts
+from uncork.road.recompute_activations import RunSegmentsAgain
+
+from .situations import SITUATIONS, proposal, reason
+
+AGAIN = RunSegmentsAgain()
+FOUND = TooLarge(
+    said="OOM when allocating tensor with shape[64,9]",
+    rows=16,
+    segments=4,
+    bytes=1_200_000_000,
+    rows_bytes=300_000_000,
+)
+
+
+def test_what_does_not_fit_in_parts_is_made_again():
+    found = proposal(AGAIN, observed(too_large=FOUND))
+    assert found.edits == (RecomputeActivations(segments=4),)
+    assert "shape[64,9]" in found.why
+    assert "with activations made again, in 4 segments, it took 1.2 GB at most" in found.why
+    assert "not the same training" in reason(TrainInParts(), observed(too_large=FOUND))
+
+
+def test_what_fits_is_run_once():
+    assert "fits into memory" in reason(AGAIN, observed())
+
+
+def test_parts_cost_less_where_they_will_do():
+    in_parts = TooLarge(said="OOM", rows=16, parts=4, bytes=9, rows_bytes=5)
+    assert "in 4 parts, which costs less time" in reason(AGAIN, observed(too_large=in_parts))
+
+
+@pytest.mark.parametrize("optimization", [TrainInLargerBatches(), AnotherBackend()])
+def test_what_would_take_more_memory_is_not_tried(optimization):
+    assert "made again" in reason(optimization, observed(too_large=FOUND))
+
+
+@pytest.mark.parametrize("name", ["custom loop", "distributed", "eager"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(name):
+    assert reason(AGAIN, SITUATIONS[name])
