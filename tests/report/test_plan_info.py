@@ -7,7 +7,7 @@ import pytest
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
 from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
-from uncork.core.step_edit import MicroBatches
+from uncork.core.step_edit import MicroBatches, RecomputeActivations
 from uncork.report.plan_info import (
     cost_sentence,
     plan_info,
@@ -87,6 +87,14 @@ def test_what_does_not_fit_as_written_trains_in_parts():
     info = plan_info(shown)
     assert info.next_command.startswith("uncork run")
     assert "as written it runs out of memory" in info.confirmation
+
+
+def test_what_does_not_fit_in_parts_is_made_again():
+    edits = (RecomputeActivations(segments=4),)
+    needed = replace(KEPT, name="recompute_activations", edits=edits)
+    shown = plan(steps=(needed,), speedup=replace(speedup("not_proven"), n_processes=1))
+    assert plan_verdict(shown).sentence.startswith("train.py:41 trains with activations made again")
+    assert plan_info(shown).next_command.startswith("uncork run")
 
 
 def test_nothing_kept_is_healthy_only_near_the_ceiling():

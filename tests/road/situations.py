@@ -430,6 +430,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         shares=COMPUTING,
         too_large=TooLarge(said="OOM", rows=15, parts=4, bytes=10**9, rows_bytes=3 * 10**8),
     ),
+    "more than memory holds, and a layer looks across the batch": observed(
+        *AUGMENTING,
+        shares=COMPUTING,
+        too_large=TooLarge(said="OOM", rows=15, segments=4, bytes=10**9, rows_bytes=3 * 10**8),
+    ),
     "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
     "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),
 }

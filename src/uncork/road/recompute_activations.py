@@ -52,7 +52,8 @@ class RunSegmentsAgain(Optimization):
             at=work.at,
             why=f"as written it runs out of memory ({found.said}); {found.how}, "
             f"it took {found.bytes / 1e9:.2g} GB at most",
-            source_edit="",
+            source_edit="tf.recompute_grad around blocks of layers that keep no statistics, as its "
+            "page shows",
         )
 
     @staticmethod
