@@ -37,7 +37,8 @@ class Job(Record, frozen=True, kw_only=True):
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
             with, some batches, and what they lead to.
         parts: Of a training that does not fit into memory: ``tune`` lets its step go through each
-            batch in so many parts, or more; 0 where nothing is known of that.
+            batch in so many parts, or more, or run the model again in as many segments; 0 where
+            nothing is known of that.
         out_of_memory: What such a training ended with.
         source: Path of a text that is run in the place of the script's, as if it lay there.
         journal: Path for live events, None for silence.

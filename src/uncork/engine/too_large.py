@@ -1,4 +1,4 @@
-"""A script whose training runs out of memory: said so, or tuned in parts, in another process."""
+"""A script whose training runs out of memory: said so, or tuned as it fits, in another process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uncork.core.journal import Event
 from uncork.core.record import replace
 from uncork.engine.processes import ChildFailed, Follow, Script, run_child
 
-# Parts that a batch is cut in at least, one process after the other: none, and more each time that
-# the machine has ended one.
+# Parts that a batch, or the model, is cut in at least, one process after the other: none, and more
+# each time that the machine has ended one.
 _PARTS: Final = (0, 2, 16)
 _MEASURING: Final = "measuring"
 _KILLED: Final = "the script's process was ended by SIGKILL while its training was measured"
@@ -31,13 +31,13 @@ def diagnosed(job: Job, script: Script, follow: Follow) -> Result:
     raise OutOfMemory(
         found,
         _EXPECTED,
-        f"uncork tune {script}: it looks for a way to train the same batch in parts; "
+        f"uncork tune {script}: it looks for a way to train the same batch in less memory; "
         "or make the batch smaller",
     )
 
 
 def tuned(job: Job, script: Script, follow: Follow) -> Result:
-    """Run a job that tunes a training; one that runs out of memory as written, in parts.
+    """Run a job that tunes a training; one that runs out of memory as written, as it fits.
 
     Raises:
         OutOfMemory: In parts there is no memory for it either.
