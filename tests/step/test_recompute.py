@@ -77,9 +77,22 @@ def of_words() -> Any:
     return model
 
 
+class Dropping(L.Layer):
+    """Is not told whether it trains, but what is in it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = [L.Conv2D(4, 1), L.BatchNormalization(), L.Dropout(0.3)]
+
+    def call(self, inputs: Any) -> Any:
+        for layer in self.inner:
+            inputs = layer(inputs)
+        return inputs
+
+
 def nested() -> Any:
     """A model in a model, whose first layer is used in two places."""
-    body = [L.Conv2D(4, 3, padding="same"), L.BatchNormalization(), L.ReLU()]
+    body = [L.Conv2D(4, 3, padding="same"), Dropping(), L.BatchNormalization(), L.ReLU()]
     inner = keras.Sequential([keras.Input((6, 6, 4)), *body, L.Conv2D(4, 3, padding="same")])
     x, other = keras.Input((6, 6, 2)), keras.Input((6, 6, 2))
     shared = L.Conv2D(4, 1)
@@ -245,6 +258,13 @@ def subclassed() -> Any:
     return model
 
 
+def scaled() -> Any:
+    body = [L.Rescaling(2.0, name="scale"), L.Dense(4), L.Dense(4), L.Dense(1)]
+    model = keras.Sequential([keras.Input((6,)), *body])
+    model.compile("sgd", "mse")
+    return model
+
+
 @pytest.mark.parametrize(
     ("build", "edits", "why"),
     [
@@ -252,7 +272,7 @@ def subclassed() -> Any:
         (subclassed, (), "OwnCall is a model with a call of its own"),
         (lambda: functional(Counter()), (), "keeps a tf.Variable"),
         (functional, (MicroBatches(parts=2),), "in parts"),
-        (lambda: functional(L.Rescaling(2.0)), (LayersInInput(layers=("scale",)),), ""),
+        (scaled, (LayersInInput(layers=("scale",)),), "first layers of the model are run"),
         (lambda: functional(run_eagerly=True), (), "runs eagerly"),
     ],
 )

@@ -137,7 +137,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
         larger: Of a ``fit`` on several replicas.
         batch_sizes: Of a ``fit`` whose batch may be changed, as far as larger ones were tried.
-        too_large: Of a ``fit`` that runs out of memory as written: all figures are of it as it fits.
+        too_large: Of a ``fit`` that runs out of memory as written: figures are of it as it fits.
         remade: Of a loop of the user's own.
         waiting: Of a loop of the user's own.
         answering: Of a loop of the user's own, where it evaluates or predicts.

@@ -10,13 +10,13 @@ alone. So a dropout drops the same numbers twice, and an average is moved once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask, set_keras_mask
-from keras.src.backend.common.variables import AutocastScope
+from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
 from uncork.core.errors import EditRefused
 from uncork.core.step_edit import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
@@ -130,12 +130,14 @@ class _Given(NamedTuple):
         moving: Those that may have a gradient.
         masks: Of these, as they were: attention takes them off.
         state: What its layers may set, as it was.
+        scope: What variables are cast to.
     """
 
     tensors: dict[int, Any]
     moving: list[int]
     masks: list[Any]
     state: list[Any]
+    scope: AbstractContextManager[None]
 
 
 class _Made(NamedTuple):
@@ -168,7 +170,11 @@ class _Twice:
         with AutocastScope(None):
             weights = [tf.convert_to_tensor(each.value) for each in self._weights]
             state = [tf.identity(tf.convert_to_tensor(each.value)) for each in self._state]
-        given = _Given(tensors, moving, [get_keras_mask(tensors[at]) for at in moving], state)
+        if not moving and not weights:  # it has no gradient
+            _run(self._segment.nodes, known, self._operation_fn)
+            return
+        masks = [get_keras_mask(tensors[at]) for at in moving]
+        given = _Given(tensors, moving, masks, state, _casting())
         first: list[_Made] = []
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -216,7 +222,7 @@ class _Twice:
         before = len(graph.get_operations())
         with AutocastScope(None):
             scope = keras.StatelessScope(state_mapping=[*weights, *state], collect_losses=True)
-        with scope:
+        with given.scope, scope:
             _run(self._segment.nodes, inner, self._operation_fn)
         self._check(scope, moved[count:], graph.get_operations()[before:])
         targets = [inner[id(each)] for each in self._segment.targets]
@@ -266,12 +272,19 @@ def _behind(tensors: list[Any], arrived: list[Any], compiled: bool) -> list[Any]
     Neither TensorFlow nor XLA may take what is made of them for what was made already. XLA knows
     no order but that of data: ``tf.recompute_grad`` makes one the same way.
     """
+    arrived = [each for each in arrived if _is_float(each)]
     if not compiled:
         with tf.control_dependencies(arrived):
             return [tf.identity(each) for each in tensors]
     one = tf.cast(tf.reduce_max(tf.reshape(arrived[0], [-1])[:1]), tf.bool)
     true = tf.equal(one, one)  # of an empty tensor, too, and of one that is no number
     return [tf.where(true, each, tf.zeros((), each.dtype)) for each in tensors]
+
+
+def _casting() -> AbstractContextManager[None]:
+    """As where this is called, which in the backward pass it is not any more."""
+    scope = get_autocast_scope()
+    return nullcontext() if scope is None else AutocastScope(scope.dtype)
 
 
 def _check_dense(values: list[Any]) -> None:
