@@ -152,7 +152,7 @@ class FitSubject(FitLooks):
         self._prover = None
 
     def prove_on_rows(self, rows: int) -> Proof:
-        """Compare it with the step as written, on as many rows of each batch as that has room for.
+        """Compare it with the step as written, on rows of each batch that that has room for.
 
         In parts, where layers drop at random, both do without: each part draws numbers of its own.
         """

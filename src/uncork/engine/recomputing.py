@@ -26,6 +26,8 @@ from uncork.step import device_of, segments_run_again
 
 # With more of them, what goes into each, which is held, outweighs what one holds less.
 _MOST: Final = 64
+# Examples of each batch in the proof: enough for statistics over them, and soon gone through.
+_PROVED: Final = 8
 
 
 def train_recomputed(
@@ -77,7 +79,7 @@ def _fitting(subject: FitSubject, size: int, least: int, said: str, journal: Jou
     taken = on_rows(subject, size, memory)
     if not taken:
         raise given_up(said, "nor is there memory for a step on a single example")
-    rows = max(taken)
+    rows = next((each for each in sorted(taken) if each >= _PROVED), max(taken))
     for segments in _numbers(subject.model, least):
         edits = RunSegmentsAgain.edits(segments)
         journal.write("phase", f"running segments again, {segments} of them")
