@@ -89,7 +89,7 @@ def _fitting(subject: FitSubject, size: int, least: int, said: str, journal: Jou
             subject.restore()
             if used is not None:
                 few[each] = used
-        if foreseen(few, size) > memory.most:
+        if not few or foreseen(few, size) > memory.most:
             continue
         used = memory.taken(subject.resident(subject.original.with_step_edits(edits)).prime)
         if used is not None and used <= memory.most:
