@@ -167,6 +167,30 @@ def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(chi
     assert "trying its batch in parts" in told[1].text
 
 
+@pytest.mark.parametrize("answer", [TOO_LARGE, ChildFailed(1, killed=True)])
+@pytest.mark.parametrize("verb", [diagnosed, tuned])
+def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
+    verb: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what is kept and compared beside it that there is no memory for."""
+    asked: list[Job] = []
+
+    def run_child(job: Job, script: Script, follow: Any) -> Result:
+        asked.append(job)
+        follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
+        follow(Event(kind="measured", text="as it is", samples_per_s=29.0))
+        follow(Event(kind="phase", text="measuring the step in bfloat16"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(too_large, "run_child", run_child)
+    with pytest.raises(OutOfMemory, match="the training itself was seen to run") as refused:
+        verb(Job(mode="tune"), SCRIPT, lambda event: None)
+    assert "once more" in refused.value.expected
+    assert len(asked) == 1
+
+
 def test_in_parts_it_may_not_fit_either(children: Any) -> None:
     _, answers = children
     answers += [TOO_LARGE] * 3

@@ -15,6 +15,8 @@ from uncork.engine.processes import ChildFailed, Follow, Script, run_child
 _PARTS: Final = (0, 2, 16)
 _MEASURING: Final = "measuring"
 _KILLED: Final = "the script's process was ended by SIGKILL while its training was measured"
+_BESIDE: Final = "memory for it, and for its weights and some of its batches once more"
+_MORE_ROOM: Final = "end what else takes memory, or look at it where there is more of it"
 _EXPECTED: Final = "a training step that fits into memory"
 
 
@@ -54,17 +56,24 @@ def tuned(job: Job, script: Script, follow: Follow) -> Result:
 
 
 def _run(job: Job, script: Script, follow: Follow) -> Result | str:
-    """What came of it, or how it ran out of memory: killed while a step was measured, perhaps."""
-    phases: list[str] = []
+    """What came of it, or how it ran out of memory: killed while a step was measured, perhaps.
+
+    Raises:
+        OutOfMemory: It was seen to run, and it is what is looked at beside it that does not fit.
+    """
+    seen: list[Event] = []
 
     def followed(event: Event) -> None:
-        phases.append(event.text)
+        seen.append(event)
         follow(event)
 
     try:
         result = run_child(job, script, followed)
+        said = result.out_of_memory
     except ChildFailed as failure:
-        if not failure.killed or not any(each.startswith(_MEASURING) for each in phases):
+        if not failure.killed or not any(each.text.startswith(_MEASURING) for each in seen):
             raise
-        return _KILLED
-    return result.out_of_memory or result
+        said = _KILLED
+    if said and any(each.kind == "measured" for each in seen):
+        raise OutOfMemory(f"{said}; the training itself was seen to run", _BESIDE, _MORE_ROOM)
+    return said or result
