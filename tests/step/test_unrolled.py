@@ -11,15 +11,25 @@ import tensorflow as tf
 
 from seen import watched_layers
 from uncork.engine.unrolled import unrolled
+from uncork.step.graph_ops import living_graphs
 
 ROUNDS = 64
 
 
 @pytest.fixture
-def seen():
-    """Layers as the hooks see them; graphs of other tests are gone."""
+def seen(monkeypatch):
+    """Layers as the hooks see them; graphs of other tests are gone, or not looked at.
+
+    TensorFlow keeps each function that was given as a gradient, and with it the graph around it.
+    """
     keras.backend.clear_session()
     gc.collect()
+    earlier = list(living_graphs())
+
+    def later():
+        return [graph for graph in living_graphs() if all(graph is not e for e in earlier)]
+
+    monkeypatch.setattr("uncork.step.unrolled.living_graphs", later)
     with watched_layers() as layers:
         yield layers
 
