@@ -15,6 +15,7 @@ from uncork.core.pipeline_edit import DiskCache
 from uncork.core.plan import Policy, dump, load, seal
 from uncork.core.record import replace, to_json
 from uncork.core.stage import Copied
+from uncork.core.step_edit import ArrayArguments, DtypePolicy, LayersInInput
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
@@ -52,6 +53,7 @@ def secretive():
         element_spec="{'patient_age': float32[batch]}",
         batch_hooks=("TumourBoard",),
         not_traceable="it changes 'patient_count' in each step",
+        numbers=("tumour_rate",),
     )
     before = replace(
         base,
@@ -84,7 +86,15 @@ def secretive():
         for s in STEPS
     )
     kept = DiskCache(stage=1, expects="51ab", folder=FOLDER)
-    steps = (replace(steps[0], edits=(kept,), reason=f"no room in {FOLDER}"), *steps[1:])
+    named = (
+        ArrayArguments(code="c0de", names=("patient_table",)),
+        DtypePolicy(policy="mixed_bfloat16", keep=("tumour_head",)),
+        LayersInInput(layers=("acme_scale",)),
+    )
+    steps = (
+        replace(steps[0], edits=(kept, *named), reason=f"no room in {FOLDER} for patient_table"),
+        *steps[1:],
+    )
     notes = (f"{NAME} was changed",)
     policy = Policy(disk_cache=FOLDER)
     return plan(script=NAME, before=before, after=None, steps=steps, notes=notes, policy=policy)

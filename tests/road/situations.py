@@ -142,7 +142,7 @@ WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
 CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}
 COMPUTING = {"input": 0.02, "host": 0.03, "step": 0.95}
 
-TABLE = SameArrays(names=("table",), compare_s=0.01)
+TABLE = SameArrays(names=("table",), copy_s=0.05, compare_s=0.01)
 
 SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "waiting for input": observed(*AUGMENTING, shares=WAITING),

@@ -34,8 +34,8 @@ def test_arrays_are_copied_where_they_changed():
         ({"eager_step": True}, "op by op"),
         ({"step_code": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
-        ({"same": SameArrays(names=(), compare_s=0.01)}, "parts of arguments"),
-        ({"same": SameArrays(names=("table",), compare_s=0.049)}, "predicted gain"),
+        ({"same": SameArrays(names=(), copy_s=0.05, compare_s=0.01)}, "parts of arguments"),
+        ({"same": SameArrays(names=("table",), copy_s=0.05, compare_s=0.049)}, "predicted gain"),
     ],
 )
 def test_where_it_is_of_no_use(given, words):

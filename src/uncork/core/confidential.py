@@ -23,6 +23,8 @@ R = TypeVar("R", bound=Diagnosis | Plan)
 _SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "refused", "remedy", "script"})
 # And paths of the user's, or names of jobs.
 _FOLDERS = frozenset({"folder", "disk_cache", "placement"})
+# And names of arguments and layers, several of them.
+_NAMES = frozenset({"names", "numbers", "layers", "keep"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -51,6 +53,7 @@ def conceal(record: R) -> R:
     functions = [each.name for each in named if each.name]
     functions += [each.layer for each in layers if each.layer]
     functions += [name for workload in _all(record, Workload) for name in workload.batch_hooks]
+    functions += [name for name in _names(record) if name]
     concealed: R = Concealer(files, functions).value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
 
@@ -84,6 +87,8 @@ class Concealer:
         if isinstance(value, str):
             if field in _FOLDERS:
                 return value and _HIDDEN
+            if field in _NAMES:
+                return self._functions.get(value, _HIDDEN)
             return "" if field == "source_edit" else self.text(value) if _tells(field) else value
         if isinstance(value, tuple):
             return tuple(self.value(each, field) for each in value)
@@ -115,6 +120,13 @@ def _all(value: Any, kind: type) -> Iterator[Any]:
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield from _all(getattr(value, name), kind)
+
+
+def _names(record: Any) -> Iterator[str]:
+    for each in _all(record, msgspec.Struct):
+        for field in _NAMES.intersection(each.__struct_fields__):
+            found = getattr(each, field)
+            yield from (name for name in found if isinstance(name, str))
 
 
 def _tells(field: str) -> bool:

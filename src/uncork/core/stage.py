@@ -173,10 +173,12 @@ class SameArrays(Record, frozen=True, kw_only=True):
 
     Attributes:
         names: Of the arguments that they are; nothing where they are parts of others.
+        copy_s: Elapsed seconds for making tensors of these.
         compare_s: Elapsed seconds for seeing that they are the same as at the last call.
     """
 
     names: tuple[str, ...]
+    copy_s: float
     compare_s: float
 
 

@@ -7,16 +7,13 @@ through these says the training is then run, which decides.
 from __future__ import annotations
 
 from uncork.core.batch_facts import TooLarge
-from uncork.core.edit import loosest
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Step
-from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.outcomes import record
+from uncork.engine.proved_to_fit import proved_to_fit
 from uncork.engine.room import Memory, given_up, on_rows, slope
 from uncork.engine.subject import Subject
-from uncork.road import Proposal
 from uncork.road.micro_batches import TrainInParts
 from uncork.step import device_of
 
@@ -48,22 +45,7 @@ def train_in_parts(
         raise given_up(said, refusal.received) from None
     finally:
         subject.restore()
-    subject.needing(TrainInParts.edits(found.parts))
-    journal.write("phase", f"proving micro_batches: {found.parts} parts against {found.rows} rows")
-    try:
-        proof = subject.prove_on_rows(found.rows)
-    except EditRefused as refusal:
-        raise given_up(said, refusal.received) from None
-    finally:
-        subject.restore()
-    if proof.passed and loosest(proof.kind, policy.loosest) != policy.loosest:
-        raise given_up(said, f"in parts it is {proof.kind}, the policy allows {policy.loosest}")
-    if not proof.passed:
-        raise given_up(said, f"in parts it is not proved to be the same training: {proof.detail}")
-    proposal = TrainInParts().of(found, subject.workload)
-    assert isinstance(proposal, Proposal)
-    step = record(TrainInParts(), "kept", proposal.why, proposal, proof)
-    return found, replace(step, guarantee=proof.kind, edits=proposal.edits)
+    return found, proved_to_fit(subject, TrainInParts(), found, policy, journal)
 
 
 def _fitting(subject: FitSubject, size: int, least: int, said: str, journal: Journal) -> TooLarge:

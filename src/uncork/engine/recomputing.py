@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from uncork.core.batch_facts import TooLarge
-from uncork.core.edit import loosest
 from uncork.core.errors import EditRefused
 from uncork.core.journal import Journal
 from uncork.core.plan import Policy, Step
-from uncork.core.record import replace
 from uncork.engine.fit_subject import FitSubject
-from uncork.engine.outcomes import record
+from uncork.engine.proved_to_fit import proved_to_fit
 from uncork.engine.room import Memory, foreseen, given_up, on_rows
 from uncork.engine.subject import Subject
-from uncork.road import Proposal
 from uncork.road.recompute_activations import RunSegmentsAgain
 from uncork.step import device_of, segments_run_again
 
@@ -53,23 +50,11 @@ def train_recomputed(
         raise given_up(said, "its step is not Keras's to change")
     try:
         found = _fitting(subject, size, least, said, journal)
-        subject.restore()
-        subject.needing(RunSegmentsAgain.edits(found.segments))
-        doing = f"{found.segments} segments against {found.rows} rows"
-        journal.write("phase", f"proving {RunSegmentsAgain.name}: {doing}")
-        proof = subject.prove_on_rows(found.rows)
     except EditRefused as refusal:
         raise given_up(said, refusal.received) from None
     finally:
         subject.restore()
-    if not proof.passed:
-        raise given_up(said, f"it is not proved to be the same training: {proof.detail}")
-    if loosest(proof.kind, policy.loosest) != policy.loosest:
-        raise given_up(said, f"it is {proof.kind} then, the policy allows {policy.loosest}")
-    proposal = RunSegmentsAgain.of(found, subject.workload)
-    assert isinstance(proposal, Proposal)
-    step = record(RunSegmentsAgain(), "kept", proposal.why, proposal, proof)
-    return found, replace(step, guarantee=proof.kind, edits=proposal.edits)
+    return found, proved_to_fit(subject, RunSegmentsAgain(), found, policy, journal)
 
 
 def _fitting(subject: FitSubject, size: int, least: int, said: str, journal: Journal) -> TooLarge:

@@ -59,7 +59,7 @@ def _run(job: Job, script: Script, follow: Follow) -> Result | str:
     """What came of it, or how it ran out of memory: killed while a step was measured, perhaps.
 
     Raises:
-        OutOfMemory: It was seen to run, and it is what is looked at beside it that does not fit.
+        OutOfMemory: As written it was seen to run, and what is looked at beside it does not fit.
     """
     seen: list[Event] = []
 
@@ -74,6 +74,6 @@ def _run(job: Job, script: Script, follow: Follow) -> Result | str:
         if not failure.killed or not any(each.text.startswith(_MEASURING) for each in seen):
             raise
         said = _KILLED
-    if said and any(each.kind == "measured" for each in seen):
+    if said and not job.parts and any(each.kind == "measured" for each in seen):
         raise OutOfMemory(f"{said}; the training itself was seen to run", _BESIDE, _MORE_ROOM)
     return said or result

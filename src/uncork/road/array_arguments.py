@@ -48,11 +48,12 @@ class CopyWhatChanged(Optimization):
             return forbidden
         if copying.same is None or not copying.same.names:
             return Skipped(reason="the arrays are parts of arguments, not arguments")
-        spared_s = (copying.wall_s_per_element or 0.0) - copying.same.compare_s
-        predicted = diagnosis.step_s / max(diagnosis.step_s - spared_s, copying.same.compare_s)
+        same = copying.same
+        after_s = max(diagnosis.step_s - same.copy_s, 0.0) + same.compare_s
+        predicted = diagnosis.step_s / after_s
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        names = copying.same.names
+        names = same.names
         return Proposal(
             edits=(ArrayArguments(code=work.step_code, names=names),),
             predicted=predicted,

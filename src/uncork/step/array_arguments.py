@@ -47,13 +47,15 @@ def is_large(value: Any) -> bool:
 
 
 def is_comparable(value: Any) -> bool:
-    """Whether it is a large array of numbers, in one piece.
+    """Whether it is a large array of numbers, in one piece, as this machine writes them.
 
     Example:
         >>> is_comparable(np.zeros(1 << 20)), is_comparable(np.zeros(1 << 20)[::2])
         (True, False)
     """
-    return is_large(value) and value.dtype.kind in _NUMBERS and value.flags.c_contiguous
+    if not is_large(value) or not value.flags.c_contiguous:
+        return False
+    return value.dtype.kind in _NUMBERS and bool(value.dtype.isnative)
 
 
 class KeptTensors:
@@ -127,7 +129,8 @@ class WithKeptArrays:
         return self._function(*args, **kwargs)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """The trace that serves such a call."""
+        """The trace that serves such a call; one that casts arrays may take no such tensor."""
+        args, kwargs = self._replaced(args, kwargs)
         return self._function.get_concrete_function(*args, **kwargs)
 
     def experimental_get_tracing_count(self) -> int:
@@ -186,6 +189,10 @@ def _memcmp() -> Callable[[int, int, int], int]:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_threads(), thread_name_prefix="uncork-same-bytes")
+
+
+if hasattr(os, "register_at_fork"):  # the threads stay behind
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache
