@@ -249,7 +249,7 @@ def test_a_generator_is_read_from_its_first_batch_on() -> None:
         for begin in range(0, 40, 8):
             yield ROWS[begin : begin + 8], ANSWERS[begin : begin + 8]
 
-    expected = made.predict(ROWS, verbose=0), made.evaluate(batches(), verbose=0)
+    expected = made.predict(ROWS, batch_size=8, verbose=0), made.evaluate(batches(), verbose=0)
     with kept():
         found = made.predict(((x,) for x, _ in batches()), verbose=0)
         evaluated = made.evaluate(batches(), verbose=0)
