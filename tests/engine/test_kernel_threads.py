@@ -136,7 +136,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
     monkeypatch.chdir(folder)
     job = Job(
-        mode="threads",
+        mode="process",
         training=0,
         plan="plan.json",
         environment={INTRA_OP_THREADS: "1"},

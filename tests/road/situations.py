@@ -8,7 +8,7 @@ from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
 from uncork.core.facts import Saving, Transfer, Validation, ValidationFeed
 from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
+from uncork.core.machine import PLAIN_ALLOCATOR, Machine
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy
 from uncork.core.record import replace
@@ -28,7 +28,9 @@ from uncork.core.stage import (
 )
 from uncork.road import Optimization, Proposal, Skipped
 
-FOUR_CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0")
+FOUR_CORES = Machine(
+    cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0", allocator=PLAIN_ALLOCATOR
+)
 
 POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
 # So many steps: an epoch of 10 s.
@@ -148,6 +150,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "waiting for input": observed(*AUGMENTING, shares=WAITING),
     "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
     "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
+    "giving memory back": observed(
+        *AUGMENTING,
+        shares=COMPUTING,
+        measurement=replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=0.08),
+    ),
     "float16 alone": observed(*AUGMENTING, shares=COMPUTING, bfloat16=False, float16=True),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
     "words cut up in the model": observed(

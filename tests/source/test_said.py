@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.edit import IntraOpThreads
+from uncork.core.edit import IntraOpThreads, KeepFreedMemory
 from uncork.core.errors import WrongUse
 from uncork.core.pipeline_edit import (
     AutotuneOff,
@@ -68,6 +68,18 @@ WRITTEN = {
     "intra_op_threads": (
         IntraOpThreads(threads=1),
         ["+import os", "+", '+os.environ["TF_NUM_INTRAOP_THREADS"] = "1"', "+"],
+    ),
+    "keep_freed_memory": (
+        KeepFreedMemory(),
+        [
+            "+import ctypes",
+            "+",
+            "+libc = ctypes.CDLL(None)  # glibc",
+            "+libc.mallopt(-8, 1)  # M_ARENA_MAX: one, which all threads share",
+            "+libc.mallopt(-4, 0)  # M_MMAP_MAX: large pieces come from it, too",
+            "+libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD: what is freed is kept",
+            "+",
+        ],
     ),
     "dtype_policy": (
         DtypePolicy(policy="mixed_bfloat16"),
@@ -200,6 +212,11 @@ REFUSED = {
         FIT + "tf.config.threading.set_intra_op_parallelism_threads(2)\n",
         IntraOpThreads(threads=1),
         "sets its threads itself",
+    ),
+    "an allocator of the script's": (
+        FIT + "libc.mallopt(-1, -1)\n",
+        KeepFreedMemory(),
+        "sets its allocator itself",
     ),
     "another way to have a dtype": (
         FIT.replace("Dense(1)", "Dense(1, dtype='float32')"),

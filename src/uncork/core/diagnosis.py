@@ -41,7 +41,7 @@ Severity = Literal["speed", "correctness", "environment"]
 
 Cause = Literal[
     # machine
-    "no_accelerator", "missing_gpu_library", "cpu_quota", "slow_start",
+    "no_accelerator", "missing_gpu_library", "cpu_quota", "slow_start", "page_faults",
     # input
     "serial_map", "stateful_serial_map", "python_loader", "py_function", "no_prefetch",
     "per_element_work", "shuffle_of_decoded", "cache_missing", "cache_misplaced",
@@ -240,6 +240,16 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """Share of the layers that were made at one line, of all kernels of the step."""
         of_layer = (slow.layer, slow.at)
         return sum(part.share for part in self.kernels if (part.layer, part.at) == of_layer)
+
+    def without_page_faults(self) -> float:
+        """Speed-up of the whole if it were given no new memory while it trains.
+
+        They pass beside other work where several cores are at work, and at most in a row.
+        """
+        measured = self.measurement
+        in_a_row = measured.faulting_s_per_step / self.step_s
+        beside = measured.faulting_s_per_step / max(measured.cpu_s_per_step, 1e-9)
+        return 1 / max(1e-2, 1 - min(in_a_row, beside))
 
     def without_kernels(self, share: float) -> float:
         """Speed-up of the whole if so much of its kernels' time were saved, 0 to 1."""

@@ -67,6 +67,10 @@ class IntraOpThreads(Record, tag="intra_op_threads", frozen=True, kw_only=True):
     threads: int
 
 
+class KeepFreedMemory(Record, tag="keep_freed_memory", frozen=True, kw_only=True):
+    """Start the script's process with an allocator that gives no memory back."""
+
+
 class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
     """Run the script on another backend of Keras's, of this ``release``, from its start on."""
 
@@ -77,7 +81,7 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
 PyDatasetEdit = LoaderWorkers | LoaderCache
 LoaderEdit = PyDatasetEdit | ArrayFeed
 # What a process is started with.
-ProcessEdit = IntraOpThreads | KerasBackend
+ProcessEdit = IntraOpThreads | KeepFreedMemory | KerasBackend
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | AsyncCheckpoint | ProcessEdit
 
 

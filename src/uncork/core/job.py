@@ -16,7 +16,7 @@ from uncork.core.workload import Workload
 # Of the folder beside the result with what a child's script has overwritten.
 KEPT: Final = "kept"
 
-Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "threads", "check"]
+Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "process", "check"]
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -26,7 +26,8 @@ class Job(Record, frozen=True, kw_only=True):
         mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
             version in a fresh process; ``check`` runs one for a moment, and says what it trains;
         ``list`` cuts every training call short and names it;
-            ``backend`` tries a plan on another backend of Keras's, ``threads`` on other threads.
+            ``backend`` tries a plan on another backend of Keras's, ``process`` in one
+            that was started otherwise.
         training: Index of the training call to act on; None for the first that does real work.
         in_loop: It is a ``fit`` that is called for a few steps at a time: many calls are acted on.
         plan: Path of a plan to put in force, None for the script as it is.
@@ -84,10 +85,12 @@ class ProcessTrial(Record, frozen=True, kw_only=True):
     Attributes:
         measurement: Its steady state.
         proof: What it makes of the state and the batches that were handed over.
+        peak_bytes: The most memory that its process took.
     """
 
     measurement: Measurement
     proof: Proof
+    peak_bytes: int = 0
 
 
 class Result(Record, frozen=True, kw_only=True):
@@ -95,7 +98,7 @@ class Result(Record, frozen=True, kw_only=True):
 
     Attributes:
         overhead_share: Part of the measured time spent in Uncork's own code.
-        handed_over: Everything is there for ``backend`` and ``threads``.
+        handed_over: Everything is there for ``backend`` and ``process``.
         elsewhere: What came of one of these.
         trained: What a version trains, with what its edits make of it, for ``check``.
         out_of_memory: What the training as written ended with; ``""`` where it fits.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from uncork.core.record import Record
+
+PLAIN_ALLOCATOR: Final = "glibc"
 
 
 class Machine(Record, frozen=True, kw_only=True):
@@ -24,6 +28,7 @@ class Machine(Record, frozen=True, kw_only=True):
         unused_gpus: GPUs that the driver shows and TensorFlow does not.
         built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
         jax: Version of JAX beside it, ``""`` where there is none.
+        allocator: Of the process: ``glibc`` as it comes, or another in words; ``""`` when unknown.
         variables: ``NAME=value`` of environment variables that hide devices or kernels.
     """
 
@@ -40,6 +45,7 @@ class Machine(Record, frozen=True, kw_only=True):
     unused_gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     jax: str = ""
+    allocator: str = ""
     variables: tuple[str, ...] = ()
 
     def variable(self, name: str) -> str | None:

@@ -85,6 +85,8 @@ class Measurement(Record, frozen=True, kw_only=True):
         blocks: samples/s of each measured block, in the order they ran.
         between_epochs: Part of the time that passes between two epochs, 0 to 1; None where too few
             ended.
+        faulting_s_per_step: CPU seconds, of those above, in which the process was given memory that
+            it had given back.
     """
 
     samples_per_s: float
@@ -93,6 +95,7 @@ class Measurement(Record, frozen=True, kw_only=True):
     warmup_s: float
     blocks: tuple[float, ...]
     between_epochs: float | None = None
+    faulting_s_per_step: float = 0.0
 
 
 class Comparison(Record, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from uncork.core.edit import (
     Edit,
     Guarantee,
     IntraOpThreads,
+    KeepFreedMemory,
     KerasBackend,
     LoaderEdit,
     ValidationInput,
@@ -236,6 +237,11 @@ class Plan(Record, frozen=True, kw_only=True):
     def intra_op_threads(self) -> int:
         """Threads for the work within one kernel; 0 where TensorFlow chooses."""
         return next((e.threads for e in self.edits if isinstance(e, IntraOpThreads)), 0)
+
+    @property
+    def keeps_memory(self) -> bool:
+        """The script's process keeps what it frees."""
+        return any(isinstance(e, KeepFreedMemory) for e in self.edits)
 
     @property
     def environment(self) -> dict[str, str]:

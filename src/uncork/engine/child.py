@@ -24,6 +24,7 @@ from uncork.core.record import from_json, replace, to_json, write_atomically
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
+from uncork.measure.allocator import keep_freed_memory
 from uncork.measure.machine import remember_start
 
 if TYPE_CHECKING:  # their modules import TensorFlow
@@ -50,6 +51,9 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     """Work on one training call, hand back what was found, end the script."""
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
+    plan = _plan(job)
+    if plan is not None and plan.keeps_memory:
+        keep_freed_memory()
     result_path = Path(job.result or "result.json")
     # In the parent's folder: it cleans up even after a child that was killed.
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
@@ -57,7 +61,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     with folder as scratch, hold_saves() as saves, keep_files(kept) as files:
         lines = job.mode in ("diagnose", "tune")
         trial = Deferred(
-            lambda: _make(job, scratch, files),
+            lambda: _make(job, scratch, files, plan),
             source_lines=lines,
             loops=True,
             takes_jax="KERAS_BACKEND" in job.environment,
@@ -101,33 +105,32 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
-def _make(job: Job, scratch: str, files: OwnFiles) -> Trial:
+def _make(job: Job, scratch: str, files: OwnFiles, plan: Plan | None) -> Trial:
     """The listener of a mode. TensorFlow is loaded by now."""
-    made = _of_mode(job, scratch)
+    made = _of_mode(job, scratch, plan)
     made.files = files
     return made
 
 
-def _of_mode(job: Job, scratch: str) -> Trial:
+def _of_mode(job: Job, scratch: str, plan: Plan | None) -> Trial:
     from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
 
     journal = Journal(Path(job.journal) if job.journal else None)
     if "KERAS_BACKEND" in job.environment:
         from uncork.engine.other_backend import OnAnotherBackend  # noqa: PLC0415 - likewise
 
-        plan = _plan(job)
         assert plan is not None
         return OnAnotherBackend(job, journal, scratch, plan)
-    if job.mode == "threads":
-        from uncork.engine.other_threads import OnOtherThreads  # noqa: PLC0415 - likewise
+    if job.mode == "process":
+        from uncork.engine.other_process import InAnotherProcess  # noqa: PLC0415 - likewise
 
-        return OnOtherThreads(job, journal, scratch, _plan(job))
+        return InAnotherProcess(job, journal, scratch, plan)
     if job.mode == "check":
         from uncork.engine.checking import Checking  # noqa: PLC0415 - likewise
 
-        return Checking(job, journal, scratch, _plan(job))
+        return Checking(job, journal, scratch, plan)
     if job.mode == "confirm":
-        return trials.Confirming(job, journal, scratch, _plan(job))
+        return trials.Confirming(job, journal, scratch, plan)
     kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {
         "diagnose": trials.Diagnosing,
         "tune": trials.Tuning,

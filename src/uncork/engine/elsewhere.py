@@ -20,7 +20,15 @@ from uncork.road import Optimization, Proposal, Skipped
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
 _WORTH: Final = 1.15
 
+# Of the memory that a process may use, what a training elsewhere may take at its height.
+_MOST: Final = 0.8
+
 InForce = Callable[[Plan, Step], Plan]
+
+
+def beside_all(plan: Plan, step: Step) -> Plan:
+    """With the step in force beside all that is."""
+    return replace(plan, steps=(*plan.steps, step))
 
 
 class Elsewhere:
@@ -120,6 +128,10 @@ class Elsewhere:
         if ratio.low < _WORTH:
             reason = f"not surely {_WORTH}x as fast: {figures(ratio)}"
             return replace(self._step("rejected", reason, proposal), measured=ratio)
+        if trial.peak_bytes > _MOST * plan.machine.memory_bytes:
+            taken, there = trial.peak_bytes / 1e9, plan.machine.memory_bytes / 1e9
+            reason = f"it takes {taken:.1f} GB of memory there, of {there:.1f} GB"
+            return replace(self._step("rejected", reason, proposal), measured=ratio)
         proof = trial.proof
         if not proof.passed or not _allows(plan, proof.kind):
             which = "not proven" if not proof.passed else f"only {proof.kind}"
@@ -140,6 +152,7 @@ class Elsewhere:
             outcome=outcome,
             reason=reason,
             guarantee=self._optimization.guarantee,
+            predicted=proposal.predicted if proposal else None,
             at=proposal.at if proposal else None,
             edits=proposal.edits if proposal and outcome == "kept" else (),
             source_edit=proposal.source_edit if proposal else "",

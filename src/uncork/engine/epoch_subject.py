@@ -27,6 +27,7 @@ from uncork.engine.pipelines import default_rewrites, fill_caches, readable
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
+from uncork.measure.page_faults import faulting_s, memory
 from uncork.measure.timing import WARM_SHARE
 from uncork.pipeline import Pipeline, from_disk
 from uncork.step import batch_samples, held, replicas_of, spec_text
@@ -110,7 +111,7 @@ class EpochRunner(VersionRunner):
 
     def _call(self, dataset: Any, *, warm: int) -> Block:
         self._clock.start(warm)
-        started = time.perf_counter()
+        started, held = time.perf_counter(), memory()
         self._train(dataset)
         context.async_wait()
         steps, begin, wall_s, cpu_s = self._clock.read()
@@ -122,6 +123,7 @@ class EpochRunner(VersionRunner):
             wall_s=wall_s,
             cpu_s=cpu_s,
             warmup_s=begin - started,
+            faulting_s=faulting_s(held) * steps / (steps + warm),
         )
 
 
@@ -263,4 +265,5 @@ def _together(one: Block, other: Block) -> Block:
         wall_s=one.wall_s + other.wall_s,
         cpu_s=one.cpu_s + other.cpu_s,
         warmup_s=one.warmup_s + other.warmup_s,
+        faulting_s=one.faulting_s + other.faulting_s,
     )

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.plan import Plan, Step
-from uncork.core.record import replace
+from uncork.core.plan import Plan
 from uncork.core.step_edit import DtypePolicy, JitCompile, LargerBatch
-from uncork.engine.elsewhere import Elsewhere
+from uncork.engine.elsewhere import Elsewhere, beside_all
 from uncork.engine.processes import Script
 from uncork.road.intra_op_threads import KernelsOnOneThread
-
-
-def _in_force(plan: Plan, step: Step) -> Plan:
-    """Beside all that is in force."""
-    return replace(plan, steps=(*plan.steps, step))
 
 
 def _why_not(plan: Plan, script: Script) -> str:
@@ -26,4 +20,4 @@ def _why_not(plan: Plan, script: Script) -> str:
     return ""
 
 
-THREADS: Final = Elsewhere(KernelsOnOneThread(), "threads", _in_force, _why_not)
+THREADS: Final = Elsewhere(KernelsOnOneThread(), "process", beside_all, _why_not)

@@ -16,7 +16,7 @@ from uncork.core.workload import Workload
 from uncork.engine.files_room import planned_dataset
 from uncork.engine.fitting import differences
 from uncork.engine.pipelines import enough_memory
-from uncork.engine.this_machine import check_backend, check_precision, check_threads
+from uncork.engine.this_machine import check_backend, check_memory, check_precision, check_threads
 from uncork.engine.version import Version
 from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
@@ -48,6 +48,7 @@ def data_of(plan: Plan, call: FitCall, validation: Pipeline | None, *, strict: b
     pipeline = None if feed.dataset is None else read(feed.dataset)
     check_backend(plan)
     check_threads(plan)
+    check_memory(plan)
     changed = differences(plan, _found(plan, call, feed, pipeline))
     if changed:
         raise PlanRefused(

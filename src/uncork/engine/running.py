@@ -77,7 +77,7 @@ class Running(PassThrough):
         self._edits_data = bool(plan.pipeline_edits or moved)
         self._data_met = not (edits or plan.saving_edits or moved)
         self._step_met = not plan.step_edits
-        self._process_met = not plan.environment
+        self._process_met = not (plan.environment or plan.keeps_memory)
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()

@@ -21,6 +21,7 @@ from uncork.core.stack import user_frame
 from uncork.measure.backlog import Backlog
 from uncork.measure.interleave import Block
 from uncork.measure.line_times import LineTimes
+from uncork.measure.page_faults import faulting_s, memory
 from uncork.measure.python_time import OpTime
 from uncork.measure.timeline import StepMarks
 from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
@@ -64,6 +65,7 @@ class _Request:
         self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
         self._traced_s = 0.0
+        self._held = memory()
         self._backlog = Backlog()
         self._marks = StepMarks()
 
@@ -73,7 +75,7 @@ class _Request:
         if self._whole and self._warm is None:
             self._begin = time.perf_counter()
             self._warm = (0, self._begin, time.process_time())
-            self._traced_s = tracing_s()
+            self._traced_s, self._held = tracing_s(), memory()
         batch = None if self._batches is None else next(self._batches, None)
         if batch is None:
             self._batches = None  # what ending it costs is part of the epoch
@@ -110,7 +112,7 @@ class _Request:
             return
         context.async_wait()
         self._warm = (self._given, time.perf_counter(), time.process_time())
-        self._traced_s = tracing_s()
+        self._traced_s, self._held = tracing_s(), memory()
 
     def finished(self, samples_per_step: float) -> Block:
         """What was timed since the warm-up."""
@@ -127,6 +129,7 @@ class _Request:
             cpu_s=cpu_s,
             warmup_s=begin - self._begin,
             tracing_s=tracing_s() - self._traced_s,
+            faulting_s=faulting_s(self._held),
         )
 
     def _timed_s(self) -> float:

@@ -12,6 +12,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.machine import Machine
 from uncork.core.plan import INTRA_OP_THREADS, Plan
 from uncork.core.step_edit import DtypePolicy
+from uncork.measure.allocator import is_memory_kept
 from uncork.measure.devices import accelerators, native_bfloat16, native_float16
 from uncork.measure.machine import jax_version, probe
 
@@ -83,6 +84,20 @@ def check_threads(plan: Plan) -> None:
             f"{wanted}, which the plan was made for",
             f"start the script by 'uncork run', or with {INTRA_OP_THREADS}={wanted}, and let it "
             "leave tf.config.threading alone",
+        )
+
+
+def check_memory(plan: Plan) -> None:
+    """Refuse a plan that wants freed memory kept in a process that was not started so.
+
+    Raises:
+        EditRefused: Threads have begun, and go on with the memory that they have.
+    """
+    if plan.keeps_memory and not is_memory_kept():
+        raise EditRefused(
+            "this process gives back the memory that it frees",
+            "one that was started to keep it, which the plan was made for",
+            "start the script by 'uncork run'",
         )
 
 

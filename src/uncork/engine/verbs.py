@@ -17,6 +17,7 @@ from uncork.core.stack import told
 from uncork.core.workload import Workload
 from uncork.engine.backends import BACKEND
 from uncork.engine.confirm import confirm
+from uncork.engine.kept_memory import MEMORY
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
 from uncork.engine.too_large import diagnosed, tuned
@@ -109,7 +110,8 @@ def _elsewhere(
     """What takes a process of its own; and whether it was interrupted, which loses nothing."""
     handed = hand_over if result.handed_over else None
     try:
-        for each in (THREADS, BACKEND):  # the second is tried against all that is faster by then
+        # Each is tried against all that is faster by then.
+        for each in (MEMORY, THREADS, BACKEND):
             plan = each.added_to(plan, handed, script, follow)
         return plan, False
     except KeyboardInterrupt:

@@ -88,7 +88,11 @@ def _enter(plan: Plan) -> None:
     Raises:
         PlanRefused: The user has set it otherwise, or there is no JAX.
     """
-    from uncork.measure.machine import jax_version  # noqa: PLC0415 - loads NumPy
+    from uncork.measure.allocator import (  # noqa: PLC0415 - loads NumPy
+        allocator,
+        keep_freed_memory,
+    )
+    from uncork.measure.machine import jax_version  # noqa: PLC0415 - likewise
 
     for name, value in plan.environment.items():
         if os.environ.get(name, value) != value:
@@ -102,6 +106,13 @@ def _enter(plan: Plan) -> None:
             f"JAX is {jax_version() or 'not installed'} in this environment ({sys.prefix})",
             f"JAX {plan.backend.release}, which the plan was proved with",
             f"pip install jax=={plan.backend.release}, or tune again",
+        )
+    if plan.keeps_memory and not keep_freed_memory():
+        whose = allocator() or "one that is not known"
+        raise PlanRefused(
+            f"the allocator of this process is {whose}",
+            "glibc's as it comes, which the plan keeps from giving memory back",
+            "leave MALLOC_... and LD_PRELOAD unset, or tune again with them",
         )
     os.environ.update(plan.environment)
 

@@ -48,6 +48,7 @@ class Block:
         ends: How many epochs ended meanwhile, as far as that is known.
         ends_s: Seconds of the timed ones between two epochs, where TensorFlow may wait for the
             thread that tunes a pipeline; None where it does not, or nobody knows.
+        faulting_s: CPU seconds in which the process was given memory that it had given back.
     """
 
     steps: int
@@ -58,6 +59,7 @@ class Block:
     tracing_s: float = 0.0
     ends: int = 0
     ends_s: float | None = None
+    faulting_s: float = 0.0
 
     @property
     def samples_per_s(self) -> float:
@@ -91,6 +93,7 @@ def summarize(blocks: Sequence[Block]) -> Measurement:
         warmup_s=statistics.median(b.warmup_s for b in blocks),
         blocks=tuple(b.samples_per_s for b in blocks),
         between_epochs=_between_epochs(blocks),
+        faulting_s_per_step=statistics.median(b.faulting_s / b.steps for b in blocks),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from uncork.core.machine import Machine
+from uncork.measure.allocator import allocator
 
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = Path("/proc/self/limits")
@@ -43,6 +44,7 @@ def probe(devices: tuple[str, ...] = ()) -> Machine:
         keras=_loaded_version("keras"),
         allowed_cpus=allowed_cpus(),
         jax=jax_version(),
+        allocator=allocator(),
         variables=tuple(f"{k}={os.environ[k]}" for k in _HIDING if k in os.environ),
     )
 

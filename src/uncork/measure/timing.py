@@ -9,6 +9,7 @@ from typing import Final
 from tensorflow.python.eager import context
 
 from uncork.measure.interleave import Block
+from uncork.measure.page_faults import faulting_s, memory
 from uncork.measure.timeline import numbered
 from uncork.measure.tracing import tracing_s
 
@@ -47,6 +48,7 @@ def timed(
         _warm_up(executions, seconds, warm_steps)
     context.async_wait()
     traced_s, ended, steps = tracing_s(), between() if between else (0, 0.0), 0
+    held = memory()
     cpu, begin = time.process_time(), time.perf_counter()
     for done in numbered(executions):
         steps += done
@@ -64,6 +66,7 @@ def timed(
         tracing_s=tracing_s() - traced_s,
         ends=ends - ended[0],
         ends_s=ends_s - ended[1] if between else None,
+        faulting_s=faulting_s(held),
     )
 
 

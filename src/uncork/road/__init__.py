@@ -22,6 +22,7 @@ from uncork.road.inline_map import RunInline
 from uncork.road.intra_op_threads import KernelsOnOneThread
 from uncork.road.jit_compile import CompileStep
 from uncork.road.jit_compile_off import LeaveXla
+from uncork.road.keep_freed_memory import KeepMemory
 from uncork.road.keras_backend import AnotherBackend
 from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.layers_in_input import PreprocessBeside
@@ -86,7 +87,8 @@ ROAD: tuple[Optimization, ...] = (
     ChainSteps(),
     UpdateAtOnce(),  # before XLA, which does the like at a weaker promise
     UpdateInOneKernel(),  # of the large weights, too; the vector of the small ones is one of them
-    KernelsOnOneThread(),  # behind all of these, as it takes a process of its own
+    KeepMemory(),  # behind all of these, as it takes a process of its own; so does the next one
+    KernelsOnOneThread(),
     SaveBeside(),  # weighs what the steps above leave of the time between two saves
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left

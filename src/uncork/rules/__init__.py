@@ -33,6 +33,7 @@ from uncork.rules import (
     one_hot_labels,
     optimizer_kernels,
     padding,
+    page_faults,
     per_element_work,
     per_example_loop,
     python_loader,
@@ -102,7 +103,7 @@ RULES = (
 
 
 # What is dear, but no mistake: in turn, where there is nothing else to gain.
-_IF_NOTHING_ELSE = (low_precision.find, compute_bound.find)
+_IF_NOTHING_ELSE = (low_precision.find, page_faults.find, compute_bound.find)
 
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.core.edit import Edit, IntraOpThreads
+from uncork.core.edit import Edit, IntraOpThreads, KeepFreedMemory
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import (
     AutotuneOff,
@@ -31,6 +31,7 @@ from uncork.source.cache import cache
 from uncork.source.changes import Change, Changes, Insertion, changed
 from uncork.source.intra_op_threads import intra_op_threads
 from uncork.source.jit_compile import jit_compile, jit_compile_off
+from uncork.source.keep_freed_memory import keep_freed_memory
 from uncork.source.less_ahead import less_ahead
 from uncork.source.mixed_precision import mixed_precision
 from uncork.source.parallel_map import parallel_map
@@ -48,6 +49,7 @@ WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
     IntraOpThreads: intra_op_threads,
     JitCompile: jit_compile,
     JitCompileOff: jit_compile_off,
+    KeepFreedMemory: keep_freed_memory,
     Prefetch: prefetch,
     ReduceRetracing: reduce_retracing,
     StepsPerExecution: steps_per_execution,

@@ -51,6 +51,11 @@ class Source:
         self._wrapper = metadata.MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = self._wrapper.module
 
+    @property
+    def first(self) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
+        """The first statement behind the docstring and what is taken ``from __future__``."""
+        return next(s for s in self.module.body if not _must_be_first(s))
+
     def code(self, node: cst.CSTNode) -> str:
         """A node as it is written, without what surrounds it."""
         return self.module.code_for_node(node).strip()
@@ -249,3 +254,13 @@ def _from(part: cst.ImportFrom) -> str:
     """``"tensorflow."`` of ``from tensorflow import keras``."""
     module = helpers.get_full_name_for_node(part.module) if part.module else None
     return f"{module}." if module and not part.relative else ""
+
+
+def _must_be_first(statement: cst.BaseStatement) -> bool:
+    """The script's docstring, and what it takes ``from __future__``."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    first = statement.body[0]
+    if isinstance(first, cst.ImportFrom):
+        return isinstance(first.module, cst.Name) and first.module.value == "__future__"
+    return isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
-parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--epochs", type=int, default=200)
 args = parser.parse_args()
 keras.utils.set_random_seed(10)
 

@@ -1,0 +1,47 @@
+"""A training in a process that was started otherwise: is it the same training, and how fast?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from uncork.core.edit import KeepFreedMemory
+from uncork.core.job import ProcessTrial, Result
+from uncork.core.machine import Machine
+from uncork.core.plan import Plan
+from uncork.engine.handed_over import HandedOver
+from uncork.engine.subject import Subject
+from uncork.engine.trials import FIRST_EPOCH_S, Confirming
+from uncork.measure import in_turn, peak_memory, summarize
+
+_BLOCK_S: Final = 1.0
+_BLOCKS: Final = 4
+
+
+class InAnotherProcess(Confirming):
+    """Acts on the training that a plan was made for, in a process that was started as it says."""
+
+    def work(self, subject: Subject, machine: Machine) -> Result:
+        """Prove first, from the state that was handed over; then time the plan, its caches full."""
+        version = self._version(subject)
+        assert self.job.hand_over is not None
+        assert self._plan is not None
+        handed = HandedOver.read(Path(self.job.hand_over))
+        proved = subject.original if _is_beneath_all(self._plan) else version
+        with peak_memory() as peak:
+            proof = subject.prove_elsewhere(proved, handed)
+            runner = subject.runner(version)
+            runner.first_epoch(FIRST_EPOCH_S)
+            runner.prime()
+            (blocks,) = in_turn([runner], block_s=_BLOCK_S, rounds=_BLOCKS)
+        found = summarize(blocks)
+        trial = ProcessTrial(measurement=found, proof=proof, peak_bytes=peak.highest)
+        return Result(machine=machine, elsewhere=trial)
+
+
+def _is_beneath_all(plan: Plan) -> bool:
+    """What is tried is the same for each kernel, and is asked of the training as it is written.
+
+    What the plan makes of that, in another precision say, was proved without it.
+    """
+    return any(isinstance(edit, KeepFreedMemory) for edit in plan.kept[-1].edits)

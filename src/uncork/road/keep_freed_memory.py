@@ -1,0 +1,76 @@
+"""Keep what the process frees, and hand it out again: no page of memory is filled with zeros twice.
+
+TensorFlow asks the C library for the memory of each tensor, and gives it back behind the last op
+that reads it. glibc hands large pieces on to the operating system, which makes new ones for the
+next step, page by page. Legal as ``exact``: where a kernel writes to is no part of what it writes.
+An allocator is set before anything is asked of it, so it is tried in a process of its own.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import KeepFreedMemory
+from uncork.core.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.plan import Policy
+from uncork.core.workload import Workload
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
+
+_SOURCE = """\
+libc = ctypes.CDLL(None)  # first of all
+libc.mallopt(-8, 1)  # M_ARENA_MAX
+libc.mallopt(-4, 0)  # M_MMAP_MAX
+libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD"""
+
+
+@final
+class KeepMemory(Optimization):
+    """Start the script with an allocator that gives nothing back."""
+
+    name = "keep_freed_memory"
+    stage = "host"
+    guarantee = "exact"
+    in_children = True
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Where memory that was freed is given anew in every step."""
+        forbidden = _forbidden(diagnosis.workload, machine)
+        if forbidden:
+            return forbidden
+        possible = diagnosis.without_page_faults()
+        if possible < WORTH_TRYING:
+            return not_worth(possible)
+        faulting_s = diagnosis.measurement.faulting_s_per_step
+        return Proposal(
+            edits=(KeepFreedMemory(),),
+            predicted=possible,
+            at=diagnosis.workload.at,
+            why=(
+                f"{faulting_s * 1e3:.3g} ms of CPU a step pass while the system makes memory anew "
+                "that was freed just before"
+            ),
+            source_edit=_SOURCE,
+        )
+
+
+def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
+    whose = machine.allocator or "one that is not known"
+    reasons = {
+        f"the allocator is {whose}, and not glibc's as it comes": (
+            machine.allocator != PLAIN_ALLOCATOR
+        ),
+        "the loop is your own, and is not trained again in another process": (
+            work.kind == "custom_loop"
+        ),
+        "fit is called for a few steps at a time": work.called_in_loop,
+    }
+    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

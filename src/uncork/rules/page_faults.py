@@ -1,0 +1,37 @@
+"""Memory that is given back and asked for again in every step: ``page_faults``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import PLAIN_ALLOCATOR, Machine
+from uncork.rules.evidence import WORTH, ms
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """At most one finding.
+
+    The script does nothing wrong, so it stands only where there is nothing else to gain.
+    """
+    if machine.allocator != PLAIN_ALLOCATOR:
+        return
+    upper = diagnosis.without_page_faults()
+    if upper < WORTH:
+        return
+    measured = diagnosis.measurement
+    yield Finding(
+        cause="page_faults",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=diagnosis.workload.at,
+        evidence=(
+            f"{ms(measured.faulting_s_per_step)} of {ms(measured.cpu_s_per_step)} of CPU a step "
+            "pass while the system makes memory anew, page by page, that was freed just before: "
+            "glibc's allocator gives large pieces back"
+        ),
+        remedy=(
+            "keep it: MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1 in the "
+            "environment of the script, or mallopt at its top"
+        ),
+    )

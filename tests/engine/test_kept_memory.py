@@ -1,0 +1,158 @@
+"""An allocator that gives nothing back: what comes of a trial, and a script that runs with it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
+from road.situations import FOUR_CORES
+from uncork.capture import FitCall, PassThrough, StopScript, run_script
+from uncork.core.edit import KeepFreedMemory
+from uncork.core.job import Job, ProcessTrial, Result
+from uncork.core.plan import Plan, Proof, Step, dump
+from uncork.core.record import replace
+from uncork.core.step_edit import DtypePolicy
+from uncork.engine import elsewhere
+from uncork.engine.kept_memory import MEMORY
+from uncork.engine.processes import Script, run_child
+
+from .conftest import begun, run_python
+
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+SLOWED = replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=0.08)
+BEFORE = workload_diagnosis(workload=WORKLOAD, measurement=SLOWED)
+PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
+
+
+def nothing(event: Any) -> None:
+    """Progress is of no interest."""
+
+
+def tried(monkeypatch: Any, times: float, *, peak: float = 1e9, **of: Any) -> Plan:
+    made = replace(PLAN, **of)
+    blocks = tuple(times * speed for speed in made.tuned.blocks)
+    measured = replace(made.tuned, samples_per_s=times * made.tuned.samples_per_s, blocks=blocks)
+    judged = Proof(kind="exact", passed=True, detail="by decree")
+    trial = ProcessTrial(measurement=measured, proof=judged, peak_bytes=int(peak))
+    answer = Result(machine=FOUR_CORES, elsewhere=trial)
+    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    return MEMORY.added_to(made, "handed_over", Script("train.py"), nothing)
+
+
+def last(found: Plan) -> Step:
+    assert found.steps[-1].name == "keep_freed_memory"
+    return found.steps[-1]
+
+
+def test_what_is_faster_and_proved_is_added_to_what_is_in_force(monkeypatch):
+    found = tried(monkeypatch, 1.5)
+    assert last(found).outcome == "kept"
+    assert last(found).predicted == pytest.approx(0.2 / 0.12)
+    assert found.keeps_memory
+    assert found.environment == {}
+    assert found.step_edits == PLAN.step_edits
+
+
+def test_a_plan_in_another_precision_keeps_its_memory_too(monkeypatch):
+    kept = next(step for step in STEPS if step.outcome == "kept")
+    low = replace(kept, edits=(DtypePolicy(policy="mixed_bfloat16"),), guarantee="precision")
+    assert last(tried(monkeypatch, 1.5, steps=(low,))).outcome == "kept"
+
+
+def test_a_process_that_would_take_nearly_all_memory_is_not_started_so(monkeypatch):
+    found = last(tried(monkeypatch, 1.5, peak=0.9 * FOUR_CORES.memory_bytes))
+    assert found.outcome == "rejected"
+    assert found.reason == "it takes 7.7 GB of memory there, of 8.6 GB"
+
+
+TRAIN = """
+import keras, numpy as np, tensorflow as tf
+
+keras.utils.set_random_seed(5)
+x = np.random.default_rng(1).normal(size=(4096, 8)).astype("float32")
+y = x.sum(1, keepdims=True)
+layers = [keras.layers.Dense(2048, "tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(1)]
+model = keras.Sequential([keras.Input((8,)), *layers])
+model.compile("adam", "mse", metrics=["mae"])
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(4096, seed=3).batch(2048)
+model.fit(data, epochs=2, verbose=0)
+import resource
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+model.fit(data, epochs=4, verbose=0)
+print("pages a step", (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 8)
+"""
+
+
+class Maker(PassThrough):
+    """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fit(self, call: FitCall) -> Any:
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+
+        with tempfile.TemporaryDirectory() as scratch:
+            subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
+        handed = subject.hand_over(subject.original, 0.0)
+        assert handed is not None
+        handed.write(self._folder / "handed_over")
+        before = workload_diagnosis(workload=subject.workload, stages=())
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        edits = (KeepFreedMemory(),)
+        step = replace(kept, name="keep_freed_memory", edits=edits, guarantee="exact")
+        made = plan(before=before, after=None, steps=(step,))
+        (self._folder / "plan.json").write_bytes(dump(made))
+        raise StopScript
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return begun(tmp_path_factory.mktemp("memory"), TRAIN, "engine.test_kept_memory")
+
+
+@glibc
+@pytest.mark.slow
+def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
+    monkeypatch.chdir(made)
+    handed = str(made / "handed_over")
+    job = Job(mode="process", training=0, plan="plan.json", hand_over=handed)
+    found = run_child(job, Script("train.py"), nothing, quiet=True).elsewhere
+    assert found.proof.passed, found.proof.detail
+    assert found.proof.kind == "exact"
+    assert found.peak_bytes > 50e6
+    measured = found.measurement
+    assert measured.faulting_s_per_step < 0.1 * measured.cpu_s_per_step
+
+
+def pages(said: str) -> int:
+    return int(said.rpartition(" ")[2])
+
+
+@glibc
+@pytest.mark.slow
+def test_the_script_keeps_what_it_frees(made):
+    plain = run_python("train.py", cwd=made)
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert done.returncode == 0, done.stderr
+    assert "without the plan" not in done.stderr
+    assert pages(done.stdout) < pages(plain.stdout) / 4
+
+
+@glibc
+@pytest.mark.slow
+def test_the_user_s_own_choice_is_not_overruled(made, monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
+    assert done.returncode != 0
+    assert "the allocator of this process is glibc, set by MALLOC_ARENA_MAX" in done.stderr
+
+
+if __name__ == "__main__":
+    run_script(Path("train.py"), [], Maker(Path(sys.argv[1])))

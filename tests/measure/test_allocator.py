@@ -1,0 +1,71 @@
+"""What a process of its own does with memory: an allocator cannot be set back."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from uncork.core.machine import PLAIN_ALLOCATOR
+from uncork.measure.allocator import allocator
+
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+
+ASKED = """
+import sys, threading
+from uncork.measure.allocator import allocator, is_memory_kept, keep_freed_memory
+from uncork.measure.page_faults import memory
+
+if sys.argv[1] == "kept":
+    assert keep_freed_memory() and keep_freed_memory()
+print(allocator(), is_memory_kept())
+
+def work():
+    for _ in range(3):
+        bytearray(b"1") * (40 << 20)
+    before = memory().faults
+    for _ in range(5):
+        bytearray(b"1") * (40 << 20)
+    print(memory().faults - before)
+
+worker = threading.Thread(target=work)
+worker.start()
+worker.join()
+"""
+
+
+def asked(which: str) -> tuple[str, int]:
+    command = [sys.executable, "-c", ASKED, which]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told, faults = done.stdout.splitlines()
+    return told, int(faults)
+
+
+def test_what_a_thread_frees_is_kept():
+    assert asked("plain")[0] == f"{PLAIN_ALLOCATOR} False"
+    told, faults = asked("kept")
+    assert told == f"{PLAIN_ALLOCATOR} True"
+    # Of 5 times 10,240 pages.
+    assert faults < 1_000
+    assert asked("plain")[1] > 40_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4", "tcmalloc"),
+        ("MALLOC_ARENA_MAX", "2", "glibc, set by MALLOC_ARENA_MAX"),
+        ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", "glibc, set by GLIBC_TUNABLES"),
+        ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F", PLAIN_ALLOCATOR),
+    ],
+)
+def test_an_allocator_that_somebody_has_chosen_is_told_apart(monkeypatch, name, value, found):
+    monkeypatch.setenv(name, value)
+    assert allocator() == found
+
+
+def test_another_c_library_is_not_known(monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert allocator() == ""
