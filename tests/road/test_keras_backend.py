@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from records import observed
 from uncork.core.edit import KerasBackend
 from uncork.core.record import replace
 from uncork.road.keras_backend import AnotherBackend
 
-from .situations import FOUR_CORES, SITUATIONS, proposal, reason
+from .situations import COMPUTING, FOUR_CORES, SITUATIONS, proposal, reason
 
 BACKEND = AnotherBackend()
 BUSY = SITUATIONS["computing"]
@@ -26,6 +27,11 @@ def test_the_script_is_started_on_it():
 def test_nothing_is_installed_for_it():
     without = replace(FOUR_CORES, jax="")
     assert "pip install jax" in reason(BACKEND, BUSY, machine=without)
+
+
+def test_slow_steps_are_left_where_they_are():
+    slow = observed(step_s=0.2, shares=COMPUTING)
+    assert "a step takes 200 ms" in reason(BACKEND, slow)
 
 
 def test_an_accelerator_is_left_to_tensorflow():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import tensorflow as tf
 
@@ -36,7 +38,10 @@ from uncork.step import (
 # has not yet grown into another trajectory.
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
-# Of the weights and state of all runs that another process compares its own with.
+# Seconds for all runs that another process compares its own with, and the fewest steps of one.
+_HANDED_S = 20.0
+_FEWEST_STEPS = 4
+# Of their weights and state.
 _MOST_BYTES = 1 << 30
 
 
@@ -71,8 +76,8 @@ class StepProver:
             edits: In force there.
             budget_s: For losses over orders of the data; 0 where none are compared.
         """
-        order = self._order(edits, _EXACT_STEPS)
         try:
+            order = self._order(edits, self._affordable())
             orders, replays = (
                 some_orders(
                     lambda order, windows: self._run(self._original, order, windows),
@@ -97,6 +102,16 @@ class StepProver:
             runs=runs,
             refused=refused,
         )
+
+    def _affordable(self) -> int:
+        """Steps of each run that is handed over: fewer where one takes seconds."""
+        few = order_of(self._held, _FEWEST_STEPS, seed=0)
+        self._run(self._original, few)  # traced by then
+        begin = time.perf_counter()
+        self._run(self._original, few)
+        step_s = (time.perf_counter() - begin) / len(few)
+        steps = int(_HANDED_S / ((2 + NUDGED_RUNS) * step_s))
+        return min(max(_FEWEST_STEPS, steps), _EXACT_STEPS)
 
     def _runs(self, order: list[int]) -> tuple[list[Replay], str]:
         """The original twice and nudged; or why there is nothing to compare with."""

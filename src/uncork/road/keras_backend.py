@@ -27,6 +27,8 @@ from uncork.road.proposal import (
 # Ratio at best, of steps on batches from memory: measured 1.5x to 7x on five small models, on two
 # cores; it only decides whether a process of its own is worth its time.
 _AT_BEST: Final = 4.0
+# Seconds of a step: its losses are compared over hundreds of steps in each of two processes.
+_LONGEST: Final = 0.12
 
 
 @final
@@ -49,6 +51,11 @@ class AnotherBackend(Optimization):
         if diagnosis.too_large is not None:
             how = diagnosis.too_large.how
             return Skipped(reason=f"there is no memory for it but {how}, of TensorFlow's step")
+        if diagnosis.step_s > _LONGEST:
+            slow = (
+                f"a step takes {diagnosis.step_s * 1e3:.0f} ms, and hundreds of them are compared"
+            )
+            return Skipped(reason=slow)
         possible = diagnosis.with_resident_faster(_AT_BEST)
         if possible < WORTH_TRYING:
             return not_worth(possible)

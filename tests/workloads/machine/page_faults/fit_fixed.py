@@ -20,7 +20,7 @@ import tensorflow as tf
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)
-parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(44)
 
@@ -43,9 +43,7 @@ model = keras.Sequential(
     [
         keras.Input((SIDE, SIDE, 3)),
         keras.layers.Rescaling(1 / 255),
-        keras.layers.Conv2D(16, 3, padding="same", use_bias=False),
-        keras.layers.BatchNormalization(),
-        keras.layers.ReLU(),
+        keras.layers.Conv2D(16, 3, padding="same", activation="hard_silu"),
         keras.layers.MaxPooling2D(4),
         keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
         keras.layers.GlobalAveragePooling2D(),
