@@ -26,6 +26,7 @@ UNEVEN: Final = ("machine/slow_start/", "host/recompiling/fit", "host/growing_st
 # Causes that the road has an answer to, and in which style that is tried unless all are to be
 # tuned. A workload of another cause is diagnosed, not tuned.
 CURES: Final[dict[str, str]] = {
+    "page_faults": "fit",
     "serial_map": "fit",
     "stateful_serial_map": "loop",
     "cache_missing": "fit",
