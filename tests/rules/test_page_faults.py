@@ -23,7 +23,7 @@ def test_memory_that_is_made_anew_in_each_step_is_named():
 
 
 def test_a_little_of_it_is_healthy():
-    assert [f.cause for f in judge(training(0.01), HERE).findings] == ["healthy"]
+    assert [f.cause for f in judge(training(0.04), HERE).findings] == ["healthy"]
 
 
 def test_another_allocator_is_not_judged():
