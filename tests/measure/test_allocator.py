@@ -52,6 +52,16 @@ def test_what_a_thread_frees_is_kept():
     assert asked("plain")[1] > 40_000
 
 
+def test_a_process_that_was_started_to_keep_it_does(monkeypatch):
+    settings = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    told, faults = asked("plain")
+    assert told == f"{PLAIN_ALLOCATOR}, set by MALLOC_ARENA_MAX True"
+    assert faults < 1_000
+    assert asked("kept")[0] == told
+
+
 @pytest.mark.parametrize(
     ("name", "value", "found"),
     [

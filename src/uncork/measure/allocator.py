@@ -13,6 +13,12 @@ from uncork.core.machine import PLAIN_ALLOCATOR
 # they are told, and have no room for large pieces. No mapping of its own for a large piece, and
 # nothing at the top of the heap given back.
 _SETTINGS: Final = {"M_ARENA_MAX": (-8, 1), "M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, -1)}
+# The same in the environment of a process that is started.
+_STARTED_SO: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "-1",
+}
 # Environment variables that say the like, and libraries that take the place of glibc's.
 _CHOSEN: Final = (
     "MALLOC_ARENA_MAX",
@@ -57,5 +63,6 @@ def keep_freed_memory() -> bool:
 
 
 def is_memory_kept() -> bool:
-    """Whether :func:`keep_freed_memory` is in force here."""
-    return any(_kept)
+    """Whether :func:`keep_freed_memory` is in force here, or the process was started like that."""
+    started_so = all(os.environ.get(name) == value for name, value in _STARTED_SO.items())
+    return any(_kept) or (started_so and platform.libc_ver()[0] == "glibc")
