@@ -47,18 +47,18 @@ def test_what_a_thread_frees_is_kept():
     assert asked("plain")[0] == f"{PLAIN_ALLOCATOR} False"
     told, faults = asked("kept")
     assert told == f"{PLAIN_ALLOCATOR} True"
-    # Of 5 times 10,240 pages.
-    assert faults < 1_000
-    assert asked("plain")[1] > 40_000
+    # Of 5 times 10,240 pages, or where pages are huge, of 5 times 20.
+    assert faults < asked("plain")[1] / 4
 
 
 def test_a_process_that_was_started_to_keep_it_does(monkeypatch):
     settings = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
+    otherwise = asked("plain")[1]
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     told, faults = asked("plain")
     assert told == f"{PLAIN_ALLOCATOR}, set by MALLOC_ARENA_MAX True"
-    assert faults < 1_000
+    assert faults < otherwise / 4
     assert asked("kept")[0] == told
 
 
