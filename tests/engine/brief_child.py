@@ -99,12 +99,12 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
 def main(road: str, argv: Sequence[str]) -> int:
     make = child._of_mode
 
-    def of_mode(job: Any, scratch: str) -> Any:
+    def of_mode(job: Any, scratch: str, plan: Any) -> Any:
         from uncork.engine import trials, walk  # noqa: PLC0415 - they import TensorFlow
 
         brief_and_faster(setattr)
         trials.Walk = functools.partial(walk.Walk, road=ROADS[road])
-        return make(job, scratch)
+        return make(job, scratch, plan)
 
     child._of_mode = of_mode
     return child.main(argv)
