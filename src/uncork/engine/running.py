@@ -329,6 +329,7 @@ class Running(PassThrough):
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         threads = self.plan.intra_op_threads
         still = f", but for {threads} thread(s) within a kernel" if threads else ""
+        still += ", but for freed memory, which its process keeps" if self.plan.keeps_memory else ""
         sys.stderr.write(f"uncork: {at} trains as written, without the plan{still}: {refusal}\n")
 
 

@@ -3,8 +3,8 @@
 TensorFlow asks the C library for the memory of each tensor, and gives it back behind the last op
 that reads it. glibc hands large pieces on to the operating system, which makes new ones for the
 next step, page by page. Legal as ``exact``: where a kernel writes to is no part of what it writes,
-or ``rounding`` where the training itself does not repeat itself to the last bit. An allocator is
-set before anything is asked of it, so it is tried in a process of its own.
+or ``rounding`` where a training does not come out the same to the last bit each time. An allocator
+is set before anything is asked of it, so it is tried in a process of its own.
 """
 
 from __future__ import annotations

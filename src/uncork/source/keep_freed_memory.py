@@ -10,12 +10,16 @@ from uncork.core.plan import Plan
 from uncork.source.changes import Changes, Insertion
 from uncork.source.tree import Source
 
+# Whoever runs the script elsewhere may have another C library.
 _LINES: Final = (
     "import ctypes",
-    "\nlibc = ctypes.CDLL(None)  # glibc",
-    "libc.mallopt(-8, 1)  # M_ARENA_MAX: one, which all threads share",
-    "libc.mallopt(-4, 0)  # M_MMAP_MAX: large pieces come from it, too",
-    "libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD: what is freed is kept",
+    "import platform",
+    """
+if platform.libc_ver()[0] == "glibc":
+    libc = ctypes.CDLL(None)
+    libc.mallopt(-8, 1)  # M_ARENA_MAX: one, which all threads share
+    libc.mallopt(-4, 0)  # M_MMAP_MAX: large pieces come from it, too
+    libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD: what is freed is kept""",
 )
 
 
