@@ -58,7 +58,7 @@ def alone(stage: Measured, under: float) -> tuple[float, float] | None:
     """CPU and elapsed seconds on a few elements in memory, where that tells more.
 
     Elements differ, so it does of a map or a filter only where the difference would be noise: where
-    what they are made from takes long beside them, or their calls are brief.
+    what they are made from takes long beside them, their calls are brief, or it is nothing at all.
 
     Args:
         stage: After :func:`time_alone`.
@@ -70,7 +70,9 @@ def alone(stage: Measured, under: float) -> tuple[float, float] | None:
         found = None if inputs is None else (inputs * found[0], inputs * found[1])
     if found is None or stage.node.kind not in ("map", "filter"):
         return found
-    return found if found[0] <= max(_LOST_IN_NOISE * under, _HANDING_ON_S) else None
+    whole = stage.probe.medians()
+    lost = whole is not None and whole[0] <= under
+    return found if lost or found[0] <= max(_LOST_IN_NOISE * under, _HANDING_ON_S) else None
 
 
 def elements_like(stage: Measured, budget_s: float) -> Dataset:
