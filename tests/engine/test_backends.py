@@ -22,7 +22,7 @@ from uncork.core.plan import NO_TIME, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
 from uncork.engine import elsewhere
 from uncork.engine.backends import BACKEND, written_for_tensorflow
-from uncork.engine.handed_over import HandedOver
+from uncork.engine.handed_over import HandedFit
 from uncork.engine.processes import ChildFailed, Script, run_child
 from uncork.measure.machine import jax_version
 
@@ -222,7 +222,7 @@ def test_another_training_is_not(made):
 
     names: dict[str, Any] = {}
     exec(TRAIN.partition("model.fit(")[0], names)
-    handed = HandedOver.read(made / "handed_over")
+    handed = HandedFit.read(made / "handed_over")
     assert proved(names["model"], handed).passed
     flatter = [tuple(0.8 * loss for loss in losses) for losses in handed.losses]
     assert not proved(names["model"], dataclasses.replace(handed, losses=flatter)).passed

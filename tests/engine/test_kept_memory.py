@@ -107,12 +107,12 @@ class Maker(PassThrough):
         self._folder = folder
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine import step_proofs  # noqa: PLC0415 - imports TensorFlow
+        from uncork.engine import handed_over  # noqa: PLC0415 - imports TensorFlow
         from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - likewise
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
-        step_proofs._HANDED_S = 0.0  # the fewest steps
+        handed_over._HANDED_S = 0.0  # the fewest steps
         handed = subject.hand_over(subject.original, 0.0)
         assert handed is not None
         handed.write(self._folder / "handed_over")

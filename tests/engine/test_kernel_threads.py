@@ -18,8 +18,8 @@ from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
 from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
-from uncork.engine import elsewhere, step_proofs
-from uncork.engine.handed_over import HandedOver
+from uncork.engine import elsewhere, handed_over
+from uncork.engine.handed_over import HandedFit
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Script, run_child
 
@@ -164,11 +164,11 @@ def test_another_training_is_not(made, monkeypatch, tmp_path):
     arguments = {"x": names["data"], "epochs": 2, "verbose": 0}
     subject = FitSubject(names["model"], arguments, 0, "train.py:15", str(tmp_path))
     version = subject.original.with_step_edits((StepsPerExecution(steps=4),))
-    handed = HandedOver.read(made / "handed_over")
+    handed = HandedFit.read(made / "handed_over")
     assert subject.prove_elsewhere(version, handed).passed
     other = [handed.order[1], handed.order[0], *handed.order[2:]]
     assert not subject.prove_elsewhere(version, dataclasses.replace(handed, order=other)).passed
-    monkeypatch.setattr(step_proofs, "_HANDED_S", 0.0)
+    monkeypatch.setattr(handed_over, "_HANDED_S", 0.0)
     assert len(subject.hand_over(subject.original, 0.0).order) == 5, "slow steps: fewer of them"
     refused = dataclasses.replace(handed, refused="too large")
     assert subject.prove_elsewhere(version, refused).detail == "too large"

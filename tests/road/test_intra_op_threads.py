@@ -53,6 +53,14 @@ def test_a_step_that_takes_no_time_is_left_alone():
     assert "predicted gain" in reason(THREADS, training(WAITING))
 
 
+def test_the_step_of_a_loop_is_called_again_there():
+    found = proposal(THREADS, training(kind="custom_loop", step_code="c0de"))
+    assert found.edits == (IntraOpThreads(threads=1),)
+    assert "it prints" in reason(THREADS, training(kind="custom_loop", not_traceable="it prints"))
+    several = training(kind="custom_loop", step_code="c0de", replicas=2)
+    assert "strategy" in reason(THREADS, several)
+
+
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
-def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+def test_a_step_that_cannot_be_called_there_is_left_alone(situation):
     assert reason(THREADS, SITUATIONS[situation])

@@ -52,7 +52,19 @@ def test_an_allocator_that_is_not_glibc_s_own_is_left_alone(allocator, words):
 
 @pytest.mark.parametrize(
     ("workload", "words"),
-    [({"kind": "custom_loop"}, "your own"), ({"called_in_loop": True}, "a few steps at a time")],
+    [
+        ({"kind": "custom_loop"}, "calls no one function"),
+        (
+            {"kind": "custom_loop", "step_code": "c0de", "not_traceable": "it prints"},
+            "cannot be called again in another process: it prints",
+        ),
+        ({"called_in_loop": True}, "a few steps at a time"),
+    ],
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(MEMORY, training(0.08, **workload))
+
+
+def test_the_step_of_a_loop_is_called_again_there():
+    found = proposal(MEMORY, training(0.08, kind="custom_loop", step_code="c0de"))
+    assert found.predicted == pytest.approx(0.2 / 0.12)

@@ -19,7 +19,7 @@ from uncork.core.step_edit import MicroBatches, StepEdit
 from uncork.core.workload import Workload
 from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks
-from uncork.engine.handed_over import HandedOver
+from uncork.engine.handed_over import HandedFit, HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
@@ -179,12 +179,13 @@ class FitSubject(FitLooks):
         original = self._with(self.original.step)
         return StepProver(original, self.snapshot, recording).prove(settings, kind, budget_s)
 
-    def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
+    def hand_over(self, version: Version, budget_s: float) -> HandedFit | None:
         """The state before the first step, and what it leads to on recorded batches."""
         return self._step_prover().handed_over(version.step, budget_s)
 
     def prove_elsewhere(self, version: Version, handed: HandedOver) -> Proof:
         """Train over the batches that were recorded there."""
+        assert isinstance(handed, HandedFit)
         return proved_elsewhere(self._with(version.step), handed)
 
     def _step_prover(self) -> StepProver:

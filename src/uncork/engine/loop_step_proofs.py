@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
-
-import numpy as np
-import tensorflow as tf
 
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.engine.data_orders import prove_over_orders
+from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
-    NUDGE_UNITS,
     NUDGED_RUNS,
     prove_exact,
     prove_rounding,
@@ -24,7 +21,6 @@ from uncork.proof.rounding import (
     unrepeatable,
 )
 from uncork.step import Call, GraphState, Mode, Replay, TakenStep
-from uncork.watch import random_state, set_random_state
 
 # As many as the proofs of a model's own step compare.
 _EXACT_STEPS: Final = 24
@@ -55,10 +51,8 @@ def prove_step_of_loop(
     if step.refusal or not step.calls:
         detail = step.refusal or "no call of the step was seen"
         return Proof(kind=kind, passed=False, detail=detail)
-    args, kwargs = step.calls[0]
-    now = GraphState(step.graph().get_concrete_function(*args, **kwargs))
-    # An optimizer may have got its variables since.
-    state = step.began if step.began is not None and len(step.began) == len(now) else now
+    now = state_of_step(step)
+    state = began(step, now)
     otherwise = step.graph(mode)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +75,7 @@ def _compared(
     step: TakenStep, otherwise: Callable[..., Any], state: GraphState, steps: int, kind: Guarantee
 ) -> Proof:
     order = [n % len(step.calls) for n in range(steps)]
-    train = _Training(step, state)
+    train = RecordedTraining(step.calls, state)
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
         return train.over(function, order, seed=seed)
@@ -106,7 +100,7 @@ def _by_what_repeats(
 ) -> Proof | None:
     """Of a training that goes astray by rounding; None where it does not, or not by it alone."""
     order = [n % len(step.calls) for n in range(_FIRST_STEPS)]
-    train = _Training(step, state)
+    train = RecordedTraining(step.calls, state)
     start, first, again = (train.over(step.written, part) for part in ([], order[:1], order[:1]))
     if not rounds_anew(first, again):
         return None
@@ -120,7 +114,7 @@ def _by_what_repeats(
 def _over_orders(
     step: TakenStep, otherwise: Callable[..., Any], state: GraphState, budget_s: float
 ) -> Proof:
-    train = _Training(step, state)
+    train = RecordedTraining(step.calls, state)
     if not train.over(step.written, [0]).losses:
         detail = "the step returns no loss, and nothing else tells how the training goes"
         return Proof(kind="precision", passed=False, detail=detail)
@@ -130,50 +124,3 @@ def _over_orders(
         held=len(step.calls),
         budget_s=budget_s,
     )
-
-
-class _Training:
-    """Short trainings from one state, over the recorded calls of a step.
-
-    Args:
-        step: With its calls.
-        state: Where each begins.
-    """
-
-    def __init__(self, step: TakenStep, state: GraphState) -> None:
-        self._calls = step.calls
-        self._state = state
-        self._random = random_state()
-
-    def over(
-        self,
-        function: Callable[..., Any],
-        order: Sequence[int],
-        windows: int | None = None,
-        *,
-        seed: int | None = None,
-    ) -> Replay:
-        """Call a function on these recorded arguments, in this order.
-
-        Args:
-            function: The step, as written or otherwise.
-            order: Of the calls.
-            windows: Losses are averaged over so many parts; None for each by itself.
-            seed: Of a nudge of the last bits; None for none.
-        """
-        set_random_state(self._random)
-        self._state.restore()
-        if seed is not None:
-            self._state.nudge(seed, NUDGE_UNITS)
-        returned = [function(*args, **kwargs) for args, kwargs in (self._calls[n] for n in order)]
-        losses = [loss for loss in map(_loss, returned) if loss is not None]
-        if windows and losses:
-            losses = [float(part.mean()) for part in np.array_split(losses, windows)]
-        return Replay(tuple(losses), self._state.values())
-
-
-def _loss(returned: Any) -> float | None:
-    """The first number with a fraction that a step returns."""
-    leaves: Sequence[Any] = tf.nest.flatten(returned)
-    numbers = (x for x in leaves if tf.is_tensor(x) and x.dtype.is_floating and x.shape == ())
-    return next((float(number) for number in numbers), None)

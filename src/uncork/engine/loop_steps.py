@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from types import CodeType, FrameType
-from typing import Final
+from typing import Final, TypeVar
 
 from uncork.core.edit import Guarantee
 from uncork.core.errors import EditRefused
@@ -29,6 +29,8 @@ from uncork.core.step_edit import (
     of_function,
 )
 from uncork.core.workload import Workload
+from uncork.engine import calls_elsewhere
+from uncork.engine.handed_over import HandedCalls, HandedOver
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared
 from uncork.engine.repetition import loops_around
@@ -40,6 +42,7 @@ _NOT_SEEN: Final = "it was not called by the loop that was watched"
 # Calls of the step that a proof looks for, and seconds that it may take to see them.
 _RECORDED: Final = 8
 _RECORDING_S: Final = 8.0
+Found = TypeVar("Found")
 Ways = tuple[Callable[[], None], Callable[[], None]]
 
 
@@ -174,31 +177,84 @@ class StepSwitch:
             call_once: Lets the loop call its step.
             compared: Batches that are made elsewhere in this version; ``run_steps`` reads them.
         """
-        step, answers = self._step, list[Proof | Exception]()
+        step = self._step
         assert step is not None
         if compared is not None:
             step.record_anew()
+        how = {} if compared is None else {"sent": compared.sent}
+
+        mode = mode_of(version.step)
+        return self._with_calls(
+            lambda step: prove_step_of_loop(step, mode, kind, budget_s, **how),
+            run_steps,
+            call_once,
+        )
+
+    def hand_over(
+        self, run_steps: Callable[[], object], call_once: Callable[[], object]
+    ) -> HandedCalls | None:
+        """What a process of its own compares its training with; None where no step is known.
+
+        Args:
+            run_steps: As of :meth:`prove`.
+            call_once: Likewise.
+        """
+        if not self.known:
+            return None
+        return self._with_calls(calls_elsewhere.handed_over, run_steps, call_once)
+
+    def prove_elsewhere(
+        self,
+        version: Version,
+        handed: HandedOver,
+        run_steps: Callable[[], object],
+        call_once: Callable[[], object],
+    ) -> Proof:
+        """Compare a version, as it runs in this process, with what another one has left.
+
+        Args:
+            version: Which.
+            handed: That.
+            run_steps: As of :meth:`prove`.
+            call_once: Likewise.
+        """
+        assert isinstance(handed, HandedCalls)
+        if not self.known:
+            return Proof(kind="exact", passed=False, detail="no step of the loop was seen there")
+        mode = mode_of(version.step)
+        return self._with_calls(
+            lambda step: calls_elsewhere.proved_elsewhere(step, mode, handed),
+            run_steps,
+            call_once,
+        )
+
+    def _with_calls(
+        self,
+        work: Callable[[TakenStep], Found],
+        run_steps: Callable[[], object],
+        call_once: Callable[[], object],
+    ) -> Found:
+        """Do something with the step on the loop's own thread, some calls of it recorded."""
+        step, answers = self._step, list[Found | Exception]()
+        assert step is not None
         if not step.calls:
             self.record()
         until = time.monotonic() + _RECORDING_S
         while len(step.calls) < _RECORDED and time.monotonic() < until and step.recording:
             run_steps()
 
-        how = {} if compared is None else {"sent": compared.sent}
-
-        def prove() -> None:
+        def answer() -> None:
             try:
-                mode = mode_of(version.step)
-                answers.append(prove_step_of_loop(step, mode, kind, budget_s, **how))
+                answers.append(work(step))
             except Exception as error:
                 answers.append(error)
 
-        step.at_next_call(prove)
+        step.at_next_call(answer)
         call_once()
-        (answer,) = answers
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        (found,) = answers
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _check(self, version: Version) -> None:
         if self._step is not None and of_function(version.step) and self._step.unable:

@@ -27,6 +27,7 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import SOME_EPOCHS, assumed, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
+from uncork.engine.handed_over import HandedOver
 from uncork.engine.loop_lines import loop_lines
 from uncork.engine.loop_runner import LoopRunner, ResidentRunner, length_of, steps_of_epoch
 from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
@@ -266,6 +267,27 @@ class LoopSubject(Subject):
             compared=compared,
         )
         return compared.judged(proof, kind)
+
+    def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
+        """Recorded calls of the step, and what they lead to from its state."""
+        del version, budget_s
+        self._know_step()
+        as_it_is = self.runner(self.original)
+        return self._step.hand_over(
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=self.resident(self.original).prime,
+        )
+
+    def prove_elsewhere(self, version: Version, handed: HandedOver) -> Proof:
+        """Make the calls that were recorded there."""
+        self._know_step()
+        as_it_is = self.runner(self.original)
+        return self._step.prove_elsewhere(
+            version,
+            handed,
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=self.resident(self.original).prime,
+        )
 
     def restore(self) -> None:
         """The step as written; weights were moved by the user's own loop, in a run thrown away."""

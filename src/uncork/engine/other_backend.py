@@ -15,7 +15,7 @@ from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.plan import Plan, Proof
 from uncork.core.record import replace
-from uncork.engine.handed_over import HandedOver
+from uncork.engine.handed_over import HandedFit
 from uncork.engine.running import Running
 from uncork.engine.subject import Subject
 from uncork.engine.trial import Trial
@@ -51,7 +51,7 @@ class OnAnotherBackend(Trial):
         arguments = {**call.arguments, "x": Running(self._plan, strict=True).data(call)}
         proof = None
         if self.job.hand_over is not None:
-            proof = proved(call.model, HandedOver.read(Path(self.job.hand_over)))
+            proof = proved(call.model, HandedFit.read(Path(self.job.hand_over)))
         self._done(_result(self._timed(call, arguments), proof))
         raise StopScript
 
@@ -71,7 +71,7 @@ class OnAnotherBackend(Trial):
         raise NotImplementedError
 
 
-def proved(model: Any, handed: HandedOver) -> Proof:
+def proved(model: Any, handed: HandedFit) -> Proof:
     """Train from the same state over the same batches in the same orders; compare the losses."""
     originals = [Replay(losses=losses, weights=[]) for losses in handed.losses]
     candidates = [Replay(_losses(model, handed, order), weights=[]) for order in handed.orders]
@@ -79,7 +79,7 @@ def proved(model: Any, handed: HandedOver) -> Proof:
     return replace(found, kind="resampled")
 
 
-def _losses(model: Any, handed: HandedOver, order: list[int]) -> tuple[float, ...]:
+def _losses(model: Any, handed: HandedFit, order: list[int]) -> tuple[float, ...]:
     model.set_weights(handed.weights)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

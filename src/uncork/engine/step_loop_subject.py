@@ -31,6 +31,7 @@ from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.call_proofs import answers_otherwise, prove_answers
 from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
+from uncork.engine.handed_over import HandedOver
 from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.loop_runner import LoopRunner
 from uncork.engine.loop_steps import StepSwitch
@@ -315,6 +316,25 @@ class StepLoopSubject(Subject):
             version,
             kind,
             budget_s,
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=as_it_is.prime,
+        )
+
+    def hand_over(self, version: Version, budget_s: float) -> HandedOver | None:
+        """Recorded calls of the step, and what they lead to from its state."""
+        del version, budget_s
+        as_it_is = self.runner(self.original)
+        return self._step.hand_over(
+            run_steps=lambda: as_it_is.block(_RECORDED_S),
+            call_once=as_it_is.prime,
+        )
+
+    def prove_elsewhere(self, version: Version, handed: HandedOver) -> Proof:
+        """Make the calls that were recorded there."""
+        as_it_is = self.runner(self.original)
+        return self._step.prove_elsewhere(
+            version,
+            handed,
             run_steps=lambda: as_it_is.block(_RECORDED_S),
             call_once=as_it_is.prime,
         )

@@ -12,7 +12,12 @@ from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.step_edit import LayersInInput, StepEdit, StepsPerExecution
 from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
-from uncork.engine.handed_over import HandedOver
+from uncork.engine.handed_over import (
+    FEWEST_STEPS,
+    HandedFit,
+    steps_handed_over,
+    too_large,
+)
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
@@ -38,11 +43,6 @@ from uncork.step import (
 # has not yet grown into another trajectory.
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
-# Seconds for all runs that another process compares its own with, and the fewest steps of one.
-_HANDED_S = 20.0
-_FEWEST_STEPS = 4
-# Of their weights and state.
-_MOST_BYTES = 1 << 30
 
 
 class StepProver:
@@ -69,7 +69,7 @@ class StepProver:
         finally:
             self._snapshot.restore_values()
 
-    def handed_over(self, edits: tuple[StepEdit, ...], budget_s: float) -> HandedOver:
+    def handed_over(self, edits: tuple[StepEdit, ...], budget_s: float) -> HandedFit:
         """What another process needs to compare its training with the original.
 
         Args:
@@ -91,7 +91,7 @@ class StepProver:
         finally:
             self._snapshot.restore_values()
         model = self._original.model
-        return HandedOver(
+        return HandedFit(
             weights=[np.asarray(value) for value in model.get_weights()],
             optimizer=[tf.convert_to_tensor(v.value).numpy() for v in model.optimizer.variables],
             batches=[tf.nest.map_structure(np.asarray, b) for b in self._recording.batches],
@@ -105,18 +105,17 @@ class StepProver:
 
     def _affordable(self) -> int:
         """Steps of each run that is handed over: fewer where one takes seconds."""
-        few = order_of(self._held, _FEWEST_STEPS, seed=0)
+        few = order_of(self._held, FEWEST_STEPS, seed=0)
         self._run(self._original, few)  # traced by then
         begin = time.perf_counter()
         self._run(self._original, few)
-        step_s = (time.perf_counter() - begin) / len(few)
-        steps = int(_HANDED_S / ((2 + NUDGED_RUNS) * step_s))
-        return min(max(_FEWEST_STEPS, steps), _EXACT_STEPS)
+        return steps_handed_over((time.perf_counter() - begin) / len(few))
 
     def _runs(self, order: list[int]) -> tuple[list[Replay], str]:
         """The original twice and nudged; or why there is nothing to compare with."""
-        if self._snapshot.bytes * (2 + NUDGED_RUNS) > _MOST_BYTES:
-            return [], "its state is too large to be handed from process to process"
+        large = too_large(self._snapshot.bytes)
+        if large:
+            return [], large
         twice = self._twice(order, "exact")
         if isinstance(twice, Proof):
             return [], twice.detail
@@ -196,7 +195,7 @@ class StepProver:
         return replay(settings, self._snapshot, feed, windows=windows)
 
 
-def proved_elsewhere(settings: StepSettings, handed: HandedOver) -> Proof:
+def proved_elsewhere(settings: StepSettings, handed: HandedFit) -> Proof:
     """Train as another process did, from its state over its batches; the model is left so.
 
     Args:
@@ -207,12 +206,7 @@ def proved_elsewhere(settings: StepSettings, handed: HandedOver) -> Proof:
         return Proof(kind="exact", passed=False, detail=handed.refused)
     give_state(settings.model, handed.state)
     recording = Recording(tuple(handed.batches))
-    candidate = replay(settings, Snapshot(settings.model), recording.feed(handed.order))
-    original, again, *nudged = handed.runs
-    exact = prove_exact(original, again, candidate, len(handed.order))
-    if exact is not None and exact.passed:
-        return exact
-    return prove_rounding(original, nudged, candidate, len(handed.order))
+    return handed.judged(replay(settings, Snapshot(settings.model), recording.feed(handed.order)))
 
 
 def _as_drawn(proof: Proof, edits: tuple[StepEdit, ...]) -> Proof:

@@ -20,6 +20,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    no_loop_elsewhere,
     no_step_edit,
     not_worth,
 )
@@ -46,7 +47,8 @@ class KernelsOnOneThread(Optimization):
     ) -> Proposal | Skipped:
         """Where steps are short, and kernels run on the host."""
         work = diagnosis.workload
-        forbidden = no_step_edit(diagnosis) or _forbidden(work, machine)
+        own = no_loop_elsewhere(work) if work.kind == "custom_loop" else no_step_edit(diagnosis)
+        forbidden = own or _forbidden(work, machine)
         if forbidden:
             return forbidden
         step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
@@ -69,6 +71,7 @@ def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
         "the kernels run on an accelerator": machine.devices,
         "there is one core": machine.cpus < 2,
         f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
+        "not tried under a tf.distribute strategy yet": work.distributed or work.replicas > 1,
         "fit is called for a few steps at a time": work.called_in_loop,
     }
     return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

@@ -21,6 +21,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    no_loop_elsewhere,
     not_worth,
 )
 
@@ -45,7 +46,8 @@ class KeepMemory(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where memory that was freed is given anew in every step."""
-        forbidden = _forbidden(diagnosis.workload, machine)
+        work = diagnosis.workload
+        forbidden = _forbidden(work, machine) or no_loop_elsewhere(work)
         if forbidden:
             return forbidden
         possible = diagnosis.without_page_faults()
@@ -55,7 +57,7 @@ class KeepMemory(Optimization):
         return Proposal(
             edits=(KeepFreedMemory(),),
             predicted=possible,
-            at=diagnosis.workload.at,
+            at=work.at,
             why=(
                 f"{faulting_s * 1e3:.3g} ms of CPU a step pass while the system makes memory anew "
                 "that was freed just before"
@@ -69,9 +71,6 @@ def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
     reasons = {
         f"the allocator is {whose}, and not glibc's as it comes": (
             machine.allocator != PLAIN_ALLOCATOR
-        ),
-        "the loop is your own, and is not trained again in another process": (
-            work.kind == "custom_loop"
         ),
         "fit is called for a few steps at a time": work.called_in_loop,
     }

@@ -11,6 +11,7 @@ from uncork.core.edit import Edit, Guarantee
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy, StageName
 from uncork.core.record import Record
+from uncork.core.workload import Workload
 
 # Ratio. Below this predicted gain a trial costs the user more time than it could give back.
 WORTH_TRYING = 1.05
@@ -161,6 +162,19 @@ def no_function_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
         )
     if work.distributed or work.replicas > 1:
         return Skipped(reason="not tried under a tf.distribute strategy yet")
+    return None
+
+
+def no_loop_elsewhere(work: Workload) -> Skipped | None:
+    """Set when it is a loop whose step cannot be called again in a process of its own."""
+    if work.kind != "custom_loop":
+        return None
+    if work.not_traceable:
+        reason = f"the step cannot be called again in another process: {work.not_traceable}"
+        return Skipped(reason=reason)
+    if not work.step_code:
+        reason = "the loop calls no one function that could be called again in another process"
+        return Skipped(reason=reason)
     return None
 
 

@@ -32,12 +32,28 @@ class GraphState:
 
     def __init__(self, traced: Any) -> None:
         # A function does not keep its variables alive: what is looked up here must be held.
-        self._variables = tuple(traced.variables)
+        self._variables = _in_order(traced)
         self._saved = self.values()
 
     def values(self) -> Arrays:
         """As they are now."""
         return [tf.identity(variable).numpy() for variable in self._variables]
+
+    @property
+    def saved(self) -> Arrays:
+        """As they were at the beginning."""
+        return self._saved
+
+    def take(self, values: Arrays) -> str:
+        """Let the beginning be what another process found there.
+
+        Returns:
+            Why these cannot be values of these variables; ``""`` where they can.
+        """
+        if [_kind(value) for value in values] != [_kind(value) for value in self._saved]:
+            return "the step has other variables in the other process"
+        self._saved = values
+        return ""
 
     def __len__(self) -> int:
         return len(self._variables)
@@ -58,3 +74,20 @@ class GraphState:
                 sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
                 variable.assign((value * (1 + units * unit * sign)).astype(value.dtype))
         context.async_wait()  # another process's device lets a function begin before that
+
+
+def _in_order(traced: Any) -> tuple[Any, ...]:
+    """Its variables as they were met while it was traced: in each process alike.
+
+    TensorFlow keeps them in a set, ordered by where they are in memory.
+    """
+    met = {id(tensor): n for n, tensor in enumerate(traced.captured_inputs)}
+
+    def place(variable: Any) -> int:
+        return met.get(id(getattr(variable, "handle", None)), len(met))
+
+    return tuple(sorted(traced.variables, key=place))
+
+
+def _kind(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    return value.dtype, value.shape

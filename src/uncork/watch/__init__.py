@@ -7,7 +7,7 @@ from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_
 from uncork.watch.guards import Guards, UnguardedError
 from uncork.watch.origin import only_call, only_change, origin
 from uncork.watch.outside import outside
-from uncork.watch.random_states import random_state, set_random_state
+from uncork.watch.random_states import apart_from_process, random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
     loader_digest,
@@ -24,6 +24,7 @@ __all__ = [
     "Draws",
     "Guards",
     "UnguardedError",
+    "apart_from_process",
     "dependence",
     "drawn_alike",
     "draws_kept",

@@ -26,8 +26,16 @@ def set_random_state(state: tuple[Any, ...]) -> None:
     if context.global_seed() != global_seed:  # setting it resets all seeded kernels
         context.set_global_seed(global_seed)
     _set_tf_rng_state(tf_rng)
-    if generator is not None:
+    if generator is None:
+        generator = global_state.get_global_attribute("global_seed_generator")
+    if generator is not None and seed is not None:
         generator.state.assign(seed)
+
+
+def apart_from_process(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What :func:`random_state` took, for another process; that one's generators get the seeds."""
+    python, numpy, tf_state, _, seed = state
+    return python, numpy, tf_state, None, seed
 
 
 def _tf_rng_state() -> Any:

@@ -1,0 +1,211 @@
+"""A loop that is trained again in another process: the same calls of its step, the same state."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import run_script
+from uncork.core.edit import KeepFreedMemory
+from uncork.core.job import Job, Result
+from uncork.core.journal import Journal
+from uncork.core.plan import Plan, dump
+from uncork.core.record import replace
+from uncork.engine import handed_over as limits
+from uncork.engine.calls_elsewhere import handed_over, proved_elsewhere
+from uncork.engine.handed_over import HandedCalls, HandedOver
+from uncork.engine.loop_steps import StepSwitch
+from uncork.engine.processes import Script, run_child
+from uncork.engine.trial import Trial
+from uncork.engine.version import Version
+from uncork.step import CompiledStep, EagerStep, Mode, TakenStep
+
+from .conftest import begun
+
+
+class Training:
+    """Fits a line, with dropout, by steps that get all kinds of values."""
+
+    def __init__(self, *, drop: float = 0.2, width: int = 16, compiled: bool = True) -> None:
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Dense(width, "relu"), keras.layers.Dropout(drop, seed=3)]
+        self.model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+        self.optimizer = keras.optimizers.Adam(0.02)
+        self.optimizer.build(self.model.trainable_variables)
+        self.taken: TakenStep
+        if compiled:
+            step = tf.function(train_step)
+            self.taken = CompiledStep(step)
+        else:
+            self.taken = EagerStep(train_step)
+            step = self.taken
+        self.taken.recording = self.taken.is_looked_at = True
+        rng = np.random.default_rng(0)
+        for n in range(6):
+            x = rng.normal(size=(64, 8)).astype("float32")
+            y = tf.constant(x.sum(1, keepdims=True))
+            words = tf.ragged.constant([["a"], [f"b{n}", "c"]])
+            step(self.model, self.optimizer, x, y, scale=0.5, words=words)
+
+    def weights(self) -> list[Any]:
+        return [np.asarray(value) for value in self.model.get_weights()]
+
+    def close(self) -> None:
+        self.taken.give_back()
+
+
+def train_step(model, optimizer, x, y, scale, words):
+    with tf.GradientTape() as tape:
+        loss = scale * tf.reduce_mean((y - model(x, training=True)) ** 2)
+        loss += 0.0 * tf.cast(tf.strings.length(words.flat_values)[0], tf.float32)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    return loss
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["compiled", "eager"])
+def there(request) -> tuple[bool, HandedCalls]:
+    """What a process has left, as it comes out of a file."""
+    training = Training(compiled=request.param)
+    before = training.weights()
+    handed = handed_over(training.taken)
+    for now, then in zip(training.weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    training.close()
+    assert not handed.refused
+    return request.param, pickle.loads(pickle.dumps(handed))
+
+
+def judged(handed: HandedCalls, mode: Mode = Mode.WRITTEN, **of: Any) -> Any:
+    training = Training(**of)
+    try:
+        return proved_elsewhere(training.taken, mode, handed)
+    finally:
+        training.close()
+
+
+def test_the_same_training_is_the_same_elsewhere(there):
+    compiled, handed = there
+    keras.utils.set_random_seed(99)
+    proof = judged(handed, compiled=compiled)
+    assert proof.passed, proof.detail
+    assert proof.kind == "exact"
+
+
+def test_another_one_is_not(there):
+    compiled, handed = there
+    assert not judged(handed, compiled=compiled, drop=0.201).passed
+    order = [handed.order[1], handed.order[0], *handed.order[2:]]
+    assert not judged(dataclasses.replace(handed, order=order), compiled=compiled).passed
+
+
+def test_a_step_that_runs_otherwise_there_is_asked_so(there):
+    """As a graph the eager step comes to the same within rounding, or exactly."""
+    compiled, handed = there
+    mode = Mode.ANY_SHAPE if compiled else Mode.GRAPH
+    proof = judged(handed, mode, compiled=compiled)
+    assert proof.passed, proof.detail
+
+
+def test_what_does_not_fit_is_told(there):
+    compiled, handed = there
+    if compiled:
+        other = judged(handed, width=17)
+        assert not other.passed
+        assert other.detail == "the step has other variables in the other process"
+        more = dataclasses.replace(handed, calls=[[*handed.calls[0], ("value", 1)]] * 6)
+        with pytest.raises(ValueError, match="the step gets 7 values here, and 8 there"):
+            judged(more)
+    refused = dataclasses.replace(handed, refused="too large")
+    assert judged(refused, compiled=compiled).detail == "too large"
+
+
+def test_what_is_too_large_is_not_handed_over(monkeypatch):
+    monkeypatch.setattr(limits, "_MOST_BYTES", 100)
+    training = Training()
+    found = handed_over(training.taken)
+    training.close()
+    assert found.refused == "its state is too large to be handed from process to process"
+    assert not found.runs
+
+
+def test_where_no_step_is_known_there_is_nothing_to_hand_over(there):
+    _, handed = there
+    switch = StepSwitch(None)
+    assert switch.hand_over(lambda: None, lambda: None) is None
+    proof = switch.prove_elsewhere(Version(None), handed, lambda: None, lambda: None)
+    assert not proof.passed
+    step = CompiledStep(tf.function(train_step))
+    assert handed_over(step).refused == "no call of the step was seen"
+    step.give_back()
+
+
+TRAIN = """
+import keras, numpy as np, tensorflow as tf
+
+keras.utils.set_random_seed(5)
+x = np.random.default_rng(1).normal(size=(2048, 8)).astype("float32")
+y = x.sum(1, keepdims=True)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(64, "tanh"), keras.layers.Dense(1)])
+optimizer = keras.optimizers.Adam()
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return loss
+
+"""
+DATASET = """
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(2048, seed=3).batch(64)
+for epoch in range(100_000):
+    for a, b in data:
+        train_step(a, b)
+"""
+ARRAYS = """
+for epoch in range(100_000):
+    for rows in np.random.permutation(2048).reshape(-1, 64):
+        train_step(x[rows], y[rows])
+"""
+
+
+class Handing(Trial):
+    """Leaves a plan, and what a tuning would hand over, for the loop of a script."""
+
+    def work(self, subject: Any, machine: Any) -> Result:
+        handed = subject.hand_over(subject.original, 0.0)
+        handed.write(Path("handed_over"))
+        before = workload_diagnosis(workload=subject.seen(), stages=())
+        kept = next(step for step in STEPS if step.outcome == "kept")
+        step = replace(kept, name="keep_freed_memory", edits=(KeepFreedMemory(),))
+        made: Plan = plan(before=before, after=None, steps=(step,))
+        Path("plan.json").write_bytes(dump(made))
+        return Result(machine=machine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", [DATASET, ARRAYS], ids=["dataset", "arrays"])
+def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monkeypatch):
+    made = begun(tmp_path, TRAIN + loop, "engine.test_calls_elsewhere")
+    assert isinstance(HandedOver.read(made / "handed_over"), HandedCalls)
+    monkeypatch.chdir(made)
+    job = Job(mode="process", training=0, plan="plan.json", hand_over=str(made / "handed_over"))
+    found = run_child(job, Script("train.py"), lambda event: None, quiet=True).elsewhere
+    assert found.proof.passed, found.proof.detail
+    assert found.proof.kind in ("exact", "rounding")
+    assert found.measurement.samples_per_s > 0
+
+
+if __name__ == "__main__":
+    run_script(Path("train.py"), [], Handing(Job(mode="tune"), Journal(None), sys.argv[1]))
