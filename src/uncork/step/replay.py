@@ -171,7 +171,9 @@ def replay(
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
                 told.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
         means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
-        return Replay(means(told, windows), weights(model))
+        losses = means(told, windows)
+    # Only now the state is where Keras has it, and as the user would find it.
+    return Replay(losses, weights(model))
 
 
 # NumPy files bfloat16 and other young types under "V".
