@@ -29,7 +29,7 @@ def test_the_device_tells_its_memory() -> None:
 
 @pytest.mark.parametrize(
     ("edit", "share"),
-    [(MicroBatches(parts=4), 0.5), (RecomputeActivations(segments=4), 0.7)],
+    [(MicroBatches(parts=4), 0.5), (RecomputeActivations(segments=4), 0.8)],
     ids=["parts", "segments"],
 )
 def test_less_is_taken(edit: StepEdit, share: float, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.core.step_edit import MicroBatches, StepEdit
+from uncork.core.step_edit import JitCompile, JitCompileOff, MicroBatches, StepEdit
 from uncork.core.workload import Workload
 from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks
@@ -27,6 +27,7 @@ from uncork.engine.primed import PrimedRunner
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
 from uncork.engine.this_machine import chosen_threads
 from uncork.engine.version import Version, VersionRunner
+from uncork.measure.devices import rounds_to_tf32
 from uncork.step import (
     Feed,
     FitRunner,
@@ -58,6 +59,7 @@ from uncork.step import (
     validation_steps,
     why_not_larger,
     without_draws,
+    without_tf32,
     workers_of,
 )
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
@@ -173,11 +175,29 @@ class FitSubject(FitLooks):
         """Train both from the same snapshot over the same recorded batches."""
         settings = self._with(version.step)
         pairs = settings.in_two(self._feed(version))
+        if pairs is None and kind == "rounding" and self._is_cut_otherwise(version):
+            return self._prove_without_tf32(version, budget_s)
         if pairs is None:
             return self._step_prover().prove(settings, kind, budget_s)
         recording = Recording.in_two(pairs, **_RECORDED)
         original = self._with(self.original.step)
         return StepProver(original, self.snapshot, recording).prove(settings, kind, budget_s)
+
+    def _is_cut_otherwise(self, version: Version) -> bool:
+        """XLA and TensorFlow round to TF32 where each likes."""
+        others = version.step[len(self.original.step) :]
+        by_xla = any(isinstance(edit, JitCompile | JitCompileOff) for edit in others)
+        return by_xla and rounds_to_tf32()
+
+    def _prove_without_tf32(self, version: Version, budget_s: float) -> Proof:
+        """Both are compiled anew, for a batch of a size that no kernel was chosen for yet."""
+        rows = max(1, (self.workload.batch_size or 1) - 1)
+        recording = Recording.of(self.feed, self.model, **_RECORDED).of_rows(rows)
+        with without_tf32():
+            original = StepSettings(self.model, self.original.step)
+            prover = StepProver(original, self.snapshot, recording)
+            found = prover.prove(StepSettings(self.model, version.step), "rounding", budget_s)
+        return replace(found, detail=f"{found.detail}; without TF32, by which either rounds")
 
     def hand_over(self, version: Version, budget_s: float) -> HandedFit | None:
         """The state before the first step, and what it leads to on recorded batches."""

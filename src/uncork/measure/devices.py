@@ -113,6 +113,21 @@ def native_bfloat16() -> bool | None:
     return cpu_has_bfloat16(_cpu_flags())
 
 
+def rounds_to_tf32() -> bool:
+    """Whether products of float32 are computed with 10 bits of their fractions here.
+
+    Example:
+        >>> rounds_to_tf32() and not accelerators()
+        False
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    return (
+        bool(gpus)
+        and bool(native_bfloat16())  # both came with Ampere
+        and bool(tf.config.experimental.tensor_float_32_execution_enabled())
+    )
+
+
 def native_float16() -> bool | None:
     """Whether training here is fast in float16; None where that is not known.
 

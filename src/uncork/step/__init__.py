@@ -68,6 +68,7 @@ from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of, random_layers_of
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
+from uncork.step.without_tf32 import without_tf32
 
 __all__ = [
     "ARRAY_BATCH",
@@ -169,5 +170,6 @@ __all__ = [
     "who_waits",
     "why_not_larger",
     "without_draws",
+    "without_tf32",
     "workers_of",
 ]
