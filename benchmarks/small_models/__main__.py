@@ -2,9 +2,9 @@
 
     python -m benchmarks.small_models [--rounds 6] [--record]
 
-``fit`` as introductions show it, with one lever at a time, with all exact ones, the loop that an
-expert would write, and the same ``fit`` on Keras's jax backend in a process of its own, in turn;
-ratios are within rounds.
+``fit`` as introductions show it, with one lever at a time, with all exact ones, on arrays as Keras
+and as ``array_feed`` read them, the loop that an expert would write, and the same ``fit`` on
+Keras's jax backend in a process of its own, in turn; ratios are within rounds.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ _LEVERS: Final[dict[str, tuple[StepEdit, ...]]] = {
     "with jit_compile": (_GROUPED, FlatUpdates(), JitCompile()),
     "all": (_GROUPED, FlatUpdates(), FusedUpdates(), JitCompile()),
 }
+_OF_ARRAYS: Final[dict[str, tuple[StepEdit, ...]]] = {
+    "array_feed": (),
+    "array_feed, grouped, fused": _LEVERS["grouped, fused"],
+    "array_feed, all": _LEVERS["all"],
+}
 _ON_JAX: Final = "keras_backend"
 _BY_HAND: Final = {"by hand": False, "by hand, fused": True}
 
@@ -70,6 +75,11 @@ def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
         lever: FitRunner(StepSettings(model, edits), feed, snapshot, float(BATCH))
         for lever, edits in _LEVERS.items()
     }
+    arrays = Feed.of({"x": x, "y": y, "batch_size": BATCH})
+    runners["arrays"] = FitRunner(StepSettings(model), arrays, snapshot, float(BATCH))
+    for way, edits in _OF_ARRAYS.items():
+        read = arrays.read_in_one_thread()
+        runners[way] = FitRunner(StepSettings(model, edits), read, snapshot, float(BATCH))
     for way, fused in _BY_HAND.items():
         runners[way] = WholeEpoch(model, x, y, fused=fused)
     runners[_ON_JAX] = on_jax = OnJax(name)
@@ -93,7 +103,7 @@ def _against(found: dict[str, list[Block]], way: str) -> Comparison:
 
 
 def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -> str:
-    ways = [*_LEVERS, *_BY_HAND, _ON_JAX]
+    ways = [*_LEVERS, "arrays", *_OF_ARRAYS, *_BY_HAND, _ON_JAX]
     lines = [
         f"# Small models, {datetime.date.today().isoformat()}",
         "",
