@@ -73,6 +73,16 @@ def test_other_kernels_round_otherwise(
     judged(convolutions(**compiled), tmp_path, edit, "rounding")
 
 
+def test_xla_is_proved_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where products are rounded to it, wherever either likes."""
+    monkeypatch.setattr("uncork.engine.fit_subject.rounds_to_tf32", lambda: True)
+    subject = subject_of(convolutions(), tmp_path)
+    version = subject.original.with_step_edits((JitCompile(),))
+    found = subject.prove_step(version, "rounding", 20.0)
+    assert found.passed, found.detail
+    assert "without TF32" in found.detail
+
+
 def test_parts_of_a_batch_are_proved(tmp_path: Path) -> None:
     """On few rows of each batch, as where the whole of it has no room."""
     subject = subject_of(convolutions(normalized=False), tmp_path)

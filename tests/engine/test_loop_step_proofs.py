@@ -99,6 +99,28 @@ def test_a_step_that_tells_no_loss_proves_nothing():
     assert "returns no loss" in proof.detail
 
 
+@pytest.mark.parametrize("tf32", [False, True])
+def test_xla_is_compared_without_tf32(tf32, monkeypatch):
+    """Where products are rounded to it; called with a row less, nothing was compiled with it."""
+    sizes: list[int] = []
+    monkeypatch.setattr("uncork.engine.loop_step_proofs.rounds_to_tf32", lambda: tf32)
+    training = Training(0.0)
+    step = taken(training)
+    compute = training.model.call
+
+    def call(x, **how):
+        sizes.append(x.shape[0])
+        assert tf.config.experimental.tensor_float_32_execution_enabled() is not tf32
+        return compute(x, **how)
+
+    training.model.call = call
+    proof = prove_step_of_loop(step, Mode.XLA, "rounding")
+    assert proof.passed, proof.detail
+    assert ("without TF32" in proof.detail) is tf32
+    assert set(sizes) == {63 if tf32 else 64}
+    assert tf.config.experimental.tensor_float_32_execution_enabled()
+
+
 def test_proofs_begin_where_the_training_was_first_seen():
     training = Training(0.0)
     step = CompiledStep(training.step)

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.engine.data_orders import prove_over_orders
 from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
+from uncork.engine.step_arguments import one_row_less
+from uncork.measure.devices import rounds_to_tf32
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
@@ -20,7 +23,7 @@ from uncork.proof.rounding import (
     tell_enough,
     unrepeatable,
 )
-from uncork.step import Call, GraphState, Mode, Replay, TakenStep
+from uncork.step import Call, GraphState, Mode, Replay, TakenStep, without_tf32
 
 # As many as the proofs of a model's own step compare.
 _EXACT_STEPS: Final = 24
@@ -62,20 +65,37 @@ def prove_step_of_loop(
     try:
         if kind == "precision":
             return _over_orders(step, candidate, state, budget_s)
+        if (mode.xla or mode.no_xla) and sent is _as_they_are and rounds_to_tf32():
+            return _without_tf32(step, candidate, state)
         if kind != "exact":
-            return _compared(step, candidate, state, _ROUNDING_STEPS, kind)
+            return _compared(step, step.calls, candidate, state, _ROUNDING_STEPS, kind)
         # Bits that differ do so at once, and a step that runs op by op takes its time.
-        first = _compared(step, candidate, state, _FIRST_STEPS, kind)
-        return _compared(step, candidate, state, _EXACT_STEPS, kind) if first.passed else first
+        first = _compared(step, step.calls, candidate, state, _FIRST_STEPS, kind)
+        if not first.passed:
+            return first
+        return _compared(step, step.calls, candidate, state, _EXACT_STEPS, kind)
     finally:
         now.restore()
 
 
+def _without_tf32(step: TakenStep, otherwise: Callable[..., Any], state: GraphState) -> Proof:
+    """Called with a row less, both are compiled anew, and kernels are chosen anew for both."""
+    calls = [one_row_less(call) for call in step.calls]
+    with without_tf32():
+        found = _compared(step, calls, otherwise, state, _ROUNDING_STEPS, "rounding")
+    return replace(found, detail=f"{found.detail}; without TF32, by which either rounds")
+
+
 def _compared(
-    step: TakenStep, otherwise: Callable[..., Any], state: GraphState, steps: int, kind: Guarantee
+    step: TakenStep,
+    calls: list[Call],
+    otherwise: Callable[..., Any],
+    state: GraphState,
+    steps: int,
+    kind: Guarantee,
 ) -> Proof:
-    order = [n % len(step.calls) for n in range(steps)]
-    train = RecordedTraining(step.calls, state)
+    order = [n % len(calls) for n in range(steps)]
+    train = RecordedTraining(calls, state)
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
         return train.over(function, order, seed=seed)
@@ -83,7 +103,7 @@ def _compared(
     original, again = run(step.written), run(step.written)
     refused = unrepeatable(original, again, kind)
     if refused is not None:
-        return _by_what_repeats(step, otherwise, state) or refused
+        return _by_what_repeats(step, calls, otherwise, state) or refused
     candidate = run(otherwise)
     exact = prove_exact(original, again, candidate, steps)
     if exact is not None and (exact.passed or kind == "exact"):
@@ -92,15 +112,15 @@ def _compared(
     rounded = prove_rounding(original, nudged, candidate, steps)
     if rounded.passed or original.equals(again):
         return rounded
-    return _by_what_repeats(step, otherwise, state) or rounded
+    return _by_what_repeats(step, calls, otherwise, state) or rounded
 
 
 def _by_what_repeats(
-    step: TakenStep, otherwise: Callable[..., Any], state: GraphState
+    step: TakenStep, calls: list[Call], otherwise: Callable[..., Any], state: GraphState
 ) -> Proof | None:
     """Of a training that goes astray by rounding; None where it does not, or not by it alone."""
-    order = [n % len(step.calls) for n in range(_FIRST_STEPS)]
-    train = RecordedTraining(step.calls, state)
+    order = [n % len(calls) for n in range(_FIRST_STEPS)]
+    train = RecordedTraining(calls, state)
     start, first, again = (train.over(step.written, part) for part in ([], order[:1], order[:1]))
     if not rounds_anew(first, again):
         return None
