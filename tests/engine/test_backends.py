@@ -170,7 +170,10 @@ class Maker(PassThrough):
         self._folder = folder
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+        from uncork.engine import data_orders  # noqa: PLC0415 - imports TensorFlow
+        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - likewise
+
+        data_orders._STEPS = (200, 200)  # however busy the machine is
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
