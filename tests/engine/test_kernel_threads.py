@@ -73,6 +73,21 @@ def test_a_trifle_is_not_worth_it(monkeypatch):
     assert "not surely" in last(tried(monkeypatch, 1.1)).reason
 
 
+@pytest.mark.parametrize(("slowed", "outcome"), [(1, "kept"), (2, "rejected")])
+def test_one_block_that_something_else_slowed_is_no_reason(monkeypatch, slowed, outcome):
+    speeds = (100.0, 104.0, 102.0, 130.0)
+    tuned = replace(PLAN.tuned, samples_per_s=103.0, blocks=speeds)
+    made = replace(PLAN, tuned=tuned)
+    theirs = (*[40.0] * slowed, *[150.0] * (4 - slowed))
+    measured = replace(tuned, samples_per_s=150.0, blocks=theirs)
+    judged = Proof(kind="exact", passed=True, detail="by decree")
+    answer = Result(machine=FOUR_CORES, elsewhere=ProcessTrial(measurement=measured, proof=judged))
+    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    found = THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
+    assert last(found).outcome == outcome
+    assert last(found).measured.low == pytest.approx((150.0 if slowed == 1 else 40.0) / 104.0)
+
+
 @pytest.mark.parametrize(
     ("edit", "words"),
     [(JitCompile(), "XLA has joined"), (LargerBatch(times=2, rate=1.4), "trains otherwise")],

@@ -19,7 +19,8 @@ from uncork.road import Optimization, Proposal, Skipped
 
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
 _WORTH: Final = 1.15
-
+# Blocks of which the least usual may be left out.
+_ENOUGH: Final = 4
 # Of the memory that a process may use, what a training elsewhere may take at its height.
 _MOST: Final = 0.8
 
@@ -119,11 +120,11 @@ class Elsewhere:
         """Against what is in force so far, which was measured in another process."""
         if isinstance(trial, UncorkError):
             return self._step("rejected", f"it does not run there: {trial.received}", proposal)
-        ours, theirs = plan.tuned.blocks, trial.measurement.blocks
+        ours, theirs = _usual(plan.tuned.blocks), _usual(trial.measurement.blocks)
         ratio = Ratio(
             ratio=trial.measurement.samples_per_s / plan.tuned.samples_per_s,
-            low=min(theirs) / max(ours),
-            high=max(theirs) / min(ours),
+            low=theirs[0] / ours[-1],
+            high=theirs[-1] / ours[0],
         )
         if ratio.low < _WORTH:
             reason = f"not surely {_WORTH}x as fast: {figures(ratio)}"
@@ -157,6 +158,15 @@ class Elsewhere:
             edits=proposal.edits if proposal and outcome == "kept" else (),
             source_edit=proposal.source_edit if proposal else "",
         )
+
+
+def _usual(blocks: tuple[float, ...]) -> list[float]:
+    """All but the slowest and the fastest, where there are as many as four; in order.
+
+    One that something else of the machine's slowed says nothing of the process.
+    """
+    some = sorted(blocks)
+    return some[1:-1] if len(some) >= _ENOUGH else some
 
 
 def _allows(plan: Plan, guarantee: Guarantee) -> bool:
