@@ -124,8 +124,7 @@ def test_what_does_not_fit_is_told(there):
         assert not other.passed
         assert other.detail == "the step has other variables in the other process"
         more = dataclasses.replace(handed, calls=[[*handed.calls[0], ("value", 1)]] * 6)
-        with pytest.raises(ValueError, match="the step gets 7 values here, and 8 there"):
-            judged(more)
+        assert judged(more).detail == "the step gets 7 values here, and 8 there"
     refused = dataclasses.replace(handed, refused="too large")
     assert judged(refused, compiled=compiled).detail == "too large"
 

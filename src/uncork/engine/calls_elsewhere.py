@@ -65,7 +65,7 @@ def proved_elsewhere(step: TakenStep, mode: Mode, handed: HandedCalls) -> Proof:
         mode: How it runs here.
         handed: By :func:`handed_over`.
     """
-    refused = handed.refused or step.refusal or ("" if step.calls else _NOT_SEEN)
+    refused = handed.refused or step.refusal or _called_otherwise(step, handed)
     if not refused:
         state = state_of_step(step)
         refused = state.take(handed.state)
@@ -75,6 +75,15 @@ def proved_elsewhere(step: TakenStep, mode: Mode, handed: HandedCalls) -> Proof:
     function = step.written if mode == Mode.WRITTEN else step.graph(mode)
     train = RecordedTraining(calls, state, handed.random)
     return handed.judged(train.over(function, handed.order))
+
+
+def _called_otherwise(step: TakenStep, handed: HandedCalls) -> str:
+    """Why the calls that were recorded there cannot be made here; ``""`` where they can."""
+    if not step.calls:
+        return _NOT_SEEN
+    count, counts = len(_portable(step.calls[0])), {len(leaves) for leaves in handed.calls}
+    there = " or ".join(map(str, sorted(counts)))
+    return "" if counts == {count} else f"the step gets {count} values here, and {there} there"
 
 
 def _order(step: TakenStep, train: RecordedTraining) -> list[int]:
@@ -99,14 +108,8 @@ def _taken(leaf: Any) -> Any:
 
 
 def _as_called(leaves: list[Any], like: Call) -> Call:
-    """A call as it was made there, with this process's own objects in it.
-
-    Raises:
-        ValueError: It is called otherwise here.
-    """
+    """A call as it was made there, with this process's own objects in it."""
     own = tf.nest.flatten(like, expand_composites=True)
-    if len(own) != len(leaves):
-        raise ValueError(f"the step gets {len(own)} values here, and {len(leaves)} there")
     taken = [_given(leaf, each) for leaf, each in zip(leaves, own, strict=True)]
     call: Call = tf.nest.pack_sequence_as(like, taken, expand_composites=True)
     return call
