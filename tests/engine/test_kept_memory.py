@@ -93,10 +93,11 @@ model = keras.Sequential([keras.Input((8,)), *layers])
 model.compile("adam", "mse", metrics=["mae"])
 data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(2048, seed=3).batch(1024)
 model.fit(data, epochs=2, verbose=0)
-import resource
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-model.fit(data, epochs=4, verbose=0)
-print("pages a step", (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 8)
+import psutil
+before = psutil.Process().memory_info().rss
+freed = np.ones(32 * 2**20)
+del freed
+print("MB that stay", (psutil.Process().memory_info().rss - before) // 2**20)
 """
 
 
@@ -144,7 +145,8 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     assert measured.faulting_s_per_step < 0.1 * measured.cpu_s_per_step
 
 
-def pages(said: str) -> int:
+def megabytes(said: str) -> int:
+    """Of 256 that were freed, those which the process keeps."""
     return int(said.rpartition(" ")[2])
 
 
@@ -155,7 +157,8 @@ def test_the_script_keeps_what_it_frees(made):
     done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
     assert done.returncode == 0, done.stderr
     assert "without the plan" not in done.stderr
-    assert pages(done.stdout) < pages(plain.stdout) / 4
+    assert megabytes(plain.stdout) <= 20
+    assert megabytes(done.stdout) >= 100
 
 
 @glibc
