@@ -31,7 +31,7 @@ from uncork.pipeline.source_lines import same_line
 from uncork.pipeline.tree import Pipeline, Place
 
 # Elements of a chunk at most, and bytes: of larger ones the call is the least part.
-_MOST: Final = 64
+_MOST: Final = 1024
 _MOST_BYTES: Final = 1 << 20
 # Elapsed seconds of an element. One that takes longer would hardly be handed over sooner.
 _BRIEF_S: Final = 0.002
@@ -118,13 +118,22 @@ class Leaf:
         self._shape = spec.shape
         self._whole = tuple(spec.shape) if spec.shape.is_fully_defined() else None
         self._range = (spec.dtype.min, spec.dtype.max) if spec.dtype.is_integer else None
+        is_number = self._whole == () and self.dtype.kind in "biuf"
+        self._scalar = self.dtype.type if is_number else None
+        self.is_fixed = self._whole is not None and self.dtype.kind != "O"
 
     def is_plainly(self, part: Any) -> bool:
         """Copying it gives what TensorFlow's conversion would."""
-        if isinstance(part, np.ndarray):
-            if part.dtype != self.dtype:
-                return False
-            return part.shape == self._whole or bool(self._shape.is_compatible_with(part.shape))
+        if type(part) is self._scalar:
+            return True
+        return self._takes(part) if isinstance(part, np.ndarray) else self._takes_number(part)
+
+    def _takes(self, part: np.ndarray[Any, Any]) -> bool:
+        if part.dtype != self.dtype:
+            return False
+        return part.shape == self._whole or bool(self._shape.is_compatible_with(part.shape))
+
+    def _takes_number(self, part: Any) -> bool:
         if self._whole != ():
             return False
         if isinstance(part, bool | np.bool_):
@@ -145,6 +154,7 @@ class Chunk:
 
     def __init__(self, leaves: Sequence[Leaf], most: int) -> None:
         self._dtypes = [leaf.dtype for leaf in leaves]
+        self._are_fixed = all(leaf.is_fixed for leaf in leaves)
         self._most = most
         self._texts = [i for i, dtype in enumerate(self._dtypes) if dtype.kind == "O"]
         self._arrays: list[np.ndarray[Any, Any]] = []
@@ -160,8 +170,8 @@ class Chunk:
 
         What TensorFlow will refuse is alone: that is told when elements become tensors.
         """
-        if not self._count:
-            return True
+        if not self._count or self._are_fixed:
+            return self._count < self._most
         if self._count == self._most or self._refused or self._is_refused(element):
             return False
         return all(np.shape(e) == a.shape[1:] for a, e in zip(self._arrays, element, strict=True))
@@ -178,7 +188,7 @@ class Chunk:
         for array, each in zip(self._arrays, element, strict=True):
             array[self._count, ...] = each  # of text, not the array that holds it
         self._count += 1
-        self._refused = self._is_refused(element)
+        self._refused = not self._are_fixed and self._is_refused(element)
 
     def _is_refused(self, element: Sequence[Any]) -> bool:
         texts = (element[position] for position in self._texts)
@@ -286,10 +296,13 @@ def _read_on(pipeline: Pipeline, place: Place) -> bool:
     return ahead and all(node.kind in _READING_ON for node in above)
 
 
-def _taken_apart(spec: Any) -> Callable[[Any], list[Any] | None]:
+def _taken_apart(spec: Any) -> Callable[[Any], Sequence[Any] | None]:
     """A function that finds the parts of an element which is made of tuples and dictionaries."""
     if isinstance(spec, tf.TensorSpec):
         return lambda value: [value]
+    if type(spec) is tuple and all(isinstance(each, tf.TensorSpec) for each in spec):
+        count = len(spec)
+        return lambda value: value if type(value) is tuple and len(value) == count else None
     if type(spec) is dict:
         keys = sorted(spec)
         inner = [_taken_apart(spec[key]) for key in keys]
@@ -307,7 +320,7 @@ def _taken_apart(spec: Any) -> Callable[[Any], list[Any] | None]:
 
 
 def _joined(
-    inner: Sequence[Callable[[Any], list[Any] | None]], values: Iterable[Any]
+    inner: Sequence[Callable[[Any], Sequence[Any] | None]], values: Iterable[Any]
 ) -> list[Any] | None:
     found: list[Any] = []
     for parts_of, value in zip(inner, values, strict=True):
