@@ -42,7 +42,6 @@ def test_costs_come_from_the_diagnosis():
     ("cpu_s", "overhead", "nobodys_s"),
     [
         (0.06, 0.0, 0.0),
-        (0.05, 0.0, 0.0),  # stages timed one by one explain too much
         (0.07, 0.25, 0.0),
         (0.10, 1.0, 0.0),
         (0.13, 1.0, 0.03),  # that cannot be the input's
@@ -53,7 +52,30 @@ def test_what_neither_explains_is_the_inputs_up_to_its_double(cpu_s, overhead, n
     assert found.overhead == pytest.approx(overhead)
     assert found.nobodys_cpu_s == pytest.approx(nobodys_s)
     assert found.consumer_cpu_s == pytest.approx(0.02)
-    assert found.cpu_s() == pytest.approx(max(cpu_s, 0.06))
+    assert found.cpu_s() == pytest.approx(cpu_s)
+
+
+def test_stages_cost_no_more_than_the_training_leaves_them():
+    """One by one they came to 40 ms, 20 beside the consumer are left of 50."""
+    found = costs_of(trained(0.05), 2.0)
+    assert found.cpu_s() == pytest.approx(0.05)
+    assert found.consumer_cpu_s == pytest.approx(0.02)
+    assert found.stages[0].wall_s_per_element == pytest.approx(0.003)
+    assert (found.overhead, found.nobodys_cpu_s) == (0.0, 0.0)
+
+
+def test_but_for_what_the_times_may_be_wrong_by():
+    assert costs_of(trained(0.021), 2.0).stages_s() == pytest.approx(0.0021)
+
+
+def test_python_may_work_in_processes_whose_time_is_not_counted():
+    loader = replace(DECODE, python=True)
+    found = costs_of(trained(0.05, stages=(loader,)), 2.0)
+    assert found.stages == (loader,)
+
+
+def test_what_was_not_measured_says_nothing_of_the_stages():
+    assert costs_of(trained(0.0), 2.0).stages == (DECODE,)
 
 
 def test_it_goes_where_the_input_goes():

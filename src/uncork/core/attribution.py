@@ -16,6 +16,8 @@ from uncork.core.stage import ENDLESS, Stage
 _CALL_S: Final = 5e-4
 # Of all CPU time, what a consumer takes at most that only drops what it is given.
 _NOTHING: Final = 0.05
+# Of all CPU time, what it and that of the consumer alone may be wrong by.
+_UNSURE: Final = 0.1
 # Of what stages cost one by one, the most that they are taken to cost more in the training.
 _MOST_OVERHEAD: Final = 1.0
 
@@ -27,7 +29,8 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     the input's, and to go where its stages go: once they are kept in memory, a training costs what
     it costs alone. Not what is made ahead for nobody, and not more than the stages cost themselves.
     Where the consumer by itself was not measured, the time is its. Where it costs nothing to speak
-    of, as that of a dataset by itself, stages are dearer in time as well.
+    of, as that of a dataset by itself, stages are dearer in time as well. Stages that cost more one
+    by one than the whole training leaves them were timed in a bad moment: they cost that much.
     """
     batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
     consumer = diagnosis.ceilings.get("consumer", 0.0)
@@ -40,6 +43,8 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
             tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
             0.0,
         )
+    elif own_cpu is not None and (factor := _fitting(diagnosis, input_cpu, consumer_cpu)) < 1:
+        stages = tuple(stage_costs.dearer(s, factor) for s in stages)
     elif own_cpu is not None:
         nobodys_s = unexplained_s(diagnosis)
         in_vain_s = max((thrown_away_s(diagnosis, s) for s in stages), default=0.0)
@@ -57,6 +62,17 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
         nobodys_cpu_s=nobodys_s,
     )
     return replace(costs, together=_together(costs))
+
+
+def _fitting(diagnosis: WorkloadDiagnosis, input_cpu: float, consumer_cpu: float) -> float:
+    """What is left for the input, over what its stages cost one by one; 1 where they fit in.
+
+    Python code is left as it is: it may work in processes of its own, whose time is not counted.
+    """
+    all_cpu = diagnosis.measurement.cpu_s_per_step
+    left = max(all_cpu - consumer_cpu, _UNSURE * all_cpu)
+    is_told = input_cpu > 0 < left and not any(stage.python for stage in diagnosis.stages)
+    return min(1.0, left / input_cpu) if is_told else 1.0
 
 
 def _together(costs: StepCosts) -> float:
