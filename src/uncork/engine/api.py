@@ -25,6 +25,7 @@ from uncork.core.journal import Journal
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
+from uncork.core.repeatable import left_to_timing
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
@@ -79,6 +80,7 @@ def diagnose(
     machine = this_machine()
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         found = observe(subject, machine, _journal(quiet), budget_s=budget)
+    found = replace(found, notes=(*left_to_timing(found.stages), *found.notes))
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
     return Shown(record)

@@ -13,6 +13,7 @@ from uncork.core.job import Job, Result
 from uncork.core.journal import Event
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
+from uncork.core.repeatable import left_to_timing
 from uncork.core.stack import told
 from uncork.core.workload import Workload
 from uncork.engine.backends import BACKEND
@@ -53,7 +54,8 @@ def diagnose(
     )
     result = diagnosed(job, script, follow)
     assert result.before is not None
-    notes = tuple(dict.fromkeys([*result.before.notes, *_notes(result)]))
+    by_chance = left_to_timing(result.before.stages)
+    notes = tuple(dict.fromkeys([*by_chance, *result.before.notes, *_notes(result)]))
     return Diagnosis(
         script=told(script.path),
         machine=result.machine,
@@ -124,7 +126,7 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     before = result.before
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
-    notes = (*_too_large(before), *_notes(result))
+    notes = (*_too_large(before), *left_to_timing(before.stages), *_notes(result))
     if result.interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(

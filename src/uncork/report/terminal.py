@@ -135,7 +135,7 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
 
 
 def _notes(notes: Sequence[str], width: int) -> RenderableType:
-    told = "\n".join(line(f"Note: {note}", width) for note in notes[:MAX_NOTES])
+    told = "\n".join(line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES])
     return Text(told, style="dim")
 
 

@@ -1,0 +1,32 @@
+"""What a script leaves to timing: two runs of it differ there, whatever is done to it or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uncork.core.stage import Stage
+
+
+def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """A sentence where maps draw random numbers in parallel calls; else nothing.
+
+    Seeds fix which numbers such a map draws, not which of its elements gets which: the call that
+    comes first takes the next ones. A proof seeds both sides alike and makes the calls in turn, so
+    what it calls equal bit for bit is equal but for that.
+
+    Args:
+        stages: The input pipeline as the script has it.
+
+    Example:
+        >>> augment = Stage(index=1, kind="map", at="train.py:9", random=True, parallelism=8)
+        >>> left_to_timing([augment])[0].partition(":")[0]
+        'two runs of the script may differ, with Uncork or without'
+    """
+    racing = (s for s in stages if s.random and s.kind != "shuffle")
+    places = dict.fromkeys(s.at or s.kind for s in racing if s.parallelism not in (None, 1))
+    if not places:
+        return ()
+    return (
+        "two runs of the script may differ, with Uncork or without: which element gets which "
+        f"random numbers is left to timing at {', '.join(places)}",
+    )

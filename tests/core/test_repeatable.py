@@ -1,0 +1,35 @@
+"""What a script leaves to timing by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from uncork.core.record import replace
+from uncork.core.repeatable import left_to_timing
+from uncork.core.stage import AUTOTUNE, Stage
+
+AUGMENT = Stage(index=2, kind="map", at="train.py:9", random=True, parallelism=AUTOTUNE)
+CROP = replace(AUGMENT, index=3, at="train.py:12", parallelism=4)
+
+
+def test_maps_that_draw_in_parallel_are_named_once_each():
+    (found,) = left_to_timing([AUGMENT, CROP, replace(CROP, index=4)])
+    assert found.endswith("is left to timing at train.py:9, train.py:12")
+
+
+def test_where_no_line_is_known_the_stage_is_named():
+    (found,) = left_to_timing([replace(AUGMENT, at=None)])
+    assert found.endswith("at map")
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        replace(AUGMENT, parallelism=1),
+        replace(AUGMENT, parallelism=None),
+        replace(AUGMENT, random=False),
+        replace(AUGMENT, kind="shuffle"),
+    ],
+)
+def test_what_draws_in_turn_or_not_at_all_is_repeatable(stage):
+    assert left_to_timing([stage]) == ()
