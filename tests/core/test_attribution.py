@@ -74,6 +74,14 @@ def test_python_may_work_in_processes_whose_time_is_not_counted():
     assert found.stages == (loader,)
 
 
+def test_what_a_shuffle_holds_may_have_been_made_before_the_measured_steps():
+    shuffle = Stage(index=1, kind="shuffle", random=True)
+    assert costs_of(trained(0.05, stages=(DECODE, shuffle)), 2.0).stages[0] == DECODE
+    below = replace(shuffle, index=0)
+    fitted = costs_of(trained(0.05, stages=(below, replace(DECODE, index=1))), 2.0)
+    assert fitted.stages_s() == pytest.approx(0.03)
+
+
 def test_what_was_not_measured_says_nothing_of_the_stages():
     assert costs_of(trained(0.0), 2.0).stages == (DECODE,)
 

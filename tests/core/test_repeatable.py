@@ -14,12 +14,12 @@ CROP = replace(AUGMENT, index=3, at="train.py:12", parallelism=4)
 
 def test_maps_that_draw_in_parallel_are_named_once_each():
     (found,) = left_to_timing([AUGMENT, CROP, replace(CROP, index=4)])
-    assert found.endswith("is left to timing at train.py:9, train.py:12")
+    assert "is left to timing at train.py:9, train.py:12, but" in found
 
 
 def test_where_no_line_is_known_the_stage_is_named():
     (found,) = left_to_timing([replace(AUGMENT, at=None)])
-    assert found.endswith("at map")
+    assert "at map, but" in found
 
 
 @pytest.mark.parametrize(

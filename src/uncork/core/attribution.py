@@ -67,12 +67,16 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
 def _fitting(diagnosis: WorkloadDiagnosis, input_cpu: float, consumer_cpu: float) -> float:
     """What is left for the input, over what its stages cost one by one; 1 where they fit in.
 
-    Python code is left as it is: it may work in processes of its own, whose time is not counted.
+    What is made below a shuffle may have been made before the measured steps, when its buffer was
+    filled. Python code may work in processes of its own, whose time is not counted.
     """
-    all_cpu = diagnosis.measurement.cpu_s_per_step
+    all_cpu, stages = diagnosis.measurement.cpu_s_per_step, diagnosis.stages
     left = max(all_cpu - consumer_cpu, _UNSURE * all_cpu)
-    is_told = input_cpu > 0 < left and not any(stage.python for stage in diagnosis.stages)
-    return min(1.0, left / input_cpu) if is_told else 1.0
+    shuffles = [position for position, stage in enumerate(stages) if stage.kind == "shuffle"]
+    before = sum(s.cpu_s_per_step or 0.0 for s in stages[: max(shuffles, default=0)])
+    if any(stage.python for stage in stages) or before > _UNSURE * input_cpu or left <= 0:
+        return 1.0
+    return min(1.0, left / input_cpu) if input_cpu else 1.0
 
 
 def _together(costs: StepCosts) -> float:

@@ -12,7 +12,8 @@ def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
 
     Seeds fix which numbers such a map draws, not which of its elements gets which: the call that
     comes first takes the next ones. A proof seeds both sides alike and makes the calls in turn, so
-    what it calls equal bit for bit is equal but for that.
+    what it calls equal bit for bit is equal but for that. ``enable_op_determinism`` has TensorFlow
+    make the calls of such a map in turn.
 
     Args:
         stages: The input pipeline as the script has it.
@@ -26,7 +27,8 @@ def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
     places = dict.fromkeys(s.at or s.kind for s in racing if s.parallelism not in (None, 1))
     if not places:
         return ()
+    where = ", ".join(places)
     return (
         "two runs of the script may differ, with Uncork or without: which element gets which "
-        f"random numbers is left to timing at {', '.join(places)}",
+        f"random numbers is left to timing at {where}, but under enable_op_determinism()",
     )
