@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
+from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
 from uncork.core.record import replace
 from uncork.rules import low_precision
@@ -23,6 +24,21 @@ def test_a_step_that_ran_faster_in_bfloat16_is_named():
     assert 1.85 < finding.upper_bound < 2
     assert MACHINE.cpu_model in finding.evidence
     assert "2.00x" in finding.evidence
+
+
+def part(share, phase="forward", layer="", at=None):
+    return KernelPart(phase=phase, share=share, calls=1.0, kernel="MatMul", layer=layer, at=at)
+
+
+def test_the_layer_that_computes_most_is_to_blame_and_without_one_the_training():
+    kernels = (
+        part(0.3, layer="Dense", at="train.py:5"),
+        part(0.2, layer="Conv2D", at="train.py:4"),
+        part(0.2, "backward", layer="Conv2D", at="train.py:4"),
+        part(0.5, "optimizer", at="train.py:30"),
+    )
+    assert found(kernels=kernels)[0].at == "train.py:4"
+    assert found(kernels=(part(1.0),))[0].at == observed().workload.at
 
 
 def test_the_accelerator_is_named_where_there_is_one():

@@ -100,6 +100,23 @@ def test_what_depends_on_the_batch_alone_is_told():
     assert sum(part.of_batch for part in dense) < 0.05
 
 
+def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
+    with watched_layers() as layers:
+        model = keras.Sequential(
+            [
+                keras.Input((32, 32, 16)),
+                keras.layers.Conv2D(64, 7),
+                keras.layers.Conv2D(16, 3, groups=4),  # in groups
+            ]
+        )
+        parts = parts_of(model, layers, tf.ones((BATCH, 32, 32, 16)))
+    apart = [part for part in parts if part.compiled_apart]
+    assert {(part.layer, part.of_batch) for part in apart} == {("Conv2D", 0.0)}
+    assert all(line_of("# in groups") in part.at for part in apart)
+    assert "backward" in {part.phase for part in apart}
+    assert any(part.layer == "Conv2D" for part in parts if not part.compiled_apart)
+
+
 def numbers_of(letters, texts):
     return letters(tf.strings.lower(texts))
 

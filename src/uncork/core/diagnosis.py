@@ -17,6 +17,7 @@ from uncork.core.facts import (
     LoopLine,
     OneHot,
     Padded,
+    PartedAnew,
     Remade,
     Saving,
     SlowLayer,
@@ -46,7 +47,7 @@ Cause = Literal[
     "serial_map", "stateful_serial_map", "python_loader", "py_function", "no_prefetch",
     "per_element_work", "shuffle_of_decoded", "cache_missing", "cache_misplaced",
     "random_under_cache", "storage_bound", "autotune_memory", "array_copies", "wide_dtype",
-    "one_hot_labels", "wasted_work", "padding", "transfer",
+    "one_hot_labels", "wasted_work", "padding", "transfer", "leaking_split",
     # host
     "eager_step", "retracing", "recompiling", "small_steps", "metrics_every_step", "callbacks",
     "validation_setup", "fit_in_loop", "growing_state", "sync_every_step",
@@ -143,6 +144,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         answering: Of a loop of the user's own, where it evaluates or predicts.
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
+        parted_anew: Of a ``fit`` whose validation data is trained on in later epochs.
     """
 
     workload: Workload
@@ -189,6 +191,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     answering: Answering | None = None
     growth: Growth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()
+    parted_anew: PartedAnew | None = None
 
     @property
     def step_s(self) -> float:

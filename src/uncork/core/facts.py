@@ -134,6 +134,18 @@ class KerasDefect(Record, frozen=True, kw_only=True):
     doubles_backward: bool = False
 
 
+class PartedAnew(Record, frozen=True, kw_only=True):
+    """Training and validation data are parts of one dataset, by place, whose order changes.
+
+    Attributes:
+        shuffle_at: What puts it in another order in each pass, where that is known.
+        parts: The methods that part it: that of the training, that of the validation.
+    """
+
+    shuffle_at: str | None
+    parts: tuple[str, str]
+
+
 class Growth(Record, frozen=True, kw_only=True):
     """A variable that grows with every step, and the steps with it.
 

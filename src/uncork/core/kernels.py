@@ -28,6 +28,7 @@ class KernelPart(Record, frozen=True, kw_only=True):
             what layers of a model do.
         rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
         rows_used: Of these, what a batch looks up, at most.
+        compiled_apart: In a function of that layer's which XLA compiles by itself.
         brief: Share of those that take less than ``BRIEF_S`` each.
         brief_calls: How many of these run in one step.
     """
@@ -44,5 +45,6 @@ class KernelPart(Record, frozen=True, kw_only=True):
     of_batch_at: str | None = None
     rows: int = 0
     rows_used: int = 0
+    compiled_apart: bool = False
     brief: float = 0.0
     brief_calls: float = 0.0

@@ -15,6 +15,7 @@ from uncork.core.facts import (
     Growth,
     KerasDefect,
     OneHot,
+    PartedAnew,
     Saving,
     Transfer,
     Validation,
@@ -27,7 +28,9 @@ from uncork.engine.subject import LARGER
 from uncork.engine.validated import Validated
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import available_memory
+from uncork.pipeline import parted_anew, read
 from uncork.step import (
+    Feed,
     FitRunner,
     Padding,
     StepSettings,
@@ -122,6 +125,16 @@ class FitLooks(FitRuns):
     def keras_defects(self) -> tuple[KerasDefect, ...]:
         """Those of this model, its optimizer and what ``fit`` was given."""
         return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
+
+    def parted_anew(self) -> PartedAnew | None:
+        """By what the script itself gave to ``fit``: copies of its datasets share nothing."""
+        held_out = None if self._validating is None else self._validating.feed.dataset
+        given = Feed.of(self._arguments).dataset
+        found = given and held_out and parted_anew(read(given), read(held_out))
+        if not found:
+            return None
+        one, other = found.parts
+        return PartedAnew(shuffle_at=found.shuffle.at, parts=(one.kind, other.kind))
 
     def validation(self, epoch_s: float | None, block_s: float) -> Validation | None:
         """A pass over the validation data, as ``fit`` makes it."""

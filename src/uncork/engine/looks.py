@@ -49,6 +49,7 @@ _CARRIED: Final = (
     "answering",
     "growth",
     "keras_defects",
+    "parted_anew",
 )
 
 T = TypeVar("T")
@@ -108,6 +109,7 @@ def look_once(
         "larger": _or(None, lambda: _larger(subject, version, block_s, journal)),
         "growth": _or(None, lambda: subject.growth(2 * block_s)),
         "keras_defects": _or((), subject.keras_defects),
+        "parted_anew": _or(None, subject.parted_anew),
         # Here the user's own loop runs: its errors are the user's.
         "remade": subject.remade(step_s),
         "waiting": subject.waiting(block_s),

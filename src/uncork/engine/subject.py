@@ -15,6 +15,7 @@ from uncork.core.facts import (
     KerasDefect,
     LoopLine,
     OneHot,
+    PartedAnew,
     Remade,
     Saving,
     SlowLayer,
@@ -287,6 +288,10 @@ class Subject(ABC):
     def keras_defects(self) -> tuple[KerasDefect, ...]:
         """What Keras gets wrong in it."""
         return defects_of_losses()
+
+    def parted_anew(self) -> PartedAnew | None:
+        """What is held out is trained on in later epochs; None as far as nobody knows of it."""
+        return None
 
     def loop_lines(self, seconds: float) -> tuple[LoopLine, ...]:
         """What the lines of a loop of the user's own take; nothing where Keras drives."""

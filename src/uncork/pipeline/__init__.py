@@ -19,6 +19,7 @@ from uncork.pipeline.gathering import gathered_arrays
 from uncork.pipeline.last_maps import LastMaps, last_maps, named_maps
 from uncork.pipeline.made_there import MadeThere
 from uncork.pipeline.order import in_order, leaves_order_open
+from uncork.pipeline.parted import parted_anew
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
 from uncork.pipeline.source_lines import record_source_lines, source_line
@@ -52,6 +53,7 @@ __all__ = [
     "leaves_order_open",
     "measure",
     "named_maps",
+    "parted_anew",
     "read",
     "record_source_lines",
     "redirected",

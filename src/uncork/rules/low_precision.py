@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
@@ -28,7 +29,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         share=share,
         upper_bound=upper,
         interval=step_interval(diagnosis, lower),
-        at=diagnosis.workload.at,
+        at=_heaviest(diagnosis) or diagnosis.workload.at,
         evidence=(
             f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in "
             f"float32 on {machine.devices[0] if machine.devices else machine.cpu_model}; "
@@ -39,3 +40,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{_SCALED if kind == 'float16' else ''}"
         ),
     )
+
+
+def _heaviest(diagnosis: WorkloadDiagnosis) -> str | None:
+    """The line of the layer whose kernels take longest, forward and backward together."""
+    shares = Counter[str]()
+    for part in diagnosis.kernels:
+        if part.layer and part.at:
+            shares[part.at] += part.share  # type: ignore[assignment]
+    return max(shares, key=shares.__getitem__, default=None)

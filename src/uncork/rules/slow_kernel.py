@@ -17,7 +17,7 @@ _SCAN: Final = (
     "a product with a triangular matrix of ones where the axis is short",
 )
 _GROUPED: Final = (
-    "is a grouped convolution, which Keras compiles apart with XLA on a CPU",
+    "is of a grouped convolution, which Keras compiles apart with XLA on a CPU",
     "split the channels, and convolve each group by itself",
 )
 
@@ -48,4 +48,4 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 def _is_one(part: KernelPart, kinds: tuple[str, ...]) -> bool:
     if kinds:
         return part.kernel in kinds
-    return part.kernel.endswith("PartitionedCall") and "Conv" in part.layer
+    return part.compiled_apart and "Conv" in part.layer

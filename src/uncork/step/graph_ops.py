@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
@@ -16,6 +16,9 @@ _BODY: Final = re.compile(r"/(?:body|cond)/_\d+/")
 _NUMBER: Final = re.compile(r"\d+")
 _LOOPS: Final = frozenset({"While", "StatelessWhile"})
 _FEEDS: Final = frozenset({"IteratorGetNext", "OptionalGetValue"})
+# Functions that stay functions, and how TensorFlow names one that is traced as a graph of a name.
+_CALL: Final = "PartitionedCall"
+_FUNCTION: Final = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 
 
 class GraphOps:
@@ -32,6 +35,7 @@ class GraphOps:
         # Where two graphs have an op of one name, that of the one that was traced last.
         self._ops = {op.name: op for graph in living_graphs() for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
+        self._compiled = dict(_compiled(self._ops.values()))
 
     def of(self, name: str) -> Any:
         """The op of a kernel; None where the optimizer of graphs has made it.
@@ -51,12 +55,39 @@ class GraphOps:
                 return found
         return None
 
+    def compiled_call(self, op: Any) -> Any:
+        """The call of the function that XLA compiles by itself and that an op stands in, or is.
+
+        None where there is no such function. What XLA runs has the names that ops have inside.
+        """
+        if is_compiled_call(op):
+            return op
+        return None if op is None else self._compiled.get(op.graph.name)
+
     def is_of_batch(self, op: Any) -> bool:
         """Whether an op depends on what the step is given, and on no weight."""
         graph = op.graph
         if id(graph) not in self._of_batch:
             self._of_batch[id(graph)] = frozenset(_of_batch(graph))
         return op.name in self._of_batch[id(graph)]
+
+
+def is_compiled_call(op: Any) -> bool:
+    """Whether an op calls a function that XLA compiles by itself, as Keras does some layers'."""
+    if op is None or not op.type.endswith(_CALL):
+        return False
+    try:
+        return bool(op.get_attr("_XlaMustCompile"))
+    except ValueError:  # it has no such attribute
+        return False
+
+
+def _compiled(ops: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Names of graphs, and the calls of the functions that XLA makes of them."""
+    for op in filter(is_compiled_call, ops):
+        name = _FUNCTION.fullmatch(op.get_attr("f").name)
+        if name:
+            yield name[1], op
 
 
 def living_graphs() -> list[Any]:

@@ -72,6 +72,7 @@ class _Key:
     of_map: bool = False
     rows: int = 0
     rows_used: int = 0
+    compiled_apart: bool = False
 
 
 @dataclass
@@ -120,6 +121,7 @@ class _Part:
             of_batch_at=max(self.of_batch_s, key=self.of_batch_s.__getitem__, default=None),
             rows=key.rows,
             rows_used=key.rows_used,
+            compiled_apart=key.compiled_apart,
             brief=self.brief_s / total_s,
             brief_calls=self.brief_calls,
         )
@@ -163,13 +165,21 @@ class _Sorter:
         loop = self.graphs.loop_of(kernel.name)
         if phase in ("optimizer", "metrics"):
             return _Key(phase, at=None if op is None else _users_line(op))
-        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(op)
+        call = self._compiled_apart(op)
+        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(call or op)
         at = self._line(op if loop is None else loop, layer, phase)
-        name = type(layer).__name__ if layer else ""
-        return _Key(phase, name, at, loop is not None, loop is not None and _is_of_map(loop))
+        return _Key(
+            phase,
+            layer=type(layer).__name__ if layer else "",
+            at=at,
+            in_loop=loop is not None,
+            of_map=loop is not None and _is_of_map(loop),
+            compiled_apart=call is not None,
+        )
 
     def is_of_batch(self, kernel: Kernel) -> bool:
         op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
+        op = self._compiled_apart(op) or op
         return op is not None and self.graphs.is_of_batch(op)
 
     def called_at(self, kernel: Kernel) -> str | None:
@@ -186,11 +196,16 @@ class _Sorter:
         users = (frame for frame in inside if is_users(frame.filename))
         return next((place(frame.filename, frame.lineno) for frame in users), None)
 
+    def _compiled_apart(self, op: Any) -> Any:
+        """The call of a function that some layer has XLA compile, and that an op stands in."""
+        call = self.graphs.compiled_call(op)
+        return call if self._called_by(call) is not None else None
+
     def _called_by(self, op: Any) -> Any:
-        """Whose results a function takes that is no layer's own: the gradient of one, say."""
+        """Which layer calls a function; where none does, whose results it takes, as a gradient."""
         if op is None or not op.type.endswith(_CALL):
             return None
-        found = (self._layers.of(tensor.op.name) for tensor in op.inputs)
+        found = (self._layers.of(name) for name in (op.name, *(i.op.name for i in op.inputs)))
         return next((layer for layer in found if layer is not None), None)
 
     def _phase(self, op: Any, name: str) -> Phase:
@@ -221,7 +236,9 @@ def _is_of_map(loop: Any) -> bool:
 
 
 def _is_gradient(op: Any) -> bool:
-    return bool(op.type.endswith(_CALL)) and _BACKWARD in op.get_attr("f").name
+    """It is the call of a function that TensorFlow made for a gradient, or stands in one."""
+    called = bool(op.type.endswith(_CALL)) and _BACKWARD in op.get_attr("f").name
+    return called or op.graph.name.startswith(_BACKWARD)
 
 
 def _users_line(op: Any, inside: str = "") -> str | None:
