@@ -22,10 +22,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=1.0,
         at=found.shuffle_at or diagnosis.workload.at,
         evidence=(
-            f"{training} trains and {validation} validates on what this shuffle puts in another "
-            "order in each pass: what is held out in one epoch is trained on in the next"
+            f"{validation} validates on elements that {training} trains on: they part what is put "
+            "in another order in each pass"
         ),
         remedy=(
-            "reshuffle_each_iteration=False here, and another shuffle of the training part above it"
+            "reshuffle_each_iteration=False below the split (of list_files, shuffle=False), and "
+            "shuffle what trains above it"
         ),
     )
