@@ -68,3 +68,13 @@ def test_what_begins_anew_may_be_drawn_first(data):
 def test_what_the_user_s_own_does_already_is_no_reason():
     pipeline = read(RANGE(9).map(noisy).prefetch(2).take(4).repeat(2))
     assert apply(pipeline, Prefetch(expects=pipeline.digest))
+
+
+@pytest.mark.parametrize("edit", [SplitMap, DrawFirst])
+def test_a_map_that_its_author_made_synchronous_reads_nothing_ahead(edit):
+    def load(x):
+        return tf.exp(tf.cast(x, tf.float32)) + tf.random.uniform([])
+
+    pipeline = read(tf.data.Dataset.range(8).map(load, synchronous=True))
+    with pytest.raises(EditRefused, match="synchronous on purpose"):
+        apply(pipeline, edit(stage=1, expects=pipeline.digest))

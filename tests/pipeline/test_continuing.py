@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import tensorflow as tf
 
+from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import Cache
-from uncork.pipeline import apply, continued, read
+from uncork.pipeline import apply, continued, continuing, read
 
 
 def pipeline_after_a_look(seed):
@@ -65,3 +67,11 @@ def test_one_order_without_a_seed_is_shared_with_what_else_reads_it():
 def test_unseeded_shuffles_need_no_state():
     changed = continued(cached(pipeline_after_a_look(seed=None)))
     assert sorted(itertools.chain(*values(changed.dataset))) == list(range(1, 21))
+
+
+def test_a_shuffle_that_holds_too_much_to_ask_for_its_epochs_is_not_made_anew(monkeypatch):
+    """Plain TensorFlow goes on with the second order; a copy would begin with the first."""
+    monkeypatch.setattr(continuing, "_SERIALIZED_LIMIT_BYTES", -1)
+    with pytest.raises(EditRefused, match="how many there were"):
+        continued(cached(pipeline_after_a_look(seed=3)))
+    assert continued(cached(pipeline_after_a_look(seed=None)))

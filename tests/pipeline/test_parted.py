@@ -89,3 +89,10 @@ def test_what_is_found_does_leak_and_what_is_not_does_not(seed):
         passes = [(elements(training), elements(validation)) for _ in range(3)]
         trained = set[int]().union(*(one for one, _ in passes))
         assert any(trained & held_out for _, held_out in passes) == leaks
+
+
+def test_one_file_has_one_order(tmp_path):
+    (tmp_path / "rows.txt").write_text("\n".join("abcdefgh"))
+    names = tf.data.Dataset.list_files(str(tmp_path / "*.txt"))
+    rows = names.interleave(tf.data.TextLineDataset)
+    assert parted_anew(*map(read, taken_and_skipped(rows))) is None

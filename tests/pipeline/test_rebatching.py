@@ -85,3 +85,17 @@ def test_what_cannot_be_put_together_is_refused(data):
 def test_another_pipeline_is_refused():
     with pytest.raises(EditRefused):
         apply(read(RANGE(8).batch(2)), Rebatch(times=2, batch_size=4, expects="another"))
+
+
+def test_batches_that_would_be_left_over_keep_their_samples():
+    found = larger(RANGE(104).batch(8, drop_remainder=True), times=5, size=40)
+    assert sizes(found.dataset) == [40, 40, 24]
+    assert found.cardinality == 3
+    assert found.dataset.element_spec.shape == [None]
+
+
+def test_a_map_that_may_leave_samples_out_leaves_the_number_of_batches_open():
+    data = RANGE(96).batch(8).map(lambda x: tf.boolean_mask(x, x % 3 > 0))
+    found = larger(data, times=4, size=16)
+    assert found.cardinality == tf.data.UNKNOWN_CARDINALITY
+    assert sizes(found.dataset) == [16, 16, 16, 16]

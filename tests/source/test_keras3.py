@@ -128,6 +128,9 @@ def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> 
         ),
         ("m.fit_generator(g(), 10)\n", "name the arguments"),
         ("mixed_precision.experimental.LossScaleOptimizer(o, loss_scale=128)\n", "loss_scale=128"),
+        ("tf.keras.mixed_precision.experimental.Policy(**settings)\n", "write its arguments out"),
+        ("def fit(data, workers): ...\nagent.fit(data, workers=8)\n", "a fit of its own on line 1"),
+        ("def fit_generator(g): ...\nagent.fit_generator(g)\n", "a fit_generator of its own"),
     ],
 )
 def test_what_is_not_mechanical_is_told(text: str, reason: str) -> None:

@@ -235,6 +235,12 @@ REFUSED = {
         DtypePolicy(policy="mixed_bfloat16"),
         "need not be one of the model",
     ),
+    "another layer, called by its bare name": (
+        "from keras.layers import Rescaling\n"
+        + FIT.replace("data = (", "scale = Rescaling(2)\ndata = ("),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "need not be one of the model",
+    ),
     "layers left in float32": (
         FIT,
         DtypePolicy(policy="mixed_float16", keep=("dropout",)),

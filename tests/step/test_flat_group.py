@@ -303,3 +303,27 @@ def test_a_callback_list_is_refused() -> None:
     assert group is not None
     with pytest.raises(EditRefused, match="CallbackList"):
         around(group, keras.callbacks.CallbackList([], model=made))
+
+
+class Freezing(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 2:
+            self.model.layers[3].trainable = False
+            self.model.make_train_function(force=True)
+
+
+class Halving(keras.callbacks.Callback):
+    """Writes the optimizer's state where nothing is trained any more."""
+
+    def on_train_end(self, logs: Any = None) -> None:
+        for slot in self.model.optimizer.variables[2:6]:
+            slot.assign(slot * 0.5)
+
+
+@pytest.mark.parametrize("callback", [Freezing, Halving])
+def test_layers_may_be_frozen_and_state_be_written_by_callbacks(callback: Any) -> None:
+    ours, theirs = run(AT_ONCE, callback()), run((), callback())
+    assert equal(weights(ours), weights(theirs))
+    for each in (ours, theirs):
+        fit(each, [])
+    assert equal(weights(ours), weights(theirs))

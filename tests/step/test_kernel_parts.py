@@ -117,6 +117,22 @@ def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
     assert any(part.layer == "Conv2D" for part in parts if not part.compiled_apart)
 
 
+def test_of_several_such_layers_none_is_named_for_the_others():
+    with watched_layers() as layers:
+        model = keras.Sequential(
+            [
+                keras.Input((32, 32, 16)),
+                keras.layers.Conv2D(16, 3, groups=4),
+                keras.layers.Conv2D(16, 3, groups=8),
+            ]
+        )
+        parts = parts_of(model, layers, tf.ones((BATCH, 32, 32, 16)))
+    apart = [part for part in parts if part.compiled_apart]
+    assert {part.layer for part in apart} == {"Conv2D"}
+    # A call is a layer's own; what runs inside has the names that it has in the other, too.
+    assert all(part.at is None for part in apart if not part.kernel.endswith("PartitionedCall"))
+
+
 def numbers_of(letters, texts):
     return letters(tf.strings.lower(texts))
 

@@ -231,6 +231,21 @@ def test_what_keeping_would_take_is_told(loader, is_kept):
         assert stage.keepable.bytes == 4 * (2 * 3 * 4 + 2 * 8)
 
 
+class Beginning(Quiet):
+    def on_epoch_begin(self):
+        self.scale += 1
+
+
+def test_a_loader_that_begins_epochs_itself_gets_no_workers():
+    """Keras lets workers make batches before it calls the loader's own hook."""
+    loader = Beginning()
+    (stage,) = loader_stages(Feed(x=loader))
+    assert stage.threads_wall_s_per_element is None
+    edit = LoaderWorkers(workers=2, expects=loader_digest(loader))
+    with pytest.raises(EditRefused, match="on_epoch_begin of its own"):
+        check_loader(loader, edit)
+
+
 def test_what_is_handed_out_is_a_copy():
     loader = kept(Counting())
     before = epoch(loader)

@@ -10,7 +10,15 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.step_edit import DtypePolicy, JitCompile, JitCompileOff, StepsPerExecution
-from uncork.step import PlannedStep, StepSettings, apply, check, parts_made_later, xla
+from uncork.step import (
+    PlannedStep,
+    StepSettings,
+    apply,
+    check,
+    left_out_of_fit,
+    parts_made_later,
+    xla,
+)
 from uncork.step.dtype_policies import dtype_policies
 from uncork.step.snapshot import weights
 
@@ -398,3 +406,58 @@ def test_a_step_can_go_without_its_metrics():
     with StepSettings(model, metrics=False).active():
         assert set(model.train_function(iter(batches))) == {"loss"}
     assert set(model.fit(batches, steps_per_epoch=1, verbose=0).history) == {"loss", "mae"}
+
+
+class Asking(keras.callbacks.Callback):
+    """Looks at what the model says of two batches, in three ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4)
+        said = self.model(X[:4])
+        predicted = self.model.predict(data, steps=1, verbose=0)
+        judged = self.model.evaluate(data, steps=2, verbose=0, return_dict=True)
+        self.seen.append((said.dtype, said.numpy(), predicted, judged["loss"]))
+
+
+@pytest.mark.parametrize("edits", [(CHAIN,), (CHAIN, BFLOAT16)])
+def test_callbacks_ask_the_model_as_its_author_wrote_it(edits):
+    ours, theirs = Asking(), Asking()
+    keras.utils.set_random_seed(5)
+    planned_model = mlp()
+    with PlannedStep(planned_model, edits).in_force():
+        planned_model.fit(X, Y, epochs=2, batch_size=4, shuffle=False, verbose=0, callbacks=[ours])
+    keras.utils.set_random_seed(5)
+    model = mlp()
+    model.fit(X, Y, epochs=2, batch_size=4, shuffle=False, verbose=0, callbacks=[theirs])
+    for (dtype, said, predicted, judged), (_, other, expected, loss) in zip(
+        ours.seen, theirs.seen, strict=True
+    ):
+        assert dtype == tf.float32
+        assert predicted.dtype == np.float32
+        assert predicted.shape == expected.shape
+        if BFLOAT16 not in edits:
+            assert np.array_equal(said, other)
+            assert np.array_equal(predicted, expected)
+            assert judged == loss
+    assert "predict" not in vars(keras.Model)
+    assert planned_model.predict_function is not None
+
+
+def test_what_xla_would_leave_out_of_a_fit_is_told():
+    class Checked(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            return tf.debugging.check_numerics(self.dense(x), "too large")
+
+    for model, found in ((Checked(), "XLA leaves out what it checks"), (mlp(), "")):
+        model.compile("sgd", "mse")
+        model.fit(X, Y, verbose=0)
+        assert left_out_of_fit().startswith(found)
+        assert bool(left_out_of_fit()) is bool(found)

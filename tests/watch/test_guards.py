@@ -343,3 +343,39 @@ def test_names_that_are_met_while_an_object_is_looked_at():
     assert guards.changed() is None
     stepper.trainer.count = 3
     assert guards.changed() == "count"
+
+
+def skips(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except tf.errors.InvalidArgumentError:
+        return tf.zeros([])
+
+
+def swallows(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except:  # noqa: E722
+        return tf.zeros([])
+
+
+def lets_pass(x):
+    try:
+        with tf.name_scope("inside"):
+            return x + 1
+    finally:
+        x = None
+
+
+def skips_twice(x):
+    return 2 * skips(x)
+
+
+@pytest.mark.parametrize("function", [skips, swallows, skips_twice])
+def test_a_step_that_catches_errors_is_no_graph(function):
+    with pytest.raises(UnguardedError, match="catches errors"):
+        Guards(function)
+
+
+def test_what_lets_errors_pass_may_be_one():
+    assert Guards(lets_pass).changed() is None

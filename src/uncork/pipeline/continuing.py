@@ -25,7 +25,7 @@ from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Node, Pipeline, read
 
 # The generator's handle can only be read from the serialized pipeline, which holds all in-memory
-# arrays; beyond this (and the format's limit of 2 GB) the shuffle starts at its first epoch.
+# arrays; beyond this (and the format's limit of 2 GB) nobody knows how many epochs it has counted.
 _SERIALIZED_LIMIT_BYTES: Final = 1 << 30
 
 
@@ -60,7 +60,12 @@ def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
             "a shuffle with a seed, or of file names instead of what is in them",
             "give it one: shuffle(..., seed=1, reshuffle_each_iteration=False)",
         )
-    return rebuild(dataset, inputs)
+    raise EditRefused(
+        "a shuffle with a seed has another order in each pass, and holds too much for anybody to "
+        "tell how many there were",
+        "a shuffle of file names or of row numbers, or of less than 1 GB in memory",
+        "leave the stages above and below it as they are",
+    )
 
 
 def _is_seeded(shuffle: Dataset) -> bool:

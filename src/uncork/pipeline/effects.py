@@ -155,6 +155,7 @@ class Judge:
         self._resources = resources
         self._tables = graph.unchanging if tables else frozenset()
         self._harmless = REPEATABLE_STATEFUL | CALLS
+        self._datasets = {n for n, outer in graph.captures.items() if outer.dtype == tf.variant}
         if draws:
             self._harmless |= DRAWS
         self._bodies: dict[tuple[str, bool], bool] = {}
@@ -164,7 +165,12 @@ class Judge:
         return all(self.repeatable(node) for node in self._graph.nodes.values())
 
     def repeatable(self, node: NodeDef) -> bool:
-        """An op gives the same again from the same inputs, and leaves nothing behind."""
+        """An op gives the same again from the same inputs, and leaves nothing behind.
+
+        What a dataset made outside does, of which a function has but the handle, nobody can see.
+        """
+        if node.name in self._datasets:
+            return False
         return self._repeats(node, resources=self._resources or self._reads_tables(node))
 
     def _repeats(self, node: NodeDef, *, resources: bool) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
+from uncork.pipeline.legality import errors_are_ignored
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
 from uncork.pipeline.splitting import CHEAP, NO_WORK
@@ -46,6 +47,8 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
         (1,)
     """
     node = pipeline.stages[stage]
+    if errors_are_ignored(pipeline, stage):
+        return (), None
     if node.kind in BY_NUMBER:
         maps = takewhile(lambda pair: _is_harmless(pair[1]), _maps_below(pipeline, stage))
         return tuple(index for index, _ in maps), None

@@ -132,6 +132,11 @@ def is_inlined(node: Node) -> bool:
     return node.kind == "map" and not node.dataset._use_inter_op_parallelism
 
 
+def is_synchronous(node: Node) -> bool:
+    """A map whose author wants no element made before it is asked for."""
+    return bool(getattr(node.dataset, "_force_synchronous", False)) and not is_inlined(node)
+
+
 def is_random(node: Node) -> bool:
     """This node by itself may give other elements, or draw another order, on the next pass.
 
@@ -182,6 +187,12 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
         raised=tuple(i for i in rest if not _sinks(chain[i])),
     )
     _check_moves(chain, place)
+    if place.sunk and errors_are_ignored(pipeline, stage):
+        raise EditRefused(
+            f"errors above {chain[-1]} are ignored, and below a shuffle they would shift its order",
+            "maps that stay where they are",
+            "cache a stage below the shuffle",
+        )
     if not repeats_itself(chain[place.above], ordered=ordered):
         culprit = next(n for n in chain if not repeats_itself(n, ordered=ordered))
         raise EditRefused(
@@ -259,13 +270,28 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
             "a batch, with nothing but shuffle, repeat, prefetch and options between",
             _BEFORE_BATCH,
         )
-    if "ignore_errors" in _above(pipeline, place):
+    if errors_are_ignored(pipeline, place):
         raise EditRefused(
             f"errors above {chain[place]} are ignored, and one would cost a whole batch",
             "errors that end the training, or are ignored below",
             _BEFORE_BATCH,
         )
     return place
+
+
+def errors_are_ignored(pipeline: Pipeline, stage: int) -> bool:
+    """An element that fails here is left out further up, and the training goes on without it.
+
+    So what makes fewer elements fail, or lets them fail elsewhere, gives other elements.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> checked = tf.data.Dataset.range(9).map(lambda x: tf.debugging.check_numerics(1 / x, ""))
+        >>> errors_are_ignored(read(checked.ignore_errors().batch(2)), 1)
+        True
+    """
+    return "ignore_errors" in _above(pipeline, stage)
 
 
 def _above(pipeline: Pipeline, stage: int) -> set[str]:
@@ -320,9 +346,10 @@ def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
         (1,)
     """
     found: list[int] = []
+    ignored = errors_are_ignored(pipeline, stage)
     for index in reversed(range(1, stage)):
         node = pipeline.stages[index]
-        if node.kind != "map" or not _is_of_its_element(node):
+        if ignored or node.kind != "map" or not _is_of_its_element(node):
             break
         found.append(index)
     return tuple(reversed(found))

@@ -7,7 +7,7 @@ from uncork.core.pipeline_edit import DrawFirst, ParallelMap, PyFunctionCache, S
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import is_inlined
+from uncork.pipeline.legality import is_synchronous
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import derived, parallel_map
 from uncork.pipeline.python_edits import keep_calls
@@ -35,6 +35,7 @@ def map_edited(edit: MapEdit, node: Node) -> Dataset:
 
 
 def _split_map(node: Node) -> Dataset:
+    check_not_synchronous(node)
     cut = split(node.functions[0]) or narrow(node.functions[0])
     if cut is None:
         raise EditRefused(
@@ -58,6 +59,7 @@ def second_half(node: Node, cut: Split, below: Dataset) -> Dataset:
 
 
 def _draw_first(node: Node) -> Dataset:
+    check_not_synchronous(node)
     cut = drawn_first(node.functions[0]) if node.parallelism == 1 else None
     if cut is None:
         raise EditRefused(
@@ -75,11 +77,20 @@ def drawing_half(node: Node, cut: Drawn, below: Dataset) -> Dataset:
     return make(node.dataset, [below], kind_of(node.dataset), _map_func=draws)
 
 
+def check_not_synchronous(node: Node) -> None:
+    """Refuse to read ahead where the map's author wants no element made before it is asked for.
+
+    Raises:
+        EditRefused: It is such a map.
+    """
+    if is_synchronous(node):
+        raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
+
+
 def _parallel(node: Node) -> Dataset:
     if node.kind != "map" or node.parallelism != 1:
         raise EditRefused(f"{node} is parallel already", "a serial map", "keep it")
-    if getattr(node.dataset, "_force_synchronous", False) and not is_inlined(node):
-        raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
+    check_not_synchronous(node)
     if not may_overlap(node.functions[0]):
         raise EditRefused(
             f"{node} keeps state or runs Python; in parallel its calls would come in another order",

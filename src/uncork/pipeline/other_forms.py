@@ -11,7 +11,7 @@ from uncork.core.errors import EditRefused
 from uncork.measure.machine import cpus
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.legality import batch_above, may_run_inline
+from uncork.pipeline.legality import batch_above, is_synchronous, may_run_inline
 from uncork.pipeline.map_edits import drawing_half, first_half
 from uncork.pipeline.measured import AtOnce, Measured
 from uncork.pipeline.narrowed import narrowed
@@ -29,13 +29,14 @@ from uncork.pipeline.vectorize import batch_size as size_of
 def time_otherwise(stage: Measured, below: Dataset, for_batch: tuple[Node, Stacked] | None) -> None:
     """What else of a map is timed: its parts, and what it would be elsewhere."""
     node, dataset = stage.node, stage.dataset
-    stage.cut = split(node.functions[0]) or narrow(node.functions[0])
+    ahead = not is_synchronous(node)
+    stage.cut = (split(node.functions[0]) or narrow(node.functions[0])) if ahead else None
     if stage.cut is not None:
         half = first_half(node, stage.cut)
         half = serial_map(below, half._map_func, half)
         stage.prefix_probe = Probe(half)
         stage.prefix_bytes = bytes_of(half)
-    stage.drawn = drawn_first(node.functions[0]) if node.parallelism == 1 else None
+    stage.drawn = drawn_first(node.functions[0]) if ahead and node.parallelism == 1 else None
     if stage.drawn is not None:
         stage.draw_probe = Probe(drawing_half(node, stage.drawn, below))
     if node.parallelism == 1 and not in_python(node):

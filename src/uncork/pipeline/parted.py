@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from uncork.pipeline.raw_ops import reshuffles
 from uncork.pipeline.tree import Node, Pipeline
 
 # They choose elements by their place.
@@ -74,12 +75,18 @@ def _shuffle_below(node: Node) -> Node | None:
     for below in node.inputs:
         if below.kind == "cache":
             continue
-        if below.kind == "shuffle" and below.dataset._reshuffle_each_iteration is not False:
+        if below.kind == "shuffle" and _deals_anew(below):
             return below
         found = _shuffle_below(below)
         if found is not None:
             return found
     return None
+
+
+def _deals_anew(shuffle: Node) -> bool:
+    """Another order in each pass, of more than one element."""
+    several = _number(shuffle, "_buffer_size") > 1 and abs(int(shuffle.dataset.cardinality())) != 1
+    return reshuffles(shuffle.dataset) and several
 
 
 def _are_apart(one: Node, other: Node) -> bool:

@@ -93,12 +93,13 @@ def shuffle_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
         seed=d._seed,
         seed2=d._seed2,
         seed_generator=d.__dict__.get("seed_generator", gen_dataset_ops.dummy_seed_generator()),
-        reshuffle_each_iteration=_reshuffles(d),
+        reshuffle_each_iteration=reshuffles(d),
         **d._common_args,
     )
 
 
-def _reshuffles(d: Dataset) -> bool:
+def reshuffles(d: Dataset) -> bool:
+    """A shuffle that puts its elements in another order in each pass."""
     # None means the default, as in Dataset.shuffle.
     return d._reshuffle_each_iteration is None or bool(d._reshuffle_each_iteration)
 

@@ -8,13 +8,19 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import Rebatch
+from uncork.pipeline.effects import op_types
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.nodes import prefetched
-from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.tree import Node, Pipeline
 
 # Above the stage that makes batches: what hands each of them on, so that only the last is smaller.
 _HANDING_ON: Final = ("map", "prefetch", "cache", "options", "model", "assert_cardinality")
 _BATCHING: Final = ("batch", "padded_batch")
+# With these a map may leave out some of a batch's samples, or make more of them.
+_CHOOSING: Final = frozenset({
+    "DynamicPartition", "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5",
+    "Repeat", "Unique", "UniqueV2", "Where",
+})  # fmt: skip
 
 
 def rebatched(pipeline: Pipeline, edit: Rebatch) -> Dataset:
@@ -26,9 +32,7 @@ def rebatched(pipeline: Pipeline, edit: Rebatch) -> Dataset:
     reason = why_not_rebatched(pipeline)
     if reason:
         raise EditRefused(reason, "dense batches of one shape", "leave the batch as it is")
-    whole = all(
-        spec.shape[0] is not None for spec in tf.nest.flatten(pipeline.dataset.element_spec)
-    )
+    whole = _is_whole(pipeline, edit.times)
     larger = pipeline.dataset.rebatch(edit.batch_size, drop_remainder=whole)
     length = _length(pipeline, edit.times, whole)
     if length is not None:  # rebatching does not tell, and Keras counts by it
@@ -46,12 +50,26 @@ def why_not_rebatched(pipeline: Pipeline) -> str:
     return ""
 
 
+def _is_whole(pipeline: Pipeline, times: int) -> bool:
+    """All batches are of one size, and none is left over that would be dropped with its samples."""
+    fixed = all(spec.shape[0] is not None for spec in tf.nest.flatten(pipeline.element_spec))
+    batches = pipeline.cardinality
+    return fixed and (
+        batches == tf.data.INFINITE_CARDINALITY or (batches >= 0 and batches % times == 0)
+    )
+
+
+def _hands_on(node: Node) -> bool:
+    """It gives a batch of as many samples for each that it takes, as far as that can be told."""
+    return node.kind in _HANDING_ON and not any(op_types(f) & _CHOOSING for f in node.functions)
+
+
 def _length(pipeline: Pipeline, times: int, whole: bool) -> int | None:
     """Larger batches in an epoch; None where that does not follow from how many there were."""
     batches = pipeline.cardinality
     if batches == tf.data.INFINITE_CARDINALITY:
         return batches
-    below = next((n for n in reversed(pipeline.stages) if n.kind not in _HANDING_ON), None)
+    below = next((n for n in reversed(pipeline.stages) if not _hands_on(n)), None)
     if batches < 0 or below is None or below.kind not in _BATCHING:
         return None
     return batches // times if whole else -(-batches // times)

@@ -16,7 +16,7 @@ from uncork.pipeline.effects import stateful_ops
 from uncork.pipeline.fusions import not_fused_anew
 from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, replay, trace
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import MOVABLE, repeats_itself
+from uncork.pipeline.legality import MOVABLE, errors_are_ignored, repeats_itself
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
 from uncork.pipeline.order import ordered_by_default
@@ -108,7 +108,7 @@ def _stretches(pipeline: Pipeline, stage: int) -> list[_Stretch]:
 
 def _downwards(pipeline: Pipeline, stage: int) -> Iterator[_Stretch]:
     chain, ordered = pipeline.stages, ordered_by_default(pipeline)
-    if chain[stage].kind != "map":
+    if chain[stage].kind != "map" or errors_are_ignored(pipeline, stage):
         return
     taker, live = stage, set(_arguments(chain[stage].functions[0]))
     for index in reversed(range(1, stage)):

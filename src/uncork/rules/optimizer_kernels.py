@@ -28,7 +28,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if at_once is not None:
         upper = diagnosis.with_resident_faster(at_once.ratio) if surely_faster(at_once) else 1.0
         tried = f"; with all of them updated at once the step ran {at_once.ratio:.2f}x as fast"
-    if upper < WORTH:
+    if upper < WORTH or not calls:
         return
     at = next((p.at for p in parts if p.at), None)
     yield Finding(

@@ -15,7 +15,7 @@ import libcst as cst
 from uncork.source.calls import without_arguments
 from uncork.source.changes import Change
 from uncork.source.found import Found
-from uncork.source.loader_arguments import GONE
+from uncork.source.loader_arguments import GONE, own_method
 from uncork.source.tree import Source, method
 
 _METHODS: Final = ("fit", "evaluate", "predict")
@@ -29,6 +29,10 @@ def generator_methods(source: Source) -> Iterator[Found]:
             continue
         if len([arg for arg in call.args if arg.keyword is None]) > 1:
             refusal = f"name the arguments behind the generator: their places in {name} are others"
+            yield Found(call, refusal=refusal)
+            continue
+        refusal = own_method(source, method(call))
+        if refusal:
             yield Found(call, refusal=refusal)
             continue
         change = Change(call, partial(_renamed, name=name))

@@ -12,16 +12,27 @@ from typing import Final
 from uncork.source.calls import without_arguments
 from uncork.source.changes import Change
 from uncork.source.found import Found
-from uncork.source.tree import Source, argument
+from uncork.source.tree import Source, argument, method
 
 GONE: Final = ("workers", "use_multiprocessing", "max_queue_size")
 _METHODS: Final = ("fit", "evaluate", "predict")
+
+
+def own_method(source: Source, name: str) -> str:
+    """Why a call by this name need not be of Keras's, as a sentence; ``""`` where it must be."""
+    own = source.own_function(name)
+    if own is None:
+        return ""
+    return f"the script has a {name} of its own on line {source.line(own)}, which may be meant"
 
 
 def loader_arguments(source: Source) -> Iterator[Found]:
     """All calls that have one of them."""
     for call in (call for name in _METHODS for call in source.calls(name)):
         names = [name for name in GONE if argument(call, name)]
-        if names:
+        refusal = own_method(source, method(call)) if names else ""
+        if refusal:
+            yield Found(call, refusal=refusal)
+        elif names:
             told = f"{', '.join(names)}: now of the data, super().__init__(...) of a PyDataset"
             yield Found(call, told, (Change(call, lambda now: without_arguments(now, GONE)),))

@@ -86,9 +86,17 @@ def _check_layers(source: Source, keras: str) -> None:
 
 
 def _is_layer(source: Source, call: cst.Call, keras: str) -> bool:
+    if isinstance(call.func, cst.Name):
+        own = source.imported_from("keras.layers", "tensorflow.keras.layers")
+        return _is_class(own.get(call.func.value, ""))
     name = method(call)
     owner = source.code(receiver(call)) if name else ""
-    return owner in (f"{keras}.layers", "layers") and name[:1].isupper() and name != "Input"
+    return owner in (f"{keras}.layers", "layers") and _is_class(name)
+
+
+def _is_class(name: str) -> bool:
+    """Of a layer; ``Input`` is a function."""
+    return name[:1].isupper() and name != "Input"
 
 
 def _is_part(source: Source, layer: cst.Call, keras: str) -> bool:
@@ -108,7 +116,8 @@ def _last_import(source: Source, keras: str) -> cst.SimpleStatementLine:
     root = keras.partition(".")[0]
     body = list(source.module.body)
     lines = source.imports()
-    place = next(i for i, s in enumerate(body) if s in lines and root in source.code(s))
+    name = re.compile(rf"\b{re.escape(root)}\b")
+    place = next(i for i, s in enumerate(body) if s in lines and name.search(source.code(s)))
     while place + 1 < len(body) and body[place + 1] in lines:
         place += 1
     found = body[place]

@@ -43,8 +43,10 @@ def policy_names(source: Source) -> Iterator[Found]:
 def _refused(source: Source, call: cst.Call) -> str:
     """A scale that does not follow the gradients has no equal."""
     given = argument(call, _SCALE)
+    if any(arg.star for arg in call.args):
+        return "write its arguments out: what * or ** hand over is not seen"
     places = [arg for arg in call.args if arg.keyword is None]
-    if len(places) > 1 or any(arg.star for arg in call.args):
+    if len(places) > 1:
         given = call.args[1]
     if given is None or source.code(given.value) in ('"dynamic"', "'dynamic'"):
         return "" if len(places) < 2 else "name its second argument: loss_scale=..."

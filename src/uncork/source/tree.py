@@ -200,6 +200,15 @@ class Source:
         """It is a name that one of the script's imports gives: ``re``."""
         return isinstance(node, cst.Name) and node.value in {name for _, name in self._imported()}
 
+    def imported_from(self, *modules: str) -> dict[str, str]:
+        """What is imported from any of these modules, by the name that it has in the script."""
+        parts = ((name, full.rpartition(".")) for full, name in self._imported())
+        return {name: own for name, (module, _, own) in parts if module in modules}
+
+    def own_function(self, name: str) -> cst.FunctionDef | None:
+        """The script's own function, or method, of a name; None where it has none."""
+        return next((f for f in self.all(cst.FunctionDef) if f.name.value == name), None)
+
     def _imported(self) -> Iterator[tuple[str, str]]:
         for statement in self.imports():
             for part in statement.body:

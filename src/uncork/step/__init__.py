@@ -24,6 +24,7 @@ from uncork.step.in_float32 import in_float32
 from uncork.step.keras_defects import defects_of_fit, defects_of_losses
 from uncork.step.kernel_parts import kernel_parts
 from uncork.step.last_maps import arrays_in_step
+from uncork.step.left_out import left_out_of_fit
 from uncork.step.loader_edits import (
     check_loader,
     edited_loader,
@@ -137,6 +138,7 @@ __all__ = [
     "is_large",
     "iterators_of",
     "kernel_parts",
+    "left_out_of_fit",
     "loader_edited",
     "loader_stages",
     "new_shapes_of",

@@ -87,6 +87,7 @@ class FlatGroup:
         self._optimizer = model.optimizer
         self._as_ever: Callable[..., None] = getattr(self._optimizer, _UPDATE)
         self._weights: list[Any] = []
+        self._made_for: Any = None
         self._flat: Any = None
         self._slots: dict[str, Any] = {}
         self._held: dict[str, Any] = {}
@@ -148,6 +149,11 @@ class FlatGroup:
         Raises:
             EditRefused: A step with two sets of weights for one optimizer.
         """
+        if self._flat is not None and self._is_traced_anew():  # where layers were frozen, say
+            vars(self._optimizer).update(self._held)
+            self.scatter()
+            self._flat, self._slots = None, {}
+            self._scatter = tf.function(self._scatter_all, autograph=False)
         if self._flat is None:
             if len(weights) < _FEW:
                 return False
@@ -160,10 +166,14 @@ class FlatGroup:
             )
         return True
 
+    def _is_traced_anew(self) -> bool:
+        """The user has Keras make its training function again: what was traced before is gone."""
+        return self._model.train_function is not self._made_for
+
     def _make(self, weights: list[Any]) -> None:
         """The vector of all weights, and one of each kind of state."""
         optimizer, size = self._optimizer, sum(_size(weight) for weight in weights)
-        self._weights = weights
+        self._weights, self._made_for = weights, self._model.train_function
         self._flat = _vector(size)
         self._slots = {name: _vector(size) for name in _slot_lists(optimizer)}
         self._lend()
@@ -232,6 +242,15 @@ class _After(keras.callbacks.Callback):  # type: ignore[misc]
         self._gather = group.gather
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._gather()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        self._gather()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._gather()
+
+    def on_train_end(self, logs: Any = None) -> None:
         self._gather()
 
 

@@ -18,6 +18,7 @@ _LOOPS: Final = frozenset({"While", "StatelessWhile"})
 _FEEDS: Final = frozenset({"IteratorGetNext", "OptionalGetValue"})
 # Functions that stay functions, and how TensorFlow names one that is traced as a graph of a name.
 _CALL: Final = "PartitionedCall"
+_LAST_NUMBER: Final = re.compile(r"_\d+$")
 _FUNCTION: Final = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 
 
@@ -35,7 +36,9 @@ class GraphOps:
         # Where two graphs have an op of one name, that of the one that was traced last.
         self._ops = {op.name: op for graph in living_graphs() for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
-        self._compiled = dict(_compiled(self._ops.values()))
+        self._compiled: dict[str, list[Any]] = {}
+        for name, call in _compiled(self._ops.values()):
+            self._compiled.setdefault(name, []).append(call)
 
     def of(self, name: str) -> Any:
         """The op of a kernel; None where the optimizer of graphs has made it.
@@ -55,14 +58,15 @@ class GraphOps:
                 return found
         return None
 
-    def compiled_call(self, op: Any) -> Any:
-        """The call of the function that XLA compiles by itself and that an op stands in, or is.
+    def compiled_calls(self, op: Any) -> list[Any]:
+        """Calls of functions that XLA compiles by themselves, in one of which an op stands, or is.
 
-        None where there is no such function. What XLA runs has the names that ops have inside.
+        Nothing where there are none. What XLA runs has the names that ops have inside, and
+        functions that are traced from the same code name theirs alike.
         """
         if is_compiled_call(op):
-            return op
-        return None if op is None else self._compiled.get(op.graph.name)
+            return [op]
+        return [] if op is None else self._compiled.get(_unnumbered(op.graph.name), [])
 
     def is_of_batch(self, op: Any) -> bool:
         """Whether an op depends on what the step is given, and on no weight."""
@@ -87,7 +91,11 @@ def _compiled(ops: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     for op in filter(is_compiled_call, ops):
         name = _FUNCTION.fullmatch(op.get_attr("f").name)
         if name:
-            yield name[1], op
+            yield _unnumbered(name[1]), op
+
+
+def _unnumbered(name: str) -> str:
+    return _LAST_NUMBER.sub("", name)
 
 
 def living_graphs() -> list[Any]:

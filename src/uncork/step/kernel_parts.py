@@ -165,8 +165,12 @@ class _Sorter:
         loop = self.graphs.loop_of(kernel.name)
         if phase in ("optimizer", "metrics"):
             return _Key(phase, at=None if op is None else _users_line(op))
-        call = self._compiled_apart(op)
-        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(call or op)
+        layers = self._compiled_by(op)
+        if len(layers) > 1:  # nobody can tell which of them
+            names = {type(layer).__name__ for layer in layers}
+            return _Key(phase, names.pop() if len(names) == 1 else "", compiled_apart=True)
+        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(op)
+        layer = next(iter(layers), layer)
         at = self._line(op if loop is None else loop, layer, phase)
         return _Key(
             phase,
@@ -174,13 +178,12 @@ class _Sorter:
             at=at,
             in_loop=loop is not None,
             of_map=loop is not None and _is_of_map(loop),
-            compiled_apart=call is not None,
+            compiled_apart=bool(layers),
         )
 
     def is_of_batch(self, kernel: Kernel) -> bool:
         op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
-        op = self._compiled_apart(op) or op
-        return op is not None and self.graphs.is_of_batch(op)
+        return op is not None and not self._compiled_by(op) and self.graphs.is_of_batch(op)
 
     def called_at(self, kernel: Kernel) -> str | None:
         """The line of the user's in the step's own function; None for what a model's layers do.
@@ -196,10 +199,10 @@ class _Sorter:
         users = (frame for frame in inside if is_users(frame.filename))
         return next((place(frame.filename, frame.lineno) for frame in users), None)
 
-    def _compiled_apart(self, op: Any) -> Any:
-        """The call of a function that some layer has XLA compile, and that an op stands in."""
-        call = self.graphs.compiled_call(op)
-        return call if self._called_by(call) is not None else None
+    def _compiled_by(self, op: Any) -> list[Any]:
+        """Layers that have XLA compile the function in which an op stands, or which it calls."""
+        found = [self._called_by(call) for call in self.graphs.compiled_calls(op)]
+        return list({id(layer): layer for layer in found if layer is not None}.values())
 
     def _called_by(self, op: Any) -> Any:
         """Which layer calls a function; where none does, whose results it takes, as a gradient."""

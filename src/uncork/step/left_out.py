@@ -7,8 +7,11 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from uncork.core.stack import is_users
+from uncork.step.graph_ops import living_graphs
 
 _CHECKS: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
+# What Keras calls its step when it traces it.
+_STEP_OF_FIT: Final = "one_step_on_data"
 # An assertion stands in a branch of its own, which is named so.
 _GUARD: Final = "AssertGuard"
 # Parts of TensorFlow that make a check for whoever calls them.
@@ -30,7 +33,17 @@ def left_out(traced: Any) -> str:
         >>> left_out(tf.function(lambda x: 2 * x).get_concrete_function(1.0))
         ''
     """
-    found = sorted({*_of_users(traced.graph), *_inside(traced.graph)})
+    return _said(traced.graph)
+
+
+def left_out_of_fit() -> str:
+    """The same of the step that ``fit`` has traced last, of whichever model; ``""`` without one."""
+    graphs = [graph for graph in living_graphs() if graph.name == _STEP_OF_FIT]
+    return _said(graphs[-1]) if graphs else ""
+
+
+def _said(graph: Any) -> str:
+    found = sorted({*_of_users(graph), *_inside(graph)})
     return f"XLA leaves out what it checks with {', '.join(found)}" if found else ""
 
 

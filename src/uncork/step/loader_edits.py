@@ -81,6 +81,12 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
             f"{edit.expects}, for which a loader was seen to depend on its index alone",
             "run 'uncork tune' again",
         )
+    if isinstance(edit, LoaderWorkers) and begins_epochs(dataset):
+        raise EditRefused(
+            f"{name} has an on_epoch_begin of its own, and Keras lets workers begin before it",
+            "a loader without one, or one that does it in on_epoch_end",
+            "leave loader_workers out",
+        )
     if isinstance(edit, LoaderCache) and not repeats_epochs(dataset):
         raise EditRefused(
             f"{name} changes between epochs, or has no end",
@@ -103,6 +109,11 @@ def repeats_epochs(dataset: Any) -> bool:
 def has_hooks(dataset: Any) -> bool:
     """Something of the user's runs between two epochs."""
     return any(getattr(type(dataset), h) is not getattr(keras.utils.PyDataset, h) for h in _HOOKS)
+
+
+def begins_epochs(dataset: Any) -> bool:
+    """Something of the user's runs when an epoch begins: without workers, before its batches."""
+    return type(dataset).on_epoch_begin is not keras.utils.PyDataset.on_epoch_begin
 
 
 def stop_workers(epochs: Any) -> None:

@@ -23,7 +23,7 @@ from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
-from uncork.step.loader_edits import repeats_epochs, workers_of
+from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
 from uncork.step.statements import Statement, statements
 from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
 
@@ -65,6 +65,7 @@ def _stage(dataset: Any) -> Stage:
     needs: Dependence = "more"
     if cost.wall_s <= _SLOWEST_S:
         needs = dependence(dataset, cost.looks)
+    in_threads = needs != "more" and workers == 1 and not begins_epochs(dataset)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     single_s = _in_single(dataset, cost)
@@ -75,9 +76,7 @@ def _stage(dataset: Any) -> Stage:
         name=type(dataset).__name__,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
-        threads_wall_s_per_element=(
-            _in_threads(dataset, cost) if needs != "more" and workers == 1 else None
-        ),
+        threads_wall_s_per_element=_in_threads(dataset, cost) if in_threads else None,
         keepable=_keepable(dataset, cost) if needs == "index" else None,
         float32_cpu_s_per_element=single_s,
         wide_at=None if single_s is None else _wide_at(dataset),

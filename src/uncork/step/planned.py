@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Final
 
 import keras
+import tensorflow as tf
 
 from uncork.core.step_edit import StepEdit
 from uncork.step.array_feed import Rewrite, arrays_through
@@ -19,7 +20,10 @@ from uncork.step.micro_batches import in_parts_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 
-_FUNCTIONS: Final = ("train_function", "test_function", "predict_function")
+_OTHERS: Final = ("test_function", "predict_function")
+_FUNCTIONS: Final = ("train_function", *_OTHERS)
+# What callbacks ask of a model.
+_ASKED: Final = ("save", "export", "evaluate", "predict")
 # In this order: what was traced belongs to the settings before it.
 _SETTINGS: Final = ("jit_compile", "steps_per_execution", *_FUNCTIONS)
 
@@ -99,7 +103,7 @@ class PlannedStep:
             _set(model, self._functions)
             updates = updating(model, self._edits, self.group, self._scaled)
             step = first, last_map, parts, again
-            with written.while_saving(), updates, maps, ExitStack() as stack, self._reading():
+            with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:
                     stack.enter_context(each)
                 yield
@@ -144,15 +148,15 @@ class _Written:
         _set(self._model, self._settings)
 
     @contextmanager
-    def while_saving(self) -> Iterator[None]:
-        """Files, copies and exported graphs of the model, and of parts of it, are as written.
+    def while_asked(self) -> Iterator[None]:
+        """What callbacks ask of the model, and of parts of it, is answered as it is written.
 
-        A callback may save or clone the whole model or an encoder inside it, by whichever of
-        Keras's functions: they ask the layers for their configuration. A layer of the user's may
-        look up its own policy for that, so where a model is asked itself, all is as written.
+        They may save or clone the whole model or an encoder inside it, by whichever of Keras's
+        functions: these ask the layers for their configuration. A layer of the user's may look up
+        its own policy for that, so where a model is asked itself, all is as written. So it is for
+        what they predict and evaluate: as many steps, in the precision of the layers.
         """
         configure = keras.layers.Layer.get_config
-        save, export = keras.Model.save, keras.Model.export
 
         @functools.wraps(configure)  # Keras looks for its own mark on it
         def get_config(layer: Any) -> Any:
@@ -162,33 +166,59 @@ class _Written:
                 found["dtype"] = keras.dtype_policies.serialize(policy)
             return found
 
-        _put(get_config, self._around(save), self._around(export))
-        try:
+        call = self._called(keras.layers.Layer.__call__)
+        with ExitStack() as stack:
+            stack.enter_context(_in_place(keras.layers.Layer, "get_config", get_config))
+            for name in _ASKED:
+                method = self._around(getattr(keras.Model, name))
+                stack.enter_context(_in_place(keras.Model, name, method))
+            if any(layer.dtype_policy.name != p.name for layer, p in self._policies.values()):
+                stack.enter_context(_in_place(keras.layers.Layer, "__call__", call))
             yield
-        finally:
-            _put(configure, save, export)
 
     def _around(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method of models that finds what belongs to this one as its user wrote it."""
 
         @functools.wraps(method)
         def asked(model: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if not any(id(layer) in self._policies for layer in _layers(model)):
+            of_fit = kwargs.get("_use_cached_eval_dataset", False)  # its own validation
+            if of_fit or not any(id(layer) in self._policies for layer in _layers(model)):
                 return method(model, *args, **kwargs)
             edited = _Written(self._model)
             self.give_back()
             try:
                 return method(model, *args, **kwargs)
             finally:
+                # What was traced for it serves the next time, and stays on the model in the end.
+                self._settings |= {name: getattr(self._model, name) for name in _OTHERS}
                 edited.give_back()
 
         return asked
 
+    def _called(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A layer that is called op by op, outside of the step, computes in its own precision."""
+        as_written = self._around(call)
 
-def _put(get_config: Any, save: Any, export: Any) -> None:
-    keras.layers.Layer.get_config = get_config
-    keras.Model.save = save
-    keras.Model.export = export
+        @functools.wraps(call)
+        def called(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
+            in_step = self._model.run_eagerly or not tf.executing_eagerly()
+            return (call if in_step else as_written)(layer, *args, **kwargs)
+
+        return called
+
+
+@contextmanager
+def _in_place(owner: type, name: str, method: Any) -> Iterator[None]:
+    """Another method for a while; afterwards the class has, and inherits, what it did."""
+    own = vars(owner).get(name)
+    setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
 
 
 def _set(model: Any, attributes: dict[str, Any]) -> None:

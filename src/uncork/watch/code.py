@@ -14,6 +14,8 @@ from uncork.core.stack import is_users
 
 # The name that a class gives the line where it begins.
 _FIRST_LINE: Final = "__firstlineno__"
+# Python's own instructions: an exception is held against types, by 3.10, later ones, and groups.
+_CATCHING: Final = frozenset({"JUMP_IF_NOT_EXC_MATCH", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"})
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -51,6 +53,28 @@ def global_names(code: CodeType) -> set[str]:
         i.argval for i in dis.get_instructions(code) if i.opname.endswith(("_GLOBAL", "_NAME"))
     }
     return {name for name in found if isinstance(name, str)}
+
+
+def handles_errors(code: CodeType) -> bool:
+    """It catches what is raised; ``with`` and ``finally``, which let it pass, do not count.
+
+    Example:
+        >>> def careful(x):
+        ...     try:
+        ...         return 1 / x
+        ...     except ZeroDivisionError:
+        ...         return 0
+        >>> handles_errors(careful.__code__), handles_errors((lambda x: 1 / x).__code__)
+        (True, False)
+    """
+    found = list(dis.get_instructions(code))
+    if any(each.opname in _CATCHING for each in found):
+        return True
+    # Without a type: what was raised is dropped at once.
+    begins = {each.argval for each in found if each.opname == "SETUP_FINALLY"}  # Python 3.10
+    dropped = (each.offset in begins and each.opname == "POP_TOP" for each in found)
+    pushed = ((a.opname, b.opname) == ("PUSH_EXC_INFO", "POP_TOP") for a, b in pairwise(found))
+    return any(dropped) or any(pushed)
 
 
 def attribute_names(code: CodeType) -> set[str]:

@@ -35,6 +35,7 @@ from uncork.watch.code import (
     codes,
     functions,
     global_names,
+    handles_errors,
     imported_names,
     is_users_class,
 )
@@ -185,6 +186,9 @@ class Guards:
                     self._walk(function.__name__, _content(cell))
             return
         for code in codes(function.__code__):
+            if handles_errors(code):
+                name = function.__name__
+                raise UnguardedError(f"'{name}' catches errors, which a graph raises outside of it")
             self._codes.add(code_text(code))
             self._attributes |= attribute_names(code)
             self._note(function.__globals__, global_names(code))

@@ -1,0 +1,54 @@
+"""Where errors are ignored further up, the elements that fail must go on to fail where they do."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import Cache
+from uncork.pipeline import apply, read
+from uncork.pipeline.filtering import filtered_first
+from uncork.pipeline.legality import maps_below
+from uncork.pipeline.unused import unused
+
+RANGE = tf.data.Dataset.range
+
+
+def checked(x):
+    """Fails at every seventh."""
+    text = tf.where(x % 7 == 0, "seventh", tf.strings.as_string(x))
+    return tf.strings.to_number(text, tf.float32)
+
+
+def in_two(x):
+    return x, tf.exp(checked(x))
+
+
+def pipeline(data, *, ignored):
+    return read((data.ignore_errors() if ignored else data).batch(4))
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (RANGE(40).map(checked).shard(2, 0), lambda p: filtered_first(p, 2)[0]),
+        (RANGE(40).map(checked).shuffle(40, seed=1), lambda p: maps_below(p, 2)),
+        (RANGE(40).map(in_two).map(lambda x, _: x), lambda p: unused(p, 2)),
+    ],
+    ids=["filter_first", "shuffle_first", "drop_unused"],
+)
+def test_what_would_let_other_elements_fail_stays_where_it_is(data, found, ignored):
+    assert bool(found(pipeline(data, ignored=ignored))) is not ignored
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_cache_takes_no_map_below_a_shuffle_then(ignored):
+    read_ = pipeline(RANGE(40).shuffle(40, seed=1).map(checked), ignored=ignored)
+    edit = Cache(stage=2, expects=read_.digest)
+    if ignored:
+        with pytest.raises(EditRefused, match="are ignored"):
+            apply(read_, edit)
+    else:
+        assert apply(read_, edit)
