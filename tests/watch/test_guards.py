@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from pathlib import Path
@@ -359,6 +360,12 @@ def swallows(x):
         return tf.zeros([])
 
 
+def suppresses(x):
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        return tf.debugging.check_numerics(x, "bad")
+    return tf.zeros([])
+
+
 def lets_pass(x):
     try:
         with tf.name_scope("inside"):
@@ -371,7 +378,7 @@ def skips_twice(x):
     return 2 * skips(x)
 
 
-@pytest.mark.parametrize("function", [skips, swallows, skips_twice])
+@pytest.mark.parametrize("function", [skips, swallows, suppresses, skips_twice])
 def test_a_step_that_catches_errors_is_no_graph(function):
     with pytest.raises(UnguardedError, match="catches errors"):
         Guards(function)

@@ -130,8 +130,10 @@ class FitLooks(FitRuns):
         """By what the script itself gave to ``fit``: copies of its datasets share nothing."""
         held_out = None if self._validating is None else self._validating.feed.dataset
         given = Feed.of(self._arguments).dataset
-        found = given and held_out and parted_anew(read(given), read(held_out))
-        if not found:
+        if given is None or held_out is None:
+            return None
+        found = parted_anew(read(given), read(held_out))
+        if found is None:
             return None
         one, other = found.parts
         return PartedAnew(shuffle_at=found.shuffle.at, parts=(one.kind, other.kind))

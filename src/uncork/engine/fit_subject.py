@@ -174,7 +174,7 @@ class FitSubject(FitLooks):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
-        unchecked = left_out_of_fit() if self._is_compiled_now(version) else ""
+        unchecked = left_out_of_fit(self.model) if self._is_compiled_now(version) else ""
         if unchecked:
             return Proof(kind=kind, passed=False, detail=unchecked)
         settings = self._with(version.step)

@@ -11,7 +11,7 @@ from uncork.step.graph_ops import living_graphs
 
 _CHECKS: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 # What Keras calls its step when it traces it.
-_STEP_OF_FIT: Final = "one_step_on_data"
+_STEP: Final = "one_step_on_data"
 # An assertion stands in a branch of its own, which is named so.
 _GUARD: Final = "AssertGuard"
 # Parts of TensorFlow that make a check for whoever calls them.
@@ -36,10 +36,19 @@ def left_out(traced: Any) -> str:
     return _said(traced.graph)
 
 
-def left_out_of_fit() -> str:
-    """The same of the step that ``fit`` has traced last, of whichever model; ``""`` without one."""
-    graphs = [graph for graph in living_graphs() if graph.name == _STEP_OF_FIT]
-    return _said(graphs[-1]) if graphs else ""
+def left_out_of_fit(model: Any) -> str:
+    """The same of all steps of a model that Keras has traced and not let go of.
+
+    Args:
+        model: Its variables tell which these are.
+    """
+    variables = {id(each.value.handle) for each in model.variables}
+    graphs = (
+        graph
+        for graph in living_graphs()
+        if graph.name == _STEP and any(id(t) in variables for t in graph.external_captures)
+    )
+    return next(filter(None, map(_said, graphs)), "")
 
 
 def _said(graph: Any) -> str:

@@ -14,6 +14,8 @@ from uncork.core.stack import is_users
 
 # The name that a class gives the line where it begins.
 _FIRST_LINE: Final = "__firstlineno__"
+# Of ``contextlib``: an ``except`` in the form of a ``with``.
+_SUPPRESS: Final = "suppress"
 # Python's own instructions: an exception is held against types, by 3.10, later ones, and groups.
 _CATCHING: Final = frozenset({"JUMP_IF_NOT_EXC_MATCH", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"})
 
@@ -56,7 +58,7 @@ def global_names(code: CodeType) -> set[str]:
 
 
 def handles_errors(code: CodeType) -> bool:
-    """It catches what is raised; ``with`` and ``finally``, which let it pass, do not count.
+    """It catches what is raised; ``finally`` and other ``with``, which let it pass, do not count.
 
     Example:
         >>> def careful(x):
@@ -68,7 +70,7 @@ def handles_errors(code: CodeType) -> bool:
         (True, False)
     """
     found = list(dis.get_instructions(code))
-    if any(each.opname in _CATCHING for each in found):
+    if _SUPPRESS in code.co_names or any(each.opname in _CATCHING for each in found):
         return True
     # Without a type: what was raised is dropped at once.
     begins = {each.argval for each in found if each.opname == "SETUP_FINALLY"}  # Python 3.10
