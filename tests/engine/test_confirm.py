@@ -61,6 +61,23 @@ def test_a_faster_plan_stays_in_force(confirmed):
     assert found.kept == plan().kept
 
 
+@pytest.mark.parametrize(
+    ("first_s", "limits"),
+    [(2.0, (25.0, 25.0, 25.0)), (9.0, (25.0, 4.0, 4.0)), (None, (25.0, 4.0, 4.0))],
+)
+def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits):
+    waited = {False: [], True: []}
+
+    def child(job, script, follow, *, quiet):
+        waited[job.plan is not None].append(job.first_epoch_s)
+        found = Confirmation(measurement=measurement(600.0), first_epoch_s=first_s)
+        return Result(machine=MACHINE, confirmation=found)
+
+    monkeypatch.setattr(confirming, "run_child", child)
+    confirming.confirm(plan(), Script("train.py"), lambda event: None)
+    assert waited == {False: [*limits], True: [*limits]}
+
+
 def test_a_plan_that_is_slower_is_withdrawn(confirmed):
     found = confirmed((400.0, 404.0, 396.0))
     assert found.edits == ()

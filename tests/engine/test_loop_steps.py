@@ -169,6 +169,40 @@ def test_a_loop_over_arrays_as_well(write: Write, uncork: Run, tmp_path: Path):
     )
 
 
+INLINE = """
+    def main():
+        rows = tf.random.stateless_normal((640, 32), (1, 2))
+        data = tf.data.Dataset.from_tensor_slices(rows).shuffle(640, seed=1).batch(64)
+        for epoch in range(int(sys.argv[1])):
+            for x in {read}:
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean(model(x, training=True) ** 2)
+                gradients = tape.gradient(loss, model.trainable_variables)
+                optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            print(f"epoch {{epoch + 1}}: loss {{float(loss):.5f}}", flush=True)
+        model.save_weights("trained.weights.h5")
+
+    main()
+    """
+READ = {"a dataset": "data", "arrays": "[rows[n : n + 64] for n in range(0, 640, 64)]"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+def test_a_step_that_stands_in_the_loop(write: Write, uncork: Run, tmp_path: Path, read: str):
+    text = script()
+    path = write(text[: text.index("    def main()")] + INLINE.format(read=read))
+    found = diagnosed(uncork, path, tmp_path, "eager_step")
+    assert found.workload.not_traceable == ""
+    tape = 1 + next(n for n, t in enumerate(path.read_text().splitlines()) if "in range(int" in t)
+    assert found.findings[0].at.rpartition(":")[2] == str(tape + 2)  # the tape's block
+    tuned = uncork("run", "--strict", "--plan", planned(tmp_path, found.workload), path, "3")
+    assert tuned.returncode == 0, tuned.stderr
+    assert [losses(t) for t in tuned.stdout.splitlines()] == pytest.approx(
+        [losses(p) for p in plain(path, 3)], rel=1e-3
+    )
+
+
 @pytest.mark.slow
 def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     # Without the dropout, which draws otherwise under XLA.

@@ -14,14 +14,16 @@ from road.situations import COMPUTING, FOUR_CORES
 from uncork.core.batch_facts import BatchSize
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Guarantee
-from uncork.core.job import Job
+from uncork.core.job import Job, Result
 from uncork.core.journal import Journal
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
+from uncork.core.record import from_json
 from uncork.core.step_edit import StepsPerExecution
 from uncork.engine import seconds
 from uncork.engine.subject import Subject
 from uncork.engine.trials import Tuning
+from uncork.engine.verbs import plan_of
 from uncork.engine.version import Version, VersionRunner
 from uncork.engine.walk import Walk
 from uncork.measure.interleave import Block, interleave
@@ -312,6 +314,19 @@ def test_a_loop_that_ends_by_itself_is_no_interruption(
     assert found.interrupted == interrupted
     assert [step.outcome for step in found.steps] == ["kept"]
     assert any("ended by itself" in note for note in found.notes) != interrupted
+
+
+def test_a_script_that_fails_loses_no_step(walked, tmp_path: Path) -> None:
+    job = Job(mode="tune", result=str(tmp_path / "result"))
+    tuning = Tuning(job, Journal(), str(tmp_path))
+    tuning.fail()
+    assert not (tmp_path / "result").exists()
+    tuning._walk = walked({2: [CLEAR]})
+    tuning.fail()
+    found = from_json((tmp_path / "result").read_bytes(), Result)
+    assert (found.failed, found.interrupted) == (True, False)
+    assert [step.outcome for step in found.steps] == ["kept"]
+    assert "the script failed: only what was tried" in plan_of(found, "", Policy()).notes[-1]
 
 
 def test_nothing_tried_is_no_result(tmp_path: Path) -> None:

@@ -193,6 +193,41 @@ def test_a_band_as_wide_as_the_loss_proves_nothing(middle):
     assert "too wide" in proof.detail
 
 
+class Telling(keras.Sequential):
+    """A model with a training step of its own, which calls its losses as it likes."""
+
+    names = ("total_loss", "reconstruction_loss")
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return dict.fromkeys(self.names, loss)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "passes"),
+    [
+        (("total_loss", "kl_loss"), "exact", True),
+        (("total_loss", "kl_loss"), "precision", True),
+        (("d_loss", "g_loss"), "exact", True),
+        (("d_loss", "g_loss"), "precision", False),  # which of them is to become small?
+    ],
+)
+def test_losses_by_other_names(names, kind, passes):
+    made = mlp()
+    telling = Telling(made.layers)
+    telling.names = names
+    telling.compile("adam", made.loss)
+    proof = prover(telling).prove(
+        StepSettings(telling, (StepsPerExecution(steps=2),)), kind, BUDGET_S
+    )
+    assert proof.passed == passes, proof.detail
+    assert passes or "no one loss" in proof.detail
+
+
 def test_equal_runs_leave_room_for_float32_only():
     flat = runs(*[(2.0,)] * 4)
     assert prove_precision(flat, runs(*[(2.000001,)] * 4), 40).passed
@@ -210,7 +245,7 @@ def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, m
     gaps = iter([0.0, 0.016, -0.016, 0.0, 0.03, -0.03, 0.03, -0.03])
     orders = []
 
-    def run(settings, order, windows=1):
+    def run(settings, order, windows=1, every=1):
         is_candidate = len(orders) % 2 == 1
         orders.append(len(order))
         middle = 1.0 + 0.02 * ((len(orders) - 1) // 2 % 4)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import difflib
 import linecache
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import decode_source
@@ -16,12 +18,18 @@ from types import CodeType, ModuleType
 from uncork.capture.calls import Listener
 from uncork.capture.frames import strip
 from uncork.capture.hooks import listening
+from uncork.capture.outline import outlined
 from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
 from uncork.core.removed import instead
 
 
 def run_script(
-    script: Path, args: Sequence[str], listener: Listener, source: Path | None = None
+    script: Path,
+    args: Sequence[str],
+    listener: Listener,
+    source: Path | None = None,
+    *,
+    outline: bool = False,
 ) -> None:
     """Run a script to its end, or until the listener stops it.
 
@@ -34,6 +42,8 @@ def run_script(
         listener: Is told about training calls, and may raise
             :class:`~uncork.capture.stop.StopScript`.
         source: A text to run as if it lay where the script does, with what lies beside that.
+        outline: Training steps that stand in a loop itself become functions, which can be run in
+            other ways.
 
     Raises:
         WrongUse: There is no such script, or it cannot be read.
@@ -44,7 +54,7 @@ def run_script(
     """
     path = os.path.abspath(script)  # noqa: PTH100 - as Python does: symbolic links stay
     text = _read(source or script)
-    code = _compile(text, path)
+    code = _compile(text, path, outline=outline)
     if source is not None:
         _lay_at(path, text)
     _take_over(script, path, args)
@@ -78,13 +88,18 @@ def _read(script: Path) -> bytes:
         ) from None
 
 
-def _compile(source: bytes, path: str) -> CodeType:
+def _compile(source: bytes, path: str, *, outline: bool) -> CodeType:
     try:
         # Inherited, this file's own __future__ imports would change the script's meaning.
-        return compile(source, path, "exec", dont_inherit=True)
+        code = compile(source, path, "exec", dont_inherit=True)
+        if outline and b"GradientTape" in source:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # said by now
+                code = compile(outlined(ast.parse(source)), path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         show(error.with_traceback(None))
         raise ScriptFailed(_summary(error)) from error
+    return code
 
 
 def _lay_at(path: str, text: bytes) -> None:

@@ -75,7 +75,7 @@ def tune(options: argparse.Namespace) -> int:
         disk_cache=_folder(options.disk_cache),
     )
     script = _script(options)
-    plan, interrupted = verbs.tune(
+    plan, code = verbs.tune(
         script,
         Progress(quiet=options.quiet),
         policy=policy,
@@ -89,7 +89,7 @@ def tune(options: argparse.Namespace) -> int:
     finally:
         _print(plan, options.plan, script.args)
     print(f"plan:   {options.plan}\nreport: {report}")
-    return exits.INTERRUPTED if interrupted else exits.DONE
+    return code
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,8 @@ from uncork.core.workload import Workload
 
 # Of the folder beside the result with what a child's script has overwritten.
 KEPT: Final = "kept"
+# How long a fresh process waits for its first epoch to end, whatever it is timed for.
+FIRST_EPOCH_S: Final = 25.0
 
 Mode = Literal["diagnose", "tune", "confirm", "list", "backend", "process", "check"]
 
@@ -34,6 +36,7 @@ class Job(Record, frozen=True, kw_only=True):
         policy: What ``tune`` may do.
         timeline: A folder of the user's, where ``diagnose`` keeps a trace of some steps.
         validates: ``confirm`` times a validation as well.
+        first_epoch_s: How long it waits for the first epoch to end.
         environment: Variables that the process is started with, beside its own.
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
             with, some batches, and what they lead to.
@@ -53,6 +56,7 @@ class Job(Record, frozen=True, kw_only=True):
     policy: Policy = Policy()
     timeline: str | None = None
     validates: bool = False
+    first_epoch_s: float = FIRST_EPOCH_S
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     hand_over: str | None = None
     parts: int = 0
@@ -106,6 +110,8 @@ class Result(Record, frozen=True, kw_only=True):
         made: New files of the script's, made of weights that trials have moved.
         put_back: Files that it overwrote, and that are as they were.
         lost: Files that it overwrote, and that are not.
+        interrupted: By the user, or the process was killed: only what was found so far is here.
+        failed: The script raised before the work was done: likewise.
     """
 
     machine: Machine
@@ -124,4 +130,5 @@ class Result(Record, frozen=True, kw_only=True):
     put_back: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     interrupted: bool = False
+    failed: bool = False
     notes: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ _INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dis
 # Code typed at a prompt has no file; everything else in angle brackets was generated.
 _TYPED: Final = ("<stdin>", "<python-input", "<ipython-input")
 _STDLIB: Final = os.path.join(Path(os.__file__).parent, "")  # noqa: PTH118 - compared as text
+# Begins the names of functions that statements of the script's were moved into.
+OUTLINED: Final = "_step_at_"
 _REWRITTEN: Final = "__autograph_generated_file"
 
 
@@ -47,6 +49,11 @@ def owner(frame: FrameType) -> Owner:
     """Who wrote the code of a frame."""
     module = frame.f_globals.get("__name__") or ""
     return _owner(frame.f_code.co_filename, module, _main_file())
+
+
+def is_outlined(code: CodeType) -> bool:
+    """Whether its lines are those of a loop's body, and were moved into a function by Uncork."""
+    return code.co_name.startswith(OUTLINED)
 
 
 def is_users(path: str) -> bool:

@@ -21,6 +21,7 @@ from uncork.core.job import KEPT, Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import from_json, replace, to_json, write_atomically
+from uncork.core.step_edit import is_graph
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
@@ -68,12 +69,15 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         )
         interrupted = False
         try:
-            run_script(script, args, trial, Path(job.source) if job.source else None)
+            source = Path(job.source) if job.source else None
+            run_script(script, args, trial, source, outline=_outlines(job, plan))
         except SystemExit as ending:
             _judge(ending, trial.made)
         except ScriptFailed:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
+            if trial.made is not None:
+                trial.made.fail()
             raise
         except KeyboardInterrupt:
             if trial.made is None or trial.made.partial(interrupted=True) is None:
@@ -88,6 +92,13 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         result = replace(made.result, held_back=held, made=files.new())
         write_atomically(result_path, to_json(result))
         return exits.INTERRUPTED if result.interrupted else exits.DONE
+
+
+def _outlines(job: Job, plan: Plan | None) -> bool:
+    """Only a script as its user would run it is left alone altogether."""
+    if job.mode in ("confirm", "list"):
+        return plan is not None and is_graph(plan.step_edits)
+    return True
 
 
 def _not_saved(held: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ PAIRS: Final = 3
 # budget that all of them together may be reckoned at: a short one is for trials, too.
 _WORK_S: Final = 14.0
 _MOST: Final = 0.38
+# Of a first epoch that takes longer one process tells enough; others only warm up.
+_LONG_S: Final = 4.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
 _WORTH_TIMING: Final = 0.02
 
@@ -82,7 +85,10 @@ def _in_turn(
     found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
     order = [0, 1, 1, 0] * PAIRS
     for number, which in enumerate(order[: 2 * PAIRS], start=1):
-        measured = _measured(jobs[which], script)
+        job = jobs[which]
+        if found[which] and (found[which][0].first_epoch_s or math.inf) > _LONG_S:
+            job = replace(job, first_epoch_s=_LONG_S)
+        measured = _measured(job, script)
         found[which].append(measured)
         text = f"fresh process {number} of {2 * PAIRS}, {(base, 'with the plan')[which]}"
         speed = measured.measurement.samples_per_s
@@ -221,7 +227,8 @@ def _time_to_finish(
         # The first one fills what the plan keeps.
         keeps = any(isinstance(edit, Cache) for edit in plan.validation_edits)
         tuned_s += (before if keeps else after) + (times - 1) * after
-    measured_whole = later == 0 and not times and all(c.first_epoch_s for c in (*ours, *theirs))
+    both = all(any(c.first_epoch_s for c in runs) for runs in (ours, theirs))
+    measured_whole = both and later == 0 and not times
     return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, extrapolated=not measured_whole)
 
 

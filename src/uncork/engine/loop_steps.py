@@ -13,7 +13,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
 from uncork.core.record import replace
-from uncork.core.stack import code_place, outwards, owner
+from uncork.core.stack import code_place, is_outlined, outwards, owner
 from uncork.core.step_edit import (
     ArrayArguments,
     DtypePolicy,
@@ -293,7 +293,8 @@ def step_around(frame: FrameType | None) -> CodeType | None:
     found = None
     for each in outwards(frame):
         if owner(each) == "user":
-            if loops_around(each.f_code.co_filename, each.f_lineno):
+            inside = each.f_code.co_filename, each.f_lineno
+            if not is_outlined(each.f_code) and loops_around(*inside):
                 return found
             found = each.f_code
     return None

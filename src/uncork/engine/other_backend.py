@@ -21,8 +21,8 @@ from uncork.engine.subject import Subject
 from uncork.engine.trial import Trial
 from uncork.measure import summarize
 from uncork.measure.devices import machine as this_machine
-from uncork.proof.precision import WINDOWS, prove_precision
-from uncork.step import Replay, Timed, timed_fit
+from uncork.proof.precision import NO_LOSS, WINDOWS, prove_precision
+from uncork.step import Replay, Timed, timed_fit, told_loss
 
 _BLOCKS: Final = 4
 _BLOCK_S: Final = 1.0
@@ -73,6 +73,8 @@ class OnAnotherBackend(Trial):
 
 def proved(model: Any, handed: HandedFit) -> Proof:
     """Train from the same state over the same batches in the same orders; compare the losses."""
+    if not handed.orders:
+        return Proof(kind="resampled", passed=False, detail=NO_LOSS)
     originals = [Replay(losses=losses, weights=[]) for losses in handed.losses]
     candidates = [Replay(_losses(model, handed, order), weights=[]) for order in handed.orders]
     found = prove_precision(originals, candidates, len(handed.orders[0]))
@@ -89,7 +91,7 @@ def _losses(model: Any, handed: HandedFit, order: list[int]) -> tuple[float, ...
     for index in order:
         model.reset_metrics()
         batch = keras.utils.unpack_x_y_sample_weight(handed.batches[index])
-        losses.append(float(model.train_on_batch(*batch, return_dict=True)["loss"]))
+        losses.append(told_loss(model.train_on_batch(*batch, return_dict=True))[1])
     length = len(order) // WINDOWS
     parts = (losses[k * length : (k + 1) * length] for k in range(WINDOWS))
     return tuple(statistics.fmean(part) for part in parts)

@@ -11,7 +11,7 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Plan
 from uncork.engine.handed_over import HandedOver
 from uncork.engine.subject import Subject
-from uncork.engine.trials import FIRST_EPOCH_S, Confirming
+from uncork.engine.trials import Confirming
 from uncork.measure import in_turn, peak_memory, summarize
 
 _BLOCK_S: Final = 1.0
@@ -31,7 +31,7 @@ class InAnotherProcess(Confirming):
         with peak_memory() as peak:
             proof = subject.prove_elsewhere(proved, handed)
             runner = subject.runner(version)
-            runner.first_epoch(FIRST_EPOCH_S)
+            runner.first_epoch(self.job.first_epoch_s)
             runner.prime()
             (blocks,) = in_turn([runner], block_s=_BLOCK_S, rounds=_BLOCKS)
         found = summarize(blocks)

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from uncork.core.parsed import parsed
-from uncork.core.stack import outwards, owner
+from uncork.core.stack import is_outlined, outwards, owner
 from uncork.engine.comprehensions import running_in
 from uncork.engine.loop_counts import times
 
@@ -75,7 +75,8 @@ def made_anew(frame: FrameType | None) -> bool:
     Args:
         frame: Of the training loop or below it.
     """
-    user = next((each for each in outwards(frame) if owner(each) == "user"), None)
+    users = (each for each in outwards(frame) if owner(each) == "user")
+    user = next((each for each in users if not is_outlined(each.f_code)), None)
     loops = [] if user is None else _around(user)
     if user is None or not loops or isinstance(loops[-1], ast.While):
         return False
@@ -124,6 +125,8 @@ def _around(frame: FrameType) -> list[Loop]:
 def loops_of(frame: FrameType) -> list[Loop]:
     """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
     code = frame.f_code
+    if is_outlined(code):
+        return []  # they are those of its caller
     if code.co_name in _COMPREHENSIONS:
         kind = ast.GeneratorExp if code.co_name == "<genexpr>" else _Inlined
         return [loop for own in _comprehended(frame, kind)[-1:] for loop in own]

@@ -87,6 +87,8 @@ class StepProver:
                 if budget_s
                 else ([], [])
             )
+            if not all(replay.judged for replay in replays):
+                orders, replays = [], []
             runs, refused = self._runs(order)
         finally:
             self._snapshot.restore_values()
@@ -179,20 +181,24 @@ class StepProver:
         return prove_rounding(original, others, self._run(settings, order), len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
+        unit = _group(settings.edits)  # losses are read at the end of an execution only
+
         def train(settings: StepSettings) -> Train:
-            return lambda order, windows: self._run(settings, order, windows)
+            return lambda order, windows: self._run(settings, order, windows, unit)
 
         return prove_over_orders(
             train(self._original),
             train(settings),
             held=self._held,
             budget_s=budget_s,
-            unit=_group(settings.edits),  # losses are read at the end of an execution only
+            unit=unit,
         )
 
-    def _run(self, settings: StepSettings, order: list[int], windows: int = 1) -> Replay:
+    def _run(
+        self, settings: StepSettings, order: list[int], windows: int = 1, every: int = 1
+    ) -> Replay:
         feed = self._recording.feed(order, otherwise=settings is not self._original)
-        return replay(settings, self._snapshot, feed, windows=windows)
+        return replay(settings, self._snapshot, feed, windows=windows, every=every)
 
 
 def proved_elsewhere(settings: StepSettings, handed: HandedFit) -> Proof:

@@ -228,6 +228,12 @@ class Trial(PassThrough):
                 "let it run longer: take out its 'break', raise its number of steps or epochs",
             )
 
+    def fail(self) -> None:
+        """The script has raised; what was found until then is not lost."""
+        found = None if self.result else self.partial(interrupted=True)
+        if found is not None:
+            self._write(self._complete(replace(found, interrupted=False, failed=True)))
+
     def partial(self, *, interrupted: bool) -> Result | None:
         """What was found so far, if that is of any use.
 

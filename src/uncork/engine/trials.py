@@ -31,7 +31,6 @@ from uncork.road.keras_backend import AnotherBackend
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
-FIRST_EPOCH_S: Final = 25.0
 _ENDED: Final = (
     "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
     "more steps or epochs"
@@ -143,7 +142,7 @@ class Confirming(Trial):
         """
         version = self._version(subject)
         runner = subject.runner(version)
-        first_epoch_s = runner.first_epoch(FIRST_EPOCH_S)
+        first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
         runner.prime()
         (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
         confirmation = Confirmation(

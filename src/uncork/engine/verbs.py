@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from uncork.core import exits
 from uncork.core.diagnosis import Diagnosis, Overhead, WorkloadDiagnosis
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event
@@ -74,7 +75,7 @@ def list_trainings(script: Script, follow: Follow) -> tuple[Workload, ...]:
 
 def tune(
     script: Script, follow: Follow, *, policy: Policy, training: int | None = None
-) -> tuple[Plan, bool]:
+) -> tuple[Plan, int]:
     """Walk the road, then confirm the result in fresh processes.
 
     Args:
@@ -84,7 +85,8 @@ def tune(
         training: Index of the training call; the first that does real work unless given.
 
     Returns:
-        The plan, and whether the tuning was interrupted: then it holds what was found so far.
+        The plan, and the exit code: where the tuning was interrupted, or the script failed, it
+        holds what was found until then.
     """
     require_tensorflow()
     begin = time.monotonic()
@@ -93,9 +95,9 @@ def tune(
         job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
         result = tuned(job, script, follow)
         plan, interrupted = plan_of(result, script.path, policy), result.interrupted
-        if not interrupted:
+        if not (interrupted or result.failed):
             plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
-    if plan.kept and not interrupted:
+    if plan.kept and not (interrupted or result.failed):
         text = f"confirming in fresh processes, {plan.base} and tuned in turn"
         follow(Event(kind="phase", text=text))
         try:
@@ -103,7 +105,9 @@ def tune(
         except KeyboardInterrupt:
             note = "interrupted: the speed-up is not confirmed in fresh processes"
             plan, interrupted = replace(plan, notes=(*plan.notes, note)), True
-    return replace(plan, tuning_cost_s=time.monotonic() - begin), interrupted
+    code = exits.SCRIPT_FAILED if result.failed else exits.DONE
+    code = exits.INTERRUPTED if interrupted else code
+    return replace(plan, tuning_cost_s=time.monotonic() - begin), code
 
 
 def _elsewhere(
@@ -127,6 +131,8 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
     notes = (*_too_large(before), *left_to_timing(before.stages), *_notes(result))
+    if result.failed:
+        notes = (*notes, "the script failed: only what was tried until then is here, unconfirmed")
     if result.interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(

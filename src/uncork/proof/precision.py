@@ -25,20 +25,17 @@ MOST_ORDERS: Final = 8
 WINDOWS: Final = 4
 # Half-width of the band over the loss itself, above which the comparison has no power.
 _WIDEST: Final = 0.3
+NO_LOSS: Final = "the step tells no one loss that it could be judged by"
 # Float32's own rounding of a mean loss: a band cannot be narrower than that.
 _FLOOR: Final = 1e-6
 
 
 def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> Proof:
     """Compare runs over the same orders of the same batches, pairwise and as a band."""
-    if not all(run.finite for run in original):
-        return _proof(False, "the original's own loss is not finite: nothing can be compared")
-    if not all(run.finite for run in candidate):
-        return _proof(False, f"the loss became NaN or infinite within {steps} steps")
-    counts = {len(run.losses) for run in (*original, *candidate)}
-    if len(counts) != 1:
-        return _proof(False, f"losses of {sorted(counts)} windows cannot be compared")
-    windows = range(counts.pop())
+    why_not = _incomparable(original, candidate, steps)
+    if why_not:
+        return _proof(False, why_not)
+    windows = range(len(original[0].losses))
     for window in windows:
         failure = _leaves_band([r.losses[window] for r in original],
                                [r.losses[window] for r in candidate])  # fmt: skip
@@ -61,6 +58,18 @@ def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], ste
         f"noise is {found.margin:.2g} (power {found.power:.0%}); "
         f"band of one run +-{_half_width(base):.2g}",
     )
+
+
+def _incomparable(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> str:
+    """Why their losses cannot be compared; ``""`` where they can."""
+    if not all(run.judged for run in (*original, *candidate)):
+        return NO_LOSS
+    if not all(run.finite for run in original):
+        return "the original's own loss is not finite: nothing can be compared"
+    if not all(run.finite for run in candidate):
+        return f"the loss became NaN or infinite within {steps} steps"
+    counts = {len(run.losses) for run in (*original, *candidate)}
+    return "" if len(counts) == 1 else f"losses of {sorted(counts)} windows cannot be compared"
 
 
 def orders_needed(original: Sequence[Replay], candidate: Sequence[Replay]) -> int:

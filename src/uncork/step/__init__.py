@@ -65,6 +65,7 @@ from uncork.step.snapshot import Snapshot, give_state, state_of, variables, weig
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import Call, TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
+from uncork.step.told_loss import told_loss
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of, random_layers_of
 from uncork.step.transfer import transfer_of
@@ -164,6 +165,7 @@ __all__ = [
     "state_of",
     "stop_workers",
     "timed_fit",
+    "told_loss",
     "traceable",
     "transfer_of",
     "validation_steps",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import keras
 import tensorflow as tf
 
 from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot
+from uncork.step.told_loss import told_loss
 
 # Of the samples, laid aside.
 _SHARE: Final = 0.2
@@ -86,9 +86,10 @@ class HeldOut:
         with Feed(x=rows, shuffle=False).reading(model) as epochs, epochs.catch_stop_iteration():
             for _, _, iterator in executions(epochs):
                 logs = model.test_function(iterator)
-        if "loss" not in logs:
-            raise ValueError("the model tells no loss when it is validated")
-        return float(keras.ops.convert_to_numpy(logs["loss"]))
+        name, loss = told_loss(logs)
+        if not name:
+            raise ValueError("the model tells no one loss when it is validated")
+        return loss
 
     def curve(
         self,

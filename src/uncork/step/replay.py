@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
 from uncork.step.snapshot import Snapshot, weights
+from uncork.step.told_loss import told_loss
 
 # Relative: a compiled division and another one need not agree to the last bit.
 _CLOSE = 1e-5
@@ -29,10 +29,12 @@ class Replay:
     Attributes:
         losses: Mean loss of each window of steps, in order.
         weights: Weights and optimizer slots at the end.
+        judged: These losses say how good the training is.
     """
 
     losses: tuple[float, ...]
     weights: Arrays
+    judged: bool = True
 
     @property
     def finite(self) -> bool:
@@ -147,6 +149,7 @@ def replay(
     feed: Feed,
     *,
     windows: int = 1,
+    every: int = 1,
     disturb: Callable[[Any], None] | None = None,
 ) -> Replay:
     """Train over the feed once from the snapshot's weights.
@@ -156,6 +159,7 @@ def replay(
         snapshot: Where to start.
         feed: From :meth:`Recording.feed`; its length must be a multiple of ``windows``.
         windows: Losses are averaged over this many equal parts.
+        every: Steps after which a loss counts: where another version tells it no more often.
         disturb: Called with the model before the first step, to nudge its weights.
     """
     model = settings.model
@@ -165,15 +169,18 @@ def replay(
     with settings.active(), settings.fed(feed).reading(model) as epochs:
         model.reset_metrics()
         told: list[tuple[int, float]] = []
+        name = ""
         with epochs.catch_stop_iteration():
             for _, end, iterator in executions(epochs):
                 logs = model.train_function(iterator)
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
-                told.append((steps, float(keras.ops.convert_to_numpy(logs["loss"]))))
+                name, loss = told_loss(logs)
+                told.append((steps, loss))
+        told = [each for each in told if each[0] % every == 0] or told[-1:]
         means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
         losses = means(told, windows)
     # Only now the state is where Keras has it, and as the user would find it.
-    return Replay(losses, weights(model))
+    return Replay(losses, weights(model), judged=bool(name))
 
 
 # NumPy files bfloat16 and other young types under "V".

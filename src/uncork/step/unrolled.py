@@ -11,7 +11,7 @@ from typing import Any, Final
 import keras
 
 from uncork.core.layers import Layers
-from uncork.core.stack import is_users, place
+from uncork.core.stack import OUTLINED, is_users, place
 from uncork.step.graph_ops import living_graphs
 
 # Ops of a graph that takes seconds to trace.
@@ -92,7 +92,7 @@ def _loops(op: Any, layers: Layers | None, loop_at: LoopAt) -> Iterator[tuple[Ha
     frames = list(op.traceback)
     traced = [number for number, frame in enumerate(frames) if _TRACER in frame.filename]
     for frame in frames[traced[-1] :] if traced else frames:
-        if is_users(frame.filename):
+        if is_users(frame.filename) and not frame.name.startswith(OUTLINED):
             line = loop_at(frame.filename, frame.lineno)
             if line is not None:
                 yield (frame.filename, line), place(frame.filename, line)

@@ -1,0 +1,237 @@
+"""Training steps that stand in a loop itself: what they read of their scope, and leave in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from uncork.capture.names import (
+    definite,
+    first_reads,
+    free_names,
+    lazy_in,
+    loads,
+    own_names,
+    parameters,
+    stores,
+)
+from uncork.capture.step_statements import end_tapes, extent
+
+# Who uses one of these may see which names there are.
+_LOOKS_AT_NAMES: Final = frozenset({"globals", "locals", "vars", "dir", "eval", "exec"})
+_NOT_MOVED: Final = (
+    ast.Return | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom | ast.FunctionDef
+    | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.Match | ast.AsyncFor | ast.AsyncWith
+    | ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr
+)  # fmt: skip
+
+_OF_METHODS: Final = frozenset({"super", "__class__"})
+
+Function: TypeAlias = ast.FunctionDef
+Loop: TypeAlias = ast.For | ast.While
+
+
+@dataclass(frozen=True)
+class InlineStep:
+    """Statements that make a function.
+
+    Attributes:
+        body: In which they stand.
+        begin: Number of the first one there.
+        end: Behind the last one.
+        arguments: Names that it reads before it gives them away, and that are not known everywhere.
+        results: Names that it gives away, and that are read elsewhere or in its next run.
+    """
+
+    body: list[ast.stmt]
+    begin: int
+    end: int
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where statements stand.
+
+    Attributes:
+        module: The whole script.
+        scope: The function, or the module.
+        outer: Names of functions around that one.
+        bound: Names that surely have a value there.
+        loops: Around them in their scope, outer ones first.
+        behind: What may run after them: what follows, and loops around them once more.
+        handled: Names that are read where an error of theirs is handled.
+        is_tried: An error of theirs is handled within the innermost loop.
+        in_method: The scope is a method, or a function in one.
+    """
+
+    module: ast.Module
+    scope: ast.Module | Function
+    outer: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
+    loops: tuple[Loop, ...] = ()
+    behind: tuple[Sequence[ast.stmt], ...] = ()
+    handled: frozenset[str] = frozenset()
+    is_tried: bool = False
+    in_method: bool = False
+
+
+def inline_steps(tree: ast.Module) -> list[InlineStep]:
+    """All that stand in a loop, and that can be moved into a function.
+
+    Args:
+        tree: Of a script.
+    """
+    if _LOOKS_AT_NAMES & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+        return []
+    return list(_within(tree.body, _Place(tree, tree)))
+
+
+def _within(body: list[ast.stmt], place: _Place) -> Iterator[InlineStep]:
+    """Of these statements and all that stand in them."""
+    found = _found(body, place) if place.loops else None
+    for number, statement in enumerate(body):
+        if found is None or not found.begin <= number < found.end:
+            behind = (*place.behind, body[number + 1 :])
+            yield from _below(statement, replace(place, behind=behind))
+        place = replace(place, bound=definite(statement, place.bound))
+    if found is not None:
+        yield found
+
+
+def _below(statement: ast.stmt, place: _Place) -> Iterator[InlineStep]:
+    match statement:
+        case ast.FunctionDef():
+            yield from _within(statement.body, _in_function(statement, place))
+        case ast.ClassDef():
+            methods = [each for each in statement.body if isinstance(each, ast.FunctionDef)]
+            for method in methods:
+                yield from _within(method.body, _in_function(method, place, in_method=True))
+        case ast.For() | ast.While():
+            yield from _within(statement.body, _in_loop(statement, place))
+            yield from _within(statement.orelse, place)
+        case ast.If():
+            yield from _within(statement.body, place)
+            yield from _within(statement.orelse, place)
+        case ast.With():
+            items = {name for item in statement.items for name in stores(item)}
+            yield from _within(statement.body, replace(place, bound=place.bound | items))
+        case ast.Try():
+            handling = [*statement.handlers, *statement.finalbody]
+            tried = replace(
+                place,
+                behind=(*place.behind, statement.orelse),
+                handled=place.handled | loads(handling),
+                is_tried=True,
+            )
+            yield from _within(statement.body, tried)
+
+
+def _in_loop(loop: Loop, place: _Place) -> _Place:
+    again = loop.body if isinstance(loop, ast.For) else [ast.Expr(loop.test), *loop.body]
+    return replace(
+        place,
+        bound=place.bound | (stores(loop.target) if isinstance(loop, ast.For) else set()),
+        loops=(*place.loops, loop),
+        behind=(*place.behind, loop.orelse, again),
+        is_tried=False,
+    )
+
+
+def _in_function(function: Function, place: _Place, *, in_method: bool = False) -> _Place:
+    outer = place.outer
+    if isinstance(place.scope, ast.FunctionDef):
+        outer = outer | own_names(place.scope)
+    return _Place(
+        place.module,
+        function,
+        outer=outer,
+        bound=frozenset(parameters(function)),
+        in_method=in_method or place.in_method,
+    )
+
+
+def _found(body: list[ast.stmt], place: _Place) -> InlineStep | None:
+    """The step among these statements."""
+    end_tapes(body, place.behind)
+    found = extent(body, place.module, stores(list(place.loops)))
+    if found is None or place.is_tried:
+        return None
+    begin, end = found
+    for statement in body[:begin]:
+        place = replace(place, bound=definite(statement, place.bound))
+    statements = body[begin:end]
+    reads = first_reads(statements)
+    arguments = [name for name in reads if _is_varying(name, place)]
+    if not _is_plain(statements, {*arguments, *stores(statements)}, place):
+        return None
+    live = {name for run in (*place.behind, body[end:]) for name in first_reads(run)}
+    results = [name for name in _in_order(statements) if name in live]
+    sure: frozenset[str] = frozenset()
+    for statement in statements:
+        sure = definite(statement, sure)
+    if not set(arguments) <= place.bound | place.outer or not set(results) <= sure:
+        return None
+    return InlineStep(body, begin, end, tuple(arguments), tuple(results))
+
+
+def _is_plain(statements: Sequence[ast.stmt], names: set[str], place: _Place) -> bool:
+    """Nothing about them depends on where they stand.
+
+    Args:
+        statements: All of a step.
+        names: That it is given, or gives away: nobody else may change or read them meanwhile.
+        place: Where they stand.
+    """
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    private = place.in_method and any(
+        isinstance(n, ast.Attribute) and n.attr.startswith("__") and not n.attr.endswith("__")
+        for n in nodes
+    )
+    declared = {
+        name
+        for node in ast.walk(place.scope)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+    inside = {id(node) for node in nodes}
+    lazy = [free_names(n) for n in lazy_in(place.scope.body) if id(n) not in inside]
+    given = stores(statements)
+    return not (
+        private
+        or any(isinstance(node, _NOT_MOVED) for node in nodes)
+        or any(_leaves(statement) for statement in statements)
+        or any(isinstance(n, ast.Name) and n.id in _OF_METHODS for n in nodes)
+        or names & declared
+        or given & place.handled.union(*lazy)
+    )
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """It ends or goes on with a loop that is not its own."""
+    if isinstance(statement, ast.Break | ast.Continue):
+        return True
+    if isinstance(statement, ast.For | ast.While):
+        return any(_leaves(each) for each in statement.orelse)
+    return any(
+        _leaves(each) for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt)
+    )
+
+
+def _is_varying(name: str, place: _Place) -> bool:
+    """It has to be handed over: a function of the module's does not see it, or sees it changing."""
+    if isinstance(place.scope, ast.Module):
+        return name in stores(list(place.loops))
+    return name in own_names(place.scope) or name in place.outer
+
+
+def _in_order(statements: Sequence[ast.stmt]) -> list[str]:
+    """Names that they give away, each once, as they stand there."""
+    given = stores(statements)
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    names = [n for n in nodes if isinstance(n, ast.Name) and n.id in given]
+    names.sort(key=lambda node: (node.lineno, node.col_offset))
+    return list(dict.fromkeys(node.id for node in names))

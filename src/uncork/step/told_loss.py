@@ -1,0 +1,39 @@
+"""Which of the numbers that a training step tells is its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import keras
+
+# As Keras tells it, and as models with several parts of one call their sum.
+_NAMES: Final = ("loss", "total_loss")
+
+
+def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
+    """The name and the value of a step's loss.
+
+    A ``train_step`` of the user's own tells what it likes. Where it tells several losses and none
+    of the whole, as those of two networks that work against each other, the name is ``""`` and the
+    value their mean: it repeats itself where the step does, but says nothing of how good it is.
+
+    Args:
+        logs: What the step has told; numbers by name.
+
+    Example:
+        >>> told_loss({"accuracy": 0.5, "loss": 2.0}), told_loss({"vae_loss": 3.0, "mae": 1.0})
+        (('loss', 2.0), ('vae_loss', 3.0))
+        >>> told_loss({"d_loss": 1.0, "g_loss": 2.0})
+        ('', 1.5)
+    """
+    losses = [name for name in logs if "loss" in name]
+    names = [name for name in _NAMES if name in logs] or losses
+    if len(names) == 1 or (names and names[0] in _NAMES):
+        return names[0], _number(logs[names[0]])
+    values = [_number(logs[name]) for name in names or logs]
+    return "", sum(values) / max(1, len(values))
+
+
+def _number(told: Any) -> float:
+    return float(keras.ops.mean(keras.ops.cast(told, "float32")))
