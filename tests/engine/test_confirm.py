@@ -78,6 +78,20 @@ def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits):
     assert waited == {False: [*limits], True: [*limits]}
 
 
+@pytest.mark.parametrize(
+    ("speeds", "verdict", "processes"),
+    [
+        ((1200.0, 1212.0, 1191.0), "faster", 6),
+        ((610.0, 590.0, 600.0), "not_proven", 6),  # nothing to be had
+        ((620.0, 1000.0, 700.0, 910.0, 890.0), "faster", 10),
+        ((500.0, 1000.0, 700.0, 500.0, 1400.0), "not_proven", 10),
+    ],
+)
+def test_two_more_pairs_where_a_gain_is_left_open(confirmed, speeds, verdict, processes):
+    found = confirmed(speeds)
+    assert (found.speedup.verdict, found.speedup.n_processes) == (verdict, processes)
+
+
 def test_a_plan_that_is_slower_is_withdrawn(confirmed):
     found = confirmed((400.0, 404.0, 396.0))
     assert found.edits == ()
@@ -183,7 +197,7 @@ def test_more_is_compared_with_the_training_in_parts(monkeypatch):
 
 
 def test_a_slower_plan_is_withdrawn_but_for_what_it_needs(monkeypatch):
-    monkeypatch.setattr(confirming, "_in_turn", lambda *args: SLOWER)
+    monkeypatch.setattr(confirming._InTurn, "more", lambda *args: SLOWER)
     found = confirming.confirm(plan(steps=(NEEDED, KEPT)), Script("train.py"), lambda event: None)
     assert found.kept == (NEEDED,)
 

@@ -20,6 +20,9 @@ from uncork.core.validating import seconds_of
 from uncork.engine.processes import Follow, Script, run_child
 
 PAIRS: Final = 3
+# More of them where these leave a gain open that is worth having: at most once, and all count.
+_MORE_PAIRS: Final = 2
+_WORTH_HAVING: Final = 1.1
 # Seconds that a confirming process works once it has reached the training call, and the most of a
 # budget that all of them together may be reckoned at: a short one is for trials, too.
 _WORK_S: Final = 14.0
@@ -58,7 +61,10 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
         try:
             if plan.needed == plan.kept:
                 return _seen_to_train(plan, _measured(with_plan, script))
-            ours, theirs = _in_turn(jobs, plan.base, script, follow)
+            turns = _InTurn(jobs, plan.base, script, follow)
+            ours, theirs = turns.more(PAIRS)
+            if _leaves_open(plan, ours, theirs):
+                ours, theirs = turns.more(_MORE_PAIRS)
         except UncorkError as error:
             note = f"not confirmed in fresh processes: {error.received}"
             return replace(plan, notes=(*plan.notes, note))
@@ -79,21 +85,44 @@ def confirming_s(reaching_s: float, budget_s: float) -> float:
     return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 
 
-def _in_turn(
-    jobs: tuple[Job, Job], base: str, script: Script, follow: Follow
-) -> tuple[list[Confirmation], list[Confirmation]]:
-    found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
-    order = [0, 1, 1, 0] * PAIRS
-    for number, which in enumerate(order[: 2 * PAIRS], start=1):
-        job = jobs[which]
-        if found[which] and (found[which][0].first_epoch_s or math.inf) > _LONG_S:
-            job = replace(job, first_epoch_s=_LONG_S)
-        measured = _measured(job, script)
-        found[which].append(measured)
-        text = f"fresh process {number} of {2 * PAIRS}, {(base, 'with the plan')[which]}"
-        speed = measured.measurement.samples_per_s
-        follow(Event(kind="measured", text=text, samples_per_s=speed))
-    return found
+def _leaves_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> bool:
+    """Whether the processes so far differ, but too much among themselves to tell."""
+    found = compare(_speeds(ours), _speeds(theirs))
+    is_open = found.verdict == "not_proven" and found.ratio >= _WORTH_HAVING
+    return is_open and not _trains_as_before(plan)
+
+
+class _InTurn:
+    """Processes of both versions, A B B A A B and so on.
+
+    Args:
+        jobs: The script as written, and with the plan.
+        base: What the former is called.
+        script: To run.
+        follow: Told of each of them.
+    """
+
+    def __init__(self, jobs: tuple[Job, Job], base: str, script: Script, follow: Follow) -> None:
+        self._jobs = jobs
+        self._names = (base, "with the plan")
+        self._script = script
+        self._follow = follow
+        self._found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
+
+    def more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
+        """So many more of each; all that there are by then."""
+        begun = sum(map(len, self._found))
+        total = begun + 2 * pairs
+        for number in range(begun, total):
+            which = (0, 1, 1, 0)[number % 4]
+            known, job = self._found[which], self._jobs[which]
+            if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
+                job = replace(job, first_epoch_s=_LONG_S)
+            known.append(_measured(job, self._script))
+            speed = known[-1].measurement.samples_per_s
+            text = f"fresh process {number + 1} of {total}, {self._names[which]}"
+            self._follow(Event(kind="measured", text=text, samples_per_s=speed))
+        return self._found
 
 
 def _measured(job: Job, script: Script) -> Confirmation:
@@ -115,9 +144,7 @@ def _seen_to_train(plan: Plan, found: Confirmation) -> Plan:
 
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
     found = compare(_speeds(ours), _speeds(theirs))
-    if all(
-        s.apart for s in plan.kept if s not in plan.needed
-    ):  # it trains as before: what differs is noise
+    if _trains_as_before(plan):  # what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
         return _withdrawn(plan, found, ours)
@@ -142,6 +169,10 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
         time_to_finish=_time_to_finish(plan, ours, theirs),
         validation=validation,
     )
+
+
+def _trains_as_before(plan: Plan) -> bool:
+    return all(step.apart for step in plan.kept if step not in plan.needed)
 
 
 def _speedup(found: Comparison, processes: int) -> Speedup:
