@@ -163,6 +163,67 @@ MOVED = {
         except TypeError as error:
             print(error)
         """,
+    "a tape around it all, which is another matter": """
+        for epoch in range(2):
+            with tf.GradientTape() as tape:
+                probe = model(1.0)
+            print(tape.gradient(probe, model.weights))
+            for x, y in data:
+                with tf.GradientTape() as tape:
+                    loss = (model(x) - y) ** 2
+                optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+            print(loss)
+        """,
+    "another manager beside the tape": """
+        class Clock(GradientTape):
+            def __exit__(self, *error):
+                print("it took a while")
+        as_default = Clock
+        for x, y in data:
+            with as_default(), tf.GradientTape() as tape:
+                loss = (model(x) - y) ** 2
+                optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+                print("within")
+        """,
+    "a tape that is asked for more behind its block": """
+        for x, y in data:
+            with tf.GradientTape() as tape:
+                loss = (model(x) - y) ** 2
+                optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+                more = loss * 2
+            print(tape.gradient(more, [1]))
+        """,
+    "defaults of functions made later": """
+        later = []
+        for x, y in data:
+            with tf.GradientTape() as tape:
+                loss = (model(x) - y) ** 2
+            optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+            later.append(lambda loss=loss: loss)
+        print([each() for each in later])
+        """,
+    "an error that ends it, and nothing of it is read then": """
+        try:
+            for x, y in [*data, (None, 1.0)]:
+                with tf.GradientTape() as tape:
+                    loss = (model(x) - y) ** 2
+                optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+                print(loss)
+        except TypeError:
+            print("diverged")
+        print(model.weights)
+        """,
+    "a table of its arguments": """
+        class args: rate = 0.1
+        print(sorted(vars(args))[:1])
+        for x, y in data:
+            with tf.GradientTape() as tape:
+                loss = args.rate * (model(x) - y) ** 2
+            gradients = tape.gradient(loss, model.weights)
+            optimizer.apply_gradients(zip((g * 2 for g in gradients), range(2)))
+            del tape, gradients
+            print(loss)
+        """,
     "weights that are assigned": """
         class Weight:
             value = 1.0
@@ -260,6 +321,77 @@ LEFT = {
                         optimizer.apply_gradients(zip(tape.gradient(loss, [1]), range(1)))
             Trainer().fit()
             """,
+    "a handler behind which it is read": f"""
+            try:
+              for x, y in [*data, (None, 0.0)]:{STEP}
+            except TypeError:
+              print("diverged")
+            print(loss)
+            """,
+    "a manager that may end errors": f"""
+            from contextlib import suppress
+            loss = 0.0
+            with suppress(TypeError):
+              for x, y in [*data, (None, 0.0)]:{STEP}
+            print(loss)
+            """,
+    "a function with a tape, and other work before the update": """
+            def gradients_of(x, y):
+                with tf.GradientTape() as tape:
+                    loss = (model(x) - y) ** 2
+                return loss, tape.gradient(loss, model.weights)
+            for x, y in data:
+                loss, gradients = gradients_of(x, y)
+                print(loss)
+                optimizer.apply_gradients(zip(gradients, range(2)))
+            """,
+    "a function that trains, and a moving average": """
+            def train(x, y):
+                with tf.GradientTape() as tape:
+                    loss = (model(x) - y) ** 2
+                update(tape.gradient(loss, model.weights))
+            def update(gradients):
+                optimizer.apply_gradients(zip(gradients, range(2)))
+            class Average:
+                def apply(self, weights): print(sum(weights))
+            average = Average()
+            for x, y in data:
+                loss = train(x, y)
+                average.apply(model.weights)
+            """,
+    "a function that keeps its names": """
+            kept = []
+            for x, y in data:
+                with tf.GradientTape() as tape:
+                    loss = (model(x) - y) ** 2
+                    tell = lambda: loss
+                optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), range(2)))
+                kept.append(tell)
+            print([each() for each in kept])
+            """,
+    "a sibling that changes its names": """
+            def outer():
+                n = 0
+                def bump():
+                    nonlocal n
+                    n += 1
+                def train():
+                    for x, y in data:
+                        with tf.GradientTape() as tape:
+                            bump()
+                            loss = n * (model(x) - y) ** 2
+                        optimizer.apply_gradients(zip(tape.gradient(loss, [1]), range(1)))
+                        print(loss)
+                train()
+            outer()
+            """,
+    "a decorated function": f"""
+            def same(function): return function
+            @same
+            def train():
+                for x, y in data:{STEP.replace(chr(10), chr(10) + "    ")}
+            train()
+            """,
     "no update": """
             for x, y in data:
                 with tf.GradientTape() as tape:
@@ -303,8 +435,7 @@ def test_what_is_not_plain_is_left_where_it_is(script: str):
 
 def test_what_is_before_is_part_of_it_and_what_is_asked_for_later_comes_back():
     tree = outlined(ast.parse(textwrap.dedent(MOVED["two tapes, and what is drawn before"])))
-    # From the noise on, which is on the fourth line.
-    assert "first, second = _step_at_4(x, y)" in ast.unparse(tree)
+    assert "first, second = _inline_step_1(x, y)" in ast.unparse(tree)
 
 
 def test_lines_stay_what_they_are():
@@ -314,6 +445,21 @@ def test_lines_stay_what_they_are():
     lines = script.splitlines()
     assert lines[step.lineno - 1].strip().startswith("with tf.GradientTape")
     assert [lines[s.lineno - 1].strip()[:9] for s in step.body[1:]] == ["optimizer", "optimizer"]
+
+
+def test_the_inner_step_is_the_one_that_is_moved():
+    tree = outlined(
+        ast.parse(textwrap.dedent(MOVED["a tape around it all, which is another matter"]))
+    )
+    assert ast.unparse(tree.body[0]).startswith("def _inline_step_1(x, y)")
+
+
+def test_a_line_above_changes_no_code():
+    script = textwrap.dedent(MOVED["in a function"])
+    trees = [outlined(ast.parse(text)) for text in (script, f"import sys\n{script}")]
+    codes = [compile(tree, "train.py", "exec").co_consts for tree in trees]
+    first, second = (next(c for c in each if hasattr(c, "co_code")) for each in codes)
+    assert (first.co_name, first.co_code) == (second.co_name, second.co_code)
 
 
 def test_docstring_and_future_stay_first():

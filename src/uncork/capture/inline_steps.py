@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from uncork.capture.names import (
+    TRY_STAR,
     definite,
     first_reads,
-    free_names,
+    handed_on,
     lazy_in,
     loads,
     own_names,
     parameters,
+    read_later,
     stores,
 )
+from uncork.capture.plain_code import looks_at_names, may_suppress
 from uncork.capture.step_statements import end_tapes, extent
 
-# Who uses one of these may see which names there are.
-_LOOKS_AT_NAMES: Final = frozenset({"globals", "locals", "vars", "dir", "eval", "exec"})
 _NOT_MOVED: Final = (
     ast.Return | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom | ast.FunctionDef
-    | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | ast.Match | ast.AsyncFor | ast.AsyncWith
-    | ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr
+    | ast.AsyncFunctionDef | ast.ClassDef | ast.Try | TRY_STAR | ast.Match | ast.AsyncFor
+    | ast.AsyncWith | ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr
 )  # fmt: skip
-
 _OF_METHODS: Final = frozenset({"super", "__class__"})
 
 Function: TypeAlias = ast.FunctionDef
@@ -85,31 +85,30 @@ def inline_steps(tree: ast.Module) -> list[InlineStep]:
     Args:
         tree: Of a script.
     """
-    if _LOOKS_AT_NAMES & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+    if looks_at_names(tree):
         return []
     return list(_within(tree.body, _Place(tree, tree)))
 
 
 def _within(body: list[ast.stmt], place: _Place) -> Iterator[InlineStep]:
-    """Of these statements and all that stand in them."""
-    found = _found(body, place) if place.loops else None
+    """Of these statements and all that stand in them; the inner ones, where there are several."""
+    begin, inner = place, list[InlineStep]()
     for number, statement in enumerate(body):
-        if found is None or not found.begin <= number < found.end:
-            behind = (*place.behind, body[number + 1 :])
-            yield from _below(statement, replace(place, behind=behind))
+        behind = (*place.behind, body[number + 1 :])
+        inner += _below(statement, replace(place, behind=behind))
         place = replace(place, bound=definite(statement, place.bound))
-    if found is not None:
-        yield found
+    own = _found(body, begin) if begin.loops and not inner else None
+    yield from inner if own is None else [own]
 
 
 def _below(statement: ast.stmt, place: _Place) -> Iterator[InlineStep]:
     match statement:
-        case ast.FunctionDef():
+        case ast.FunctionDef(decorator_list=[]):  # AutoGraph reads a tf.function from the file
             yield from _within(statement.body, _in_function(statement, place))
         case ast.ClassDef():
-            methods = [each for each in statement.body if isinstance(each, ast.FunctionDef)]
-            for method in methods:
-                yield from _within(method.body, _in_function(method, place, in_method=True))
+            for method in statement.body:
+                if isinstance(method, ast.FunctionDef) and not method.decorator_list:
+                    yield from _within(method.body, _in_function(method, place, in_method=True))
         case ast.For() | ast.While():
             yield from _within(statement.body, _in_loop(statement, place))
             yield from _within(statement.orelse, place)
@@ -118,16 +117,20 @@ def _below(statement: ast.stmt, place: _Place) -> Iterator[InlineStep]:
             yield from _within(statement.orelse, place)
         case ast.With():
             items = {name for item in statement.items for name in stores(item)}
-            yield from _within(statement.body, replace(place, bound=place.bound | items))
+            inside = replace(place, bound=place.bound | items)
+            if may_suppress(statement):
+                inside = _tried([], inside)
+            yield from _within(statement.body, inside)
         case ast.Try():
-            handling = [*statement.handlers, *statement.finalbody]
-            tried = replace(
-                place,
-                behind=(*place.behind, statement.orelse),
-                handled=place.handled | loads(handling),
-                is_tried=True,
-            )
-            yield from _within(statement.body, tried)
+            inside = _tried([*statement.handlers, *statement.finalbody], place)
+            inside = replace(inside, behind=(*inside.behind, statement.orelse))
+            yield from _within(statement.body, inside)
+
+
+def _tried(handling: Sequence[ast.AST], place: _Place) -> _Place:
+    """Where an error does not end all: what is read from there on is read of a step cut short."""
+    later = {name for run in place.behind for name in first_reads(run)}
+    return replace(place, handled=place.handled | loads(handling) | later, is_tried=True)
 
 
 def _in_loop(loop: Loop, place: _Place) -> _Place:
@@ -193,12 +196,13 @@ def _is_plain(statements: Sequence[ast.stmt], names: set[str], place: _Place) ->
     )
     declared = {
         name
-        for node in ast.walk(place.scope)
+        for node in ast.walk(place.module)
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     }
     inside = {id(node) for node in nodes}
-    lazy = [free_names(n) for n in lazy_in(place.scope.body) if id(n) not in inside]
+    lazy = [read_later(n) for n in lazy_in(place.scope.body) if id(n) not in inside]
+    kept = [read_later(n) for n in lazy_in(statements) if id(n) not in handed_on(nodes)]
     given = stores(statements)
     return not (
         private
@@ -206,6 +210,7 @@ def _is_plain(statements: Sequence[ast.stmt], names: set[str], place: _Place) ->
         or any(_leaves(statement) for statement in statements)
         or any(isinstance(n, ast.Name) and n.id in _OF_METHODS for n in nodes)
         or names & declared
+        or names & frozenset().union(*kept)
         or given & place.handled.union(*lazy)
     )
 

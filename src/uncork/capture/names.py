@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from uncork.capture.plain_code import may_suppress
 
 Nodes: TypeAlias = ast.AST | Sequence[ast.AST]
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+# ``except*``, from Python 3.11 on.
+TRY_STAR: Final[Any] = getattr(ast, "TryStar", ast.Try)
 
 
 def stores(nodes: Nodes) -> set[str]:
@@ -95,16 +99,27 @@ def definite(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str]:
     match statement:
         case ast.If():
             return _behind(statement.body, bound) & _behind(statement.orelse, bound)
-        case ast.With():
+        case ast.With() if not may_suppress(statement):
             items = {name for item in statement.items for name in stores(item)}
             return _behind(statement.body, bound | items)
         case ast.AnnAssign(value=None):
             return bound
-        case ast.For() | ast.While() | ast.Try() | ast.Match() | ast.Expr() | ast.Delete():
+        case (
+            ast.For()
+            | ast.While()
+            | ast.With()
+            | ast.Try()
+            | ast.Match()
+            | ast.Expr()
+            | ast.Delete()
+        ):
             # They may not run, or fail; what they take away is gone.
             gone = [node for node in ast.walk(statement) if isinstance(node, ast.Delete)]
             return bound - stores(gone)
-    return bound | stores(statement)
+        case _ if isinstance(statement, TRY_STAR):
+            return bound
+    walruses = {n.target.id for n in ast.walk(statement) if isinstance(n, ast.NamedExpr)}
+    return bound | (stores(statement) - walruses)
 
 
 def _behind(body: Sequence[ast.stmt], bound: frozenset[str]) -> frozenset[str]:
@@ -150,15 +165,18 @@ def _read(body: Sequence[ast.stmt], bound: frozenset[str], found: list[str]) -> 
         bound = definite(statement, bound)
 
 
-def free_names(node: ast.AST) -> frozenset[str]:
-    r"""What a function, a class or a comprehension reads of the scopes around it.
+def read_later(node: ast.AST) -> frozenset[str]:
+    r"""What a function, a class or a generator reads of the scopes around it while it is used.
 
     Example:
-        >>> (function,) = ast.parse("def f(a):\n b = a\n return lambda c: (b, c, d)").body
-        >>> sorted(free_names(function))
+        >>> (function,) = ast.parse("def f(a=e):\n b = a\n return lambda c: (b, c, d)").body
+        >>> sorted(read_later(function))
         ['d']
     """
-    return frozenset(_free(node, frozenset()))
+    if not isinstance(node, _Function):
+        return frozenset(_free(node, frozenset()))
+    body = node.body if isinstance(node.body, list) else [node.body]
+    return frozenset(name for each in body for name in _free(each, own_names(node)))
 
 
 def _free(node: ast.AST, bound: frozenset[str]) -> list[str]:
@@ -173,7 +191,11 @@ def _free(node: ast.AST, bound: frozenset[str]) -> list[str]:
         rest = [node.generators[0].target, *node.generators[0].ifs, *inside]
         return [*first, *(name for each in rest for name in _free(each, own))]
     if isinstance(node, _Function):
-        return _frees(node, bound | own_names(node))
+        within = bound | own_names(node)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        made_with = [n for n in ast.iter_child_nodes(node) if all(n is not each for each in body)]
+        found = [name for each in made_with for name in _free(each, bound)]
+        return [*found, *(name for each in body for name in _free(each, within))]
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         before = [] if node.target.id in bound else [node.target.id]
         return [*before, *_free(node.value, bound)]
@@ -182,6 +204,13 @@ def _free(node: ast.AST, bound: frozenset[str]) -> list[str]:
 
 def _frees(node: ast.AST, bound: frozenset[str]) -> list[str]:
     return [name for each in ast.iter_child_nodes(node) for name in _free(each, bound)]
+
+
+def handed_on(nodes: Sequence[ast.AST]) -> set[int]:
+    """Functions and generators that are an argument of a call: it is taken to use them at once."""
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    named = [keyword.value for call in calls for keyword in call.keywords]
+    return {id(each) for each in [*(arg for call in calls for arg in call.args), *named]}
 
 
 def lazy_in(statements: Sequence[ast.stmt]) -> Iterator[ast.AST]:

@@ -36,27 +36,32 @@ def outlined(tree: ast.Module) -> ast.Module:
         ...     print(loss)
         ... ''')
         >>> print(ast.unparse(outlined(tree)))
-        def _step_at_3(y, x):
+        def _inline_step_1(y, x):
             with tf.GradientTape() as tape:
                 loss = loss_of(y, model(x))
             optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
             return loss
         for x, y in dataset:
-            loss = _step_at_3(y, x)
+            loss = _inline_step_1(y, x)
             print(loss)
     """
     steps = inline_steps(tree)
-    functions = [_moved(step) for step in steps]
+    functions = [_moved(step, f"{OUTLINED}{number}") for number, step in enumerate(steps, 1)]
     at = _behind_future(tree.body)
     tree.body[at:at] = functions
     return tree
 
 
-def _moved(step: InlineStep) -> ast.stmt:
-    """The function; in the place of the statements stands a call of it."""
+def _moved(step: InlineStep, name: str) -> ast.stmt:
+    """The function; in the place of the statements stands a call of it.
+
+    Args:
+        step: Those.
+        name: Of the function. It says nothing of lines: a plan knows the step by its code, also
+            where something was added above it.
+    """
     statements = step.body[step.begin : step.end]
     first, last = statements[0], statements[-1]
-    name = f"{OUTLINED}{first.lineno}"
     call = f"{name}({', '.join(step.arguments)})"
     if step.results:
         call = f"{', '.join(step.results)} = {call}"

@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from importlib.util import decode_source
 from pathlib import Path
@@ -93,7 +94,8 @@ def _compile(source: bytes, path: str, *, outline: bool) -> CodeType:
         # Inherited, this file's own __future__ imports would change the script's meaning.
         code = compile(source, path, "exec", dont_inherit=True)
         if outline and b"GradientTape" in source:
-            with warnings.catch_warnings():
+            # Trees that are too deep for Python's stack, and what its next release brings.
+            with warnings.catch_warnings(), suppress(Exception):
                 warnings.simplefilter("ignore")  # said by now
                 code = compile(outlined(ast.parse(source)), path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:

@@ -10,9 +10,10 @@ from typing import Final
 from uncork.capture.names import first_reads, functions_in, loads, stores
 
 _TAPE: Final = "GradientTape"
-# Calls of an optimizer that move weights; what else moves variables, which counts for one where
-# there is no such call.
-_UPDATES: Final = frozenset({"apply_gradients", "apply", "minimize"})
+# Calls that move weights, the surest first: others count only where there are none of these.
+_SURE: Final = frozenset({"apply_gradients", "minimize"})
+_LIKELY: Final = frozenset({"apply"})
+_UPDATES: Final = _SURE | _LIKELY
 _ASSIGNS: Final = frozenset({"assign", "assign_add", "assign_sub"})
 # What may follow the update: ops, too.
 _FOLLOWS: Final = frozenset({"update_state", *_ASSIGNS})
@@ -29,16 +30,28 @@ def end_tapes(body: list[ast.stmt], behind: Iterable[Sequence[ast.stmt]]) -> Non
     """
     asked = {name for run in behind for name in first_reads(run)}
     for number, statement in reversed(list(enumerate(body))):
-        if not _opens_tape(statement):
+        if not isinstance(statement, ast.With) or not _opens_nothing_else(statement):
             continue
-        assert isinstance(statement, ast.With)
         inside = statement.body
         updates = [n for n, each in enumerate(inside) if _calls_method(each, _UPDATES)]
         rest = inside[updates[-1] + 1 :] if updates else []
         tapes = {name for item in statement.items for name in stores(item)}
-        if rest and not tapes & (asked | loads([*rest, *body[number + 1 :]])):
+        known_as = {id(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
+        named = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in tapes]
+        hidden = any(isinstance(n.ctx, ast.Load) and id(n) not in known_as for n in named)
+        if rest and not hidden and not tapes & (asked | loads([*rest, *body[number + 1 :]])):
             statement.body = inside[: updates[-1] + 1]
             body[number + 1 : number + 1] = rest
+
+
+def _opens_nothing_else(statement: ast.With) -> bool:
+    """Only tapes, each by a name or by none: no writer, device or clock ends with the block."""
+    return all(
+        isinstance(item.context_expr, ast.Call)
+        and _is_tape(item.context_expr.func)
+        and isinstance(item.optional_vars, ast.Name | None)
+        for item in statement.items
+    )
 
 
 def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tuple[int, int] | None:
@@ -65,13 +78,11 @@ def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tupl
     if not begins:
         return None
     begin = begins[0]
-    updates = [n for n, s in enumerate(body) if n >= begin and _calls_method(s, _UPDATES)]
-    if not updates and _opens_tape(body[begin]):
-        updates = [n for n, s in enumerate(body) if n >= begin and _calls_method(s, _ASSIGNS)]
-    if not updates:
+    last = _last_update(body, begin)
+    if last is None:
         return None
-    end = updates[-1] + 1
-    while end < len(body) and _is_following(body[end], anew):
+    end = last + 1
+    while end < len(body) and _is_following(body[end], anew, stores(body[begin:end])):
         end += 1
     known = _called(body[begin:end]) | _imported(module, "tensorflow")
     while begin > 0 and _is_leading(body[begin - 1], known):
@@ -79,8 +90,32 @@ def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tupl
     return begin, end
 
 
-def _is_following(statement: ast.stmt, anew: Set[str]) -> bool:
-    """Of something that is not made anew all the time, for which the step would be traced anew."""
+def _last_update(body: Sequence[ast.stmt], begin: int) -> int | None:
+    """Number of the statement that a step ends with; None where nothing is updated."""
+    tapes = _opens_tape(body[begin])
+    for names in (_SURE, _LIKELY, _ASSIGNS if tapes else frozenset[str]()):
+        updates = [n for n, s in enumerate(body) if n >= begin and _calls_method(s, names)]
+        if updates and (tapes or _is_all_of_it(body[begin : updates[-1] + 1], names)):
+            return updates[-1]
+    return None
+
+
+def _is_all_of_it(statements: Sequence[ast.stmt], names: Set[str]) -> bool:
+    """A function with a tape is called, its gradients are used, and nothing else is done."""
+    first, last = statements[0], statements[-1]
+    plain = all(
+        isinstance(each, ast.Assign) or _calls_method(each, names | _FOLLOWS) for each in statements
+    )
+    return plain and bool(stores(first) & loads(last))
+
+
+def _is_following(statement: ast.stmt, anew: Set[str], given: Set[str]) -> bool:
+    """It takes away names of the step's, or updates what is not made anew all the time.
+
+    For each new object the step would be traced anew.
+    """
+    if isinstance(statement, ast.Delete):
+        return all(isinstance(each, ast.Name) and each.id in given for each in statement.targets)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return (
         isinstance(call, ast.Call)
@@ -90,7 +125,7 @@ def _is_following(statement: ast.stmt, anew: Set[str]) -> bool:
 
 
 def _is_leading(statement: ast.stmt, known: Set[str]) -> bool:
-    """It only computes, with TensorFlow and what the step calls, too."""
+    """It only computes, with TensorFlow and what the step calls, too: not on slices of arrays."""
     if not isinstance(statement, ast.Assign | ast.AugAssign):
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -100,7 +135,9 @@ def _is_leading(statement: ast.stmt, known: Set[str]) -> bool:
         for each in targets
     )
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
-    return names and bool(calls) and all(_root(call.func) in known for call in calls)
+    computes = bool(calls) and all(_root(call.func) in known for call in calls)
+    sliced = any(isinstance(node, ast.Slice) for node in ast.walk(statement.value))
+    return names and computes and not sliced
 
 
 def _called(statements: Sequence[ast.stmt]) -> set[str]:

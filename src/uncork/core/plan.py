@@ -263,6 +263,11 @@ class Plan(Record, frozen=True, kw_only=True):
         return next(found, "")
 
     @property
+    def knows_code(self) -> bool:
+        """An edit is for code of the script's, known by its digest as it was while tuned."""
+        return any(getattr(edit, "code", "") for edit in self.edits)
+
+    @property
     def saving_edits(self) -> tuple[AsyncCheckpoint, ...]:
         """Edits of how checkpoints are written."""
         return tuple(e for e in self.edits if isinstance(e, AsyncCheckpoint))

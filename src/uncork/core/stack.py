@@ -21,7 +21,7 @@ _INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dis
 _TYPED: Final = ("<stdin>", "<python-input", "<ipython-input")
 _STDLIB: Final = os.path.join(Path(os.__file__).parent, "")  # noqa: PTH118 - compared as text
 # Begins the names of functions that statements of the script's were moved into.
-OUTLINED: Final = "_step_at_"
+OUTLINED: Final = "_inline_step_"
 _REWRITTEN: Final = "__autograph_generated_file"
 
 

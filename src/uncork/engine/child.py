@@ -21,7 +21,6 @@ from uncork.core.job import KEPT, Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import from_json, replace, to_json, write_atomically
-from uncork.core.step_edit import is_graph
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.reached import nothing_reached
@@ -97,7 +96,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
 def _outlines(job: Job, plan: Plan | None) -> bool:
     """Only a script as its user would run it is left alone altogether."""
     if job.mode in ("confirm", "list"):
-        return plan is not None and is_graph(plan.step_edits)
+        return plan is not None and plan.knows_code
     return True
 
 

@@ -13,7 +13,7 @@ from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
 from uncork.core.measurement import Comparison, Measurement, compare, spread
-from uncork.core.pipeline_edit import Cache
+from uncork.core.pipeline_edit import Cache, DiskCache, GeneratorCache, PyFunctionCache
 from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
 from uncork.core.record import replace
 from uncork.core.validating import seconds_of
@@ -31,6 +31,7 @@ _MOST: Final = 0.38
 _LONG_S: Final = 4.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
 _WORTH_TIMING: Final = 0.02
+_KEEPING: Final = Cache | DiskCache | GeneratorCache | PyFunctionCache
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
@@ -251,6 +252,10 @@ def _time_to_finish(
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
     baseline_s = _whole_s(ours, steps, later)
     tuned_s = _whole_s(theirs, -(-steps // plan.times), later)
+    if any(isinstance(edit, _KEEPING) for edit in plan.edits) and _first_s(theirs) is None:
+        # An epoch that fills a cache is no faster for it.
+        step_s = statistics.median(c.measurement.step_s.median for c in ours)
+        tuned_s = (_first_s(ours) or steps * step_s) + _whole_s(theirs, steps, later - 1)
     times = _validations(plan)
     before, after = (_median(_validation_s(runs)) for runs in (ours, theirs))
     if times and before and after:
@@ -277,9 +282,12 @@ def _validations(plan: Plan) -> int:
 def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:
     """First epoch as measured where it was run whole, later ones at the steady speed."""
     step_s = statistics.median(c.measurement.step_s.median for c in runs)
-    firsts = [c.first_epoch_s for c in runs if c.first_epoch_s is not None]
-    first_s = statistics.median(firsts) if firsts else steps * step_s
-    return first_s + later_epochs * steps * step_s
+    return (_first_s(runs) or steps * step_s) + later_epochs * steps * step_s
+
+
+def _first_s(runs: list[Confirmation]) -> float | None:
+    """Seconds of a first epoch that was run whole; None where none was."""
+    return _median([c.first_epoch_s for c in runs if c.first_epoch_s is not None])
 
 
 def _median(values: list[float]) -> float | None:

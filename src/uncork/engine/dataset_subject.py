@@ -13,6 +13,7 @@ from uncork.core.errors import NothingToMeasure
 from uncork.core.plan import Proof
 from uncork.core.workload import Workload
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
+from uncork.engine.shorter_data import ShorterData
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -62,6 +63,7 @@ class DatasetSubject(Subject):
         assert pipeline is not None
         self.notes = []
         self.original = Version(pipeline)
+        self.shorter = ShorterData(self.notes)
         self._batch = next(iter(pipeline.dataset), None)
         if self._batch is None:
             raise NothingToMeasure("the dataset is empty", "at least one element", "check it")
@@ -81,6 +83,7 @@ class DatasetSubject(Subject):
 
     def runner(self, version: Version) -> VersionRunner:
         """Reads the version's batches and drops them."""
+        version = self.on_part(version)
         return _DatasetRunner(version, self.supply(version), self._samples)
 
     def resident(self, version: Version) -> VersionRunner:

@@ -24,6 +24,7 @@ from uncork.core.record import replace
 from uncork.core.workload import Workload
 from uncork.engine.briefs import assumed, brief_of_steps, started
 from uncork.engine.pipelines import default_rewrites, fill_caches, readable
+from uncork.engine.shorter_data import ShorterData
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
@@ -191,6 +192,7 @@ class EpochSubject(Subject):
         pipeline = readable(dataset, scratch)
         assert pipeline is not None
         self.original = Version(pipeline)
+        self.shorter = ShorterData(self.notes)
         batches = held(pipeline.dataset)
         if not batches:
             raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")
@@ -207,6 +209,7 @@ class EpochSubject(Subject):
 
     def runner(self, version: Version) -> VersionRunner:
         """The user's function on this version's batches."""
+        version = self.on_part(version)
         assert version.pipeline is not None
         dataset = version.pipeline.dataset
         return EpochRunner(self._train, dataset, self._samples, version.pipeline)

@@ -45,6 +45,7 @@ class FitRuns(Subject):
 
     def runner(self, version: Version) -> VersionRunner:
         """A version's step on its own input, as ``fit`` runs it."""
+        version = self.on_part(version)
         runner = self._fit_runner(version.step, self._feed(version))
         runner.waits_between = self._is_tuned(version)
         return PrimedRunner(runner, version.pipeline, _keeps_batches(version))

@@ -24,6 +24,7 @@ from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.primed import PrimedRunner
+from uncork.engine.shorter_data import ShorterData
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
 from uncork.engine.this_machine import chosen_threads
 from uncork.engine.version import Version, VersionRunner
@@ -111,6 +112,7 @@ class FitSubject(FitLooks):
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
         self.original = Version(pipeline)
+        self.shorter = ShorterData(self.notes)
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
         self._built, parts_made = bool(model.built), parts_made_later(model)
         random = random_state()

@@ -13,7 +13,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
 from uncork.core.record import replace
-from uncork.core.stack import code_place, is_outlined, outwards, owner
+from uncork.core.stack import code_place, outwards, owner
 from uncork.core.step_edit import (
     ArrayArguments,
     DtypePolicy,
@@ -33,7 +33,7 @@ from uncork.engine import calls_elsewhere
 from uncork.engine.handed_over import HandedCalls, HandedOver
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared
-from uncork.engine.repetition import loops_around
+from uncork.engine.repetition import own_loops
 from uncork.engine.version import Version
 from uncork.step import CompiledStep, EagerStep, Mode, ReusedIterators, TakenStep, function_of
 
@@ -293,8 +293,7 @@ def step_around(frame: FrameType | None) -> CodeType | None:
     found = None
     for each in outwards(frame):
         if owner(each) == "user":
-            inside = each.f_code.co_filename, each.f_lineno
-            if not is_outlined(each.f_code) and loops_around(*inside):
+            if own_loops(each):
                 return found
             found = each.f_code
     return None

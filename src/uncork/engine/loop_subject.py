@@ -35,6 +35,7 @@ from uncork.engine.loop_waits import answering_in, waiting_in
 from uncork.engine.made_there import Compared, epoch_of, made_there
 from uncork.engine.pipelines import default_rewrites, readable, repeats
 from uncork.engine.remade import remade
+from uncork.engine.shorter_data import ShorterData
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import Switchboard
 from uncork.engine.version import Version, VersionRunner
@@ -91,6 +92,7 @@ class LoopSubject(Subject):
         self.counted = epochs is not None
         self.first_step_s = call.evidence.first_step_s
         self.original = Version(self._pipeline)
+        self.shorter = ShorterData(self.notes)
         self._batches = held(self._pipeline.dataset)
         if not self._batches:
             raise NothingToMeasure(
@@ -129,6 +131,7 @@ class LoopSubject(Subject):
             EditRefused: The loop does not call the step that is to be compiled, or its batches
                 cannot be made where they are to be.
         """
+        version = self.on_part(version)
         assert version.pipeline is not None
         switch, check = self._ways(version)
         return LoopRunner(self.board, epoch_of(version), version.pipeline, switch, check)

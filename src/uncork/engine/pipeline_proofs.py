@@ -32,6 +32,8 @@ from uncork.pipeline import (
     keeps_python,
     leaves_order_open,
     seeded,
+    shortened,
+    supply,
 )
 from uncork.pipeline.closeness import closeness
 from uncork.pipeline.probes import count
@@ -42,6 +44,10 @@ from uncork.proof.elements import LEAST, prove_alive, prove_close, prove_element
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"
+_PART = "of {share:.0%} of the data: a pass over all takes longer than there is time"
+# Seconds to see how long a pass takes; and what taking digests of it takes, over that.
+_LOOK_S = 2.0
+_DIGESTED = 1.6
 # Batches of one pass that are compared when nothing needs a whole one.
 _SOME = 64
 _MANY = 1_000_000
@@ -140,6 +146,11 @@ def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
     )
 
 
+def _part(pipeline: Pipeline, share: float) -> Pipeline:
+    """The pipeline over a part of its data, where that can be cut."""
+    return pipeline if share == 1 else shortened(pipeline, share) or pipeline
+
+
 class PipelineProver:
     """Compares rewritten pipelines with the user's; what the user's gave is kept.
 
@@ -149,8 +160,9 @@ class PipelineProver:
 
     def __init__(self, original: Pipeline | None) -> None:
         self._original = original
-        self._passes: dict[tuple[_Extent, float], ElementDigests] = {}
-        self._samples: list[list[str]] | None = None
+        self._passes: dict[tuple[_Extent, float, float], ElementDigests] = {}
+        self._samples: dict[float, list[list[str]]] = {}
+        self._pass_s: float | None = None
         # Edits that were seen to round otherwise, and to do nothing else.
         self._rounding: set[Edit] = set()
 
@@ -170,35 +182,63 @@ class PipelineProver:
         extent = _extent(candidate.edits, edited, seconds)
         if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
-        stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
-        if guarantee == "rounding":
-            proof = self._close(edited, extent, seconds)
-            if proof.passed:
-                self._rounding |= stacks
-        else:
-            proof = prove_elements(
-                self._original_passes(extent, seconds),
-                _digests(edited, extent, seconds),
-                guarantee,
-                whole=extent.whole,
-                least=extent.least,
-            )
-            if not proof.passed and stacks & self._rounding:
-                # What an earlier step rounded stays rounded: the original is compared with all.
-                proof = self._close(edited, extent, seconds)
-                proof = replace(proof, kind=loosest(guarantee, proof.kind))
+        share = self._share(seconds) if extent.whole else 1.0
+        cut = None if share == 1 else shortened(edited, share)
+        if cut is None or not 0 <= cut.cardinality >= LEAST:
+            share, cut = 1.0, edited
+        proof = self._compared(candidate, cut, guarantee, extent, seconds, share)
         if leaves_order_open(self._original):
             kind, detail = loosest(guarantee, "resampled"), f"{proof.detail}; {_OPEN}"
             proof = replace(proof, kind=kind, detail=detail if proof.passed else proof.detail)
+        if proof.passed and share < 1:
+            proof = replace(proof, detail=f"{proof.detail}; {_PART.format(share=share)}")
         if not proof.passed or not draws(self._original):
             return proof
-        frozen = self._frozen(candidate.pipeline, budget_s / 3)
+        frozen = self._frozen(candidate.pipeline, seconds=budget_s / 3, share=share)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
-    def _close(self, edited: Pipeline, extent: _Extent, seconds: float) -> Proof:
+    def _compared(
+        self,
+        candidate: Version,
+        edited: Pipeline,
+        guarantee: Guarantee,
+        extent: _Extent,
+        seconds: float,
+        share: float,
+    ) -> Proof:
+        stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
+        if guarantee == "rounding":
+            proof = self._close(edited, extent, seconds, share)
+            if proof.passed:
+                self._rounding |= stacks
+            return proof
+        proof = prove_elements(
+            self._original_passes(extent, seconds, share),
+            _digests(edited, extent, seconds),
+            guarantee,
+            whole=extent.whole,
+            least=extent.least,
+        )
+        if not proof.passed and stacks & self._rounding:
+            # What an earlier step rounded stays rounded: the original is compared with all.
+            proof = self._close(edited, extent, seconds, share)
+            return replace(proof, kind=loosest(guarantee, proof.kind))
+        return proof
+
+    def _share(self, seconds: float) -> float:
+        """Of the data, what two whole passes in order leave time for; 1 where that is all."""
+        assert self._original is not None
+        if self._pass_s is None:
+            twin = self._twin()
+            rate, _ = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4))
+            self._pass_s = twin.cardinality / rate if rate and twin.cardinality > 0 else 0.0
+        needed_s = 2 * _DIGESTED * self._pass_s
+        return 1 / max(1, math.ceil(needed_s / seconds)) if needed_s else 1.0
+
+    def _close(self, edited: Pipeline, extent: _Extent, seconds: float, share: float) -> Proof:
         return prove_close(
             closeness(
-                in_order(self._twin()),
+                in_order(_part(self._twin(), share)),
                 in_order(edited),
                 epochs=extent.epochs,
                 most=extent.most,
@@ -231,12 +271,13 @@ class PipelineProver:
         assert self._original is not None
         return seeded(self._original, _SEED)
 
-    def _original_passes(self, extent: _Extent, seconds: float) -> ElementDigests:
-        if (extent, seconds) not in self._passes:
-            self._passes[extent, seconds] = _digests(self._twin(), extent, seconds)
-        return self._passes[extent, seconds]
+    def _original_passes(self, extent: _Extent, seconds: float, share: float) -> ElementDigests:
+        key = extent, seconds, share
+        if key not in self._passes:
+            self._passes[key] = _digests(_part(self._twin(), share), extent, seconds)
+        return self._passes[key]
 
-    def _frozen(self, edited: Pipeline, seconds: float) -> str:
+    def _frozen(self, edited: Pipeline, *, seconds: float, share: float) -> str:
         """Ask the real pipelines, chance and all, whether the second epoch still differs.
 
         Not that of threads, where the script leaves the order open: seeded draws that repeat
@@ -244,11 +285,11 @@ class PipelineProver:
         """
         assert self._original is not None
         epochs = self._passes_to_tell()
-        if self._samples is None:
-            real = in_order(self._original)
-            self._samples = sample_digests(real, epochs=epochs, max_s=seconds)
-        drawn = sample_digests(in_order(edited), epochs=epochs, max_s=seconds)
-        return prove_alive(self._samples, drawn)
+        if share not in self._samples:
+            real = in_order(_part(self._original, share))
+            self._samples[share] = sample_digests(real, epochs=epochs, max_s=seconds)
+        drawn = sample_digests(in_order(_part(edited, share)), epochs=epochs, max_s=seconds)
+        return prove_alive(self._samples[share], drawn)
 
     def _passes_to_tell(self) -> int:
         """Two passes, more over few elements: eight coin flips come out alike too often."""

@@ -49,8 +49,12 @@ class RecordedTraining:
         self._state.restore()
         if seed is not None:
             self._state.nudge(seed, NUDGE_UNITS)
-        returned = [function(*args, **kwargs) for args, kwargs in (self._calls[n] for n in order)]
-        losses = [loss for loss in map(_loss, returned) if loss is not None]
+        metric = self._state.metric_loss()
+        told: list[float | None] = []
+        for args, kwargs in (self._calls[n] for n in order):
+            loss = _loss(function(*args, **kwargs))
+            told.append(metric.since() if loss is None and metric is not None else loss)
+        losses = [loss for loss in told if loss is not None]
         if windows and losses:
             losses = [float(part.mean()) for part in np.array_split(losses, windows)]
         return Replay(tuple(losses), self._state.values())

@@ -51,6 +51,8 @@ def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
         if owner(each) != "user":
             continue
         loops = loops_of(each)
+        if not loops and is_outlined(each.f_code):
+            continue  # its caller stands in its place
         if below is not None:
             # A generator that hands batches on shares its loop with the one that asks for them.
             innermost = innermost and _hands_on(below, loops)
@@ -76,7 +78,7 @@ def made_anew(frame: FrameType | None) -> bool:
         frame: Of the training loop or below it.
     """
     users = (each for each in outwards(frame) if owner(each) == "user")
-    user = next((each for each in users if not is_outlined(each.f_code)), None)
+    user = next((each for each in users if own_loops(each) or not is_outlined(each.f_code)), None)
     loops = [] if user is None else _around(user)
     if user is None or not loops or isinstance(loops[-1], ast.While):
         return False
@@ -125,12 +127,10 @@ def _around(frame: FrameType) -> list[Loop]:
 def loops_of(frame: FrameType) -> list[Loop]:
     """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
     code = frame.f_code
-    if is_outlined(code):
-        return []  # they are those of its caller
     if code.co_name in _COMPREHENSIONS:
         kind = ast.GeneratorExp if code.co_name == "<genexpr>" else _Inlined
         return [loop for own in _comprehended(frame, kind)[-1:] for loop in own]
-    loops = list(loops_around(code.co_filename, frame.f_lineno))
+    loops = own_loops(frame)
     inlined = _comprehended(frame, _Inlined) if _INLINED else []
     return [*loops, *(loop for own in inlined for loop in own)]
 
@@ -146,6 +146,16 @@ def _comprehended(frame: FrameType, kind: Any) -> list[list[Loop]]:
         ]
         for node in running_in(frame, _tree(frame.f_code.co_filename), kind)
     ]
+
+
+def own_loops(frame: FrameType) -> list[Loop]:
+    """The ``for`` and ``while`` statements of its function that a frame is in, outer ones first.
+
+    Of one that is the body of a loop, moved out of it, those that were moved with it.
+    """
+    code = frame.f_code
+    loops = loops_around(code.co_filename, frame.f_lineno)
+    return [each for each in loops if not is_outlined(code) or each.lineno >= code.co_firstlineno]
 
 
 def loops_around(filename: str, line: int) -> Sequence[Loop]:

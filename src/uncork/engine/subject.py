@@ -33,6 +33,7 @@ from uncork.core.stage import Stage
 from uncork.core.step_edit import DtypePolicy, Precision
 from uncork.core.workload import Workload
 from uncork.engine.handed_over import HandedOver
+from uncork.engine.shorter_data import ShorterData
 from uncork.engine.unrolled import unrolled
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.devices import best_device
@@ -58,6 +59,8 @@ class Subject(ABC):
         start: Lines of it that took long before the training began.
         counted: It is known how often the training goes through its data.
         first_step_s: Of the script's own first step, where that is past.
+        shorter: Gives versions less data where filling their caches takes long.
+        whole: Not now.
     """
 
     between_calls: bool = False
@@ -66,9 +69,15 @@ class Subject(ABC):
     start: tuple[StartLine, ...] = ()
     counted: bool = True
     first_step_s: float = 0.0
+    shorter: ShorterData | None = None
+    whole: bool = False
     workload: Workload
     original: Version
     notes: list[str]
+
+    def on_part(self, version: Version) -> Version:
+        """The version as it is tried: with less data, where its caches would take long to fill."""
+        return version if self.shorter is None or self.whole else self.shorter.of(version)
 
     def seen(self) -> Workload:
         """The workload, with what showed only while it ran."""

@@ -141,8 +141,12 @@ class Confirming(Trial):
         TensorFlow's autotuner, and the version as written never does.
         """
         version = self._version(subject)
+        subject.whole = True
         runner = subject.runner(version)
         first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
+        subject.whole = first_epoch_s is not None
+        if subject.on_part(version) is not version:
+            runner = subject.runner(version)
         runner.prime()
         (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
         confirmation = Confirmation(

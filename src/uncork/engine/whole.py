@@ -11,7 +11,6 @@ from uncork.capture import PassThrough, run_script, show
 from uncork.core import exits
 from uncork.core.errors import PlanRefused, ScriptFailed
 from uncork.core.plan import Plan
-from uncork.core.step_edit import is_graph
 from uncork.engine.deferred import Deferred
 from uncork.engine.files import load_plan
 from uncork.engine.processes import Script, require_tensorflow
@@ -70,8 +69,7 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
         takes_jax=plan.backend is not None,
     )
     try:
-        outline = is_graph(plan.step_edits)
-        run_script(Path(script.path), script.args, running, outline=outline)
+        run_script(Path(script.path), script.args, running, outline=plan.knows_code)
     except SystemExit as ending:
         if ending.code not in (0, None):
             raise

@@ -22,6 +22,7 @@ from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.parted import parted_anew
 from uncork.pipeline.python_calls import keeps_python
 from uncork.pipeline.seeded import seeded, state_kept
+from uncork.pipeline.shortened import shortened
 from uncork.pipeline.source_lines import record_source_lines, source_line
 from uncork.pipeline.splitting import Split, split
 from uncork.pipeline.supply import supply
@@ -60,6 +61,7 @@ __all__ = [
     "rewritten_by_default",
     "runs_python",
     "seeded",
+    "shortened",
     "source_line",
     "split",
     "state_kept",

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from uncork.step.metric_loss import MetricLoss
 from uncork.step.replay import Arrays
 
 
@@ -54,6 +55,10 @@ class GraphState:
             return "the step has other variables in the other process"
         self._saved = values
         return ""
+
+    def metric_loss(self) -> MetricLoss | None:
+        """The loss that the function keeps the mean of, where it is plain which that is."""
+        return MetricLoss.among(self._variables)
 
     def __len__(self) -> int:
         return len(self._variables)

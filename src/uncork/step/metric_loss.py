@@ -1,0 +1,57 @@
+"""The loss of a step that returns none, and keeps its mean in a metric of Keras's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+# Ends of the names of a mean's two variables.
+_TOTAL: Final = "/total:0"
+_COUNT: Final = "/count:0"
+
+
+class MetricLoss:
+    """What a mean has been given since it was last asked for.
+
+    As TensorFlow's introductions have it: ``train_loss(loss)`` at the end of a step that returns
+    nothing. Only a metric whose name says that it is a loss is taken for one.
+
+    Args:
+        total: The sum of what it was given.
+        count: How often.
+
+    Example:
+        >>> metric = keras.metrics.Mean(name="train_loss")
+        >>> loss = MetricLoss.among(variable.value for variable in metric.variables)
+        >>> metric.update_state(3.0); metric.update_state(5.0)
+        >>> loss.since(), loss.since()
+        (4.0, None)
+    """
+
+    def __init__(self, total: Any, count: Any) -> None:
+        self._total = total
+        self._count = count
+        self._before = self._now()
+
+    @classmethod
+    def among(cls, variables: Iterable[Any]) -> MetricLoss | None:
+        """Of these variables; None where there is not exactly one mean of a loss."""
+        named = {variable.name: variable for variable in variables}
+        found = [
+            (variable, named[name.removesuffix(_TOTAL) + _COUNT])
+            for name, variable in named.items()
+            if name.endswith(_TOTAL)
+            and "loss" in name.lower()
+            and name.removesuffix(_TOTAL) + _COUNT in named
+        ]
+        return cls(*found[0]) if len(found) == 1 else None
+
+    def since(self) -> float | None:
+        """The mean since the last time; None where it was given nothing."""
+        (total, count), (total_before, count_before) = self._now(), self._before
+        self._before = total, count
+        given = count - count_before
+        return (total - total_before) / given if given > 0 else None
+
+    def _now(self) -> tuple[float, float]:
+        return float(self._total), float(self._count)
