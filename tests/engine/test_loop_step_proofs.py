@@ -18,9 +18,10 @@ LOW = Mode(policy="mixed_bfloat16")
 class Training:
     """Fits a line to points around ``offset``, with some noise."""
 
-    def __init__(self, offset: float, *, tells: bool = True):
+    def __init__(self, offset: float, *, tells: bool = True, metric: str = ""):
         keras.utils.set_random_seed(1)
         self.offset, self.tells = offset, tells
+        self.metric = keras.metrics.Mean(name=metric) if metric else None
         self.model = keras.Sequential(
             [
                 keras.Input((8,)),
@@ -38,6 +39,8 @@ class Training:
             loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
         gradients = tape.gradient(loss, self.model.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        if self.metric is not None:
+            self.metric.update_state(loss)
         return {"loss": loss} if self.tells else None
 
     def batches(self, count: int = 32):
@@ -96,6 +99,18 @@ def test_a_step_that_tells_no_loss_proves_nothing():
     training = Training(0.0, tells=False)
     proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
     assert not proof.passed
+    assert "returns no loss" in proof.detail
+
+
+def test_a_loss_that_is_kept_in_a_metric_tells_as_well():
+    """As TensorFlow's introduction has it: ``train_loss(loss)``, and nothing is returned."""
+    harmless = Training(0.0, tells=False, metric="train_loss")
+    proof = prove_step_of_loop(taken(harmless), LOW, "precision", budget_s=5.0)
+    assert proof.passed, proof.detail
+    broken = Training(1000.0, tells=False, metric="train_loss")
+    assert not prove_step_of_loop(taken(broken), LOW, "precision", budget_s=5.0).passed
+    unknown = Training(0.0, tells=False, metric="score")
+    proof = prove_step_of_loop(taken(unknown), LOW, "precision", budget_s=5.0)
     assert "returns no loss" in proof.detail
 
 

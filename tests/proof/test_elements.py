@@ -363,6 +363,25 @@ def test_a_proof_is_kept_for_the_next_candidate():
         assert prover.prove(original.with_pipeline_edits(edits), "exact", BUDGET_S).passed
 
 
+@pytest.fixture
+def slow(monkeypatch):
+    """A pass takes five seconds: two of them, and their digests, find no time."""
+    monkeypatch.setattr(pipeline_proofs, "supply", lambda dataset, budget_s: (1.5, 0.0))
+
+
+@pytest.mark.parametrize("case", ["plain", "shuffled", "seeded shuffle"])
+def test_a_cache_over_many_data_is_proved_on_a_part(case, slow):
+    proof = proved(PIPELINES[case](), Cache(stage=2, expects=""))
+    assert proof.passed, proof.detail
+    assert "of 50% of the data" in proof.detail
+
+
+@pytest.mark.parametrize("lie", ["one pixel, one step of 255", "two batches swapped"])
+def test_on_a_part_a_lie_is_seen_as_well(lie, lying, slow):
+    lying(LIES[lie])
+    assert not proved(PIPELINES["plain"](), Cache(stage=2, expects="")).passed
+
+
 def test_the_proof_leaves_the_script_s_own_shuffle_where_it_was():
     made, fresh = PIPELINES["seeded shuffle"](), PIPELINES["seeded shuffle"]()
     assert proved(made, Cache(stage=2, expects="")).passed

@@ -1,0 +1,67 @@
+"""Caches that take long to fill are tried with a part of the data; how long is faked here."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from uncork.core.pipeline_edit import Cache
+from uncork.engine import shorter_data
+from uncork.engine.shorter_data import ShorterData
+from uncork.engine.version import Version
+from uncork.pipeline import read
+
+
+@pytest.fixture
+def version():
+    data = tf.data.Dataset.range(1000).map(lambda x: 2 * x).batch(10)
+    return Version(read(data)).with_pipeline_edits((Cache(stage=1, expects=""),))
+
+
+@pytest.fixture
+def elements_a_second(monkeypatch):
+    def set_rate(rate: float) -> list[float]:
+        asked = []
+
+        def supply(dataset, *, budget_s):
+            asked.append(budget_s)
+            return rate, 0.0
+
+        monkeypatch.setattr(shorter_data, "supply", supply)
+        return asked
+
+    return set_rate
+
+
+def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_second):
+    asked, notes = elements_a_second(10.0), []  # 100 s
+    shorter = ShorterData(notes)
+    found = shorter.of(version)
+    assert found.edits == version.edits
+    kept = next(p.node for p in found.pipeline.places if p.node.kind == "cache")
+    assert kept.dataset.cardinality() == 120
+    assert 100 <= found.pipeline.cardinality <= 110
+    assert int(next(iter(found.pipeline.dataset))[1]) == 2
+    assert len(notes) == 1
+    assert "100 s" in notes[0]
+    # The same one the next time, so that it is filled once; another version asks nobody again.
+    assert shorter.of(version).pipeline is found.pipeline
+    other = version.with_pipeline_edits((Cache(stage=3, expects=""),))
+    assert shorter.of(other).pipeline is not found.pipeline
+    assert len(asked) == 2  # what is below the second cache
+    assert len(notes) == 1
+
+
+def test_one_that_is_filled_soon_is_left_as_it_is(version, elements_a_second):
+    elements_a_second(100.0)
+    notes = []
+    assert ShorterData(notes).of(version) is version
+    assert notes == []
+
+
+def test_where_nothing_is_kept_there_is_nothing_to_fill(version, elements_a_second):
+    asked = elements_a_second(1.0)
+    plain = Version(read(tf.data.Dataset.range(1000)))
+    assert ShorterData([]).of(plain) is plain
+    assert ShorterData([]).of(Version(None)) == Version(None)
+    assert asked == []

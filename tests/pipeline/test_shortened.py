@@ -1,0 +1,103 @@
+"""Pipelines over a part of their data: the same work on the first elements of each source."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.pipeline import read, shortened
+
+RANGE = tf.data.Dataset.range
+ROWS = np.arange(40)
+
+
+def elements(dataset):
+    return [tf.nest.map_structure(lambda x: x.numpy().tolist(), each) for each in dataset]
+
+
+def windows():
+    """As Keras's ``timeseries_dataset_from_array`` makes them."""
+    starts = tf.data.Dataset.from_tensors(ROWS[:30]).repeat()
+    numbers = tf.data.Dataset.zip((RANGE(30), starts))
+    return numbers.map(lambda n, at: tf.range(at[n], at[n] + 3)).batch(2)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: RANGE(40), list(range(10))),
+        (lambda: RANGE(40).map(lambda x: 2 * x).filter(lambda x: x % 4 == 0), [0, 4, 8, 12, 16]),
+        (lambda: RANGE(38).batch(4), [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]),
+        (lambda: RANGE(38).batch(4, drop_remainder=True), [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (lambda: tf.data.Dataset.zip((RANGE(8), RANGE(8, 16))), [(0, 8), (1, 9)]),
+        (lambda: RANGE(8).concatenate(RANGE(20, 28)), [0, 1, 20, 21]),
+        (lambda: RANGE(8).interleave(lambda x: RANGE(x, x + 2)), [0, 1, 1, 2]),
+        (
+            windows,
+            [[list(range(n, n + 3)) for n in pair] for pair in ((0, 1), (2, 3), (4, 5), (6, 7))],
+        ),
+    ],
+)
+def test_the_first_elements_of_each_source(make, expected):
+    dataset = make()
+    whole = elements(dataset.take(50))
+    found = shortened(read(dataset), 0.25)
+    assert elements(found.dataset) == expected
+    assert elements(dataset.take(50)) == whole  # the given one is left as it is
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RANGE(40).map(lambda x: 3 * x).cache().batch(4),
+        lambda: RANGE(40).batch(2).cache().unbatch().batch(4),
+        lambda: RANGE(40).cache().map(lambda x: x + 1).cache().batch(4),
+        lambda: tf.data.Dataset.zip((RANGE(40).cache(), RANGE(40))).batch(4),
+        lambda: tf.data.Dataset.zip((RANGE(40), RANGE(40))).cache().batch(4),
+        lambda: RANGE(40).batch(4),
+    ],
+)
+def test_what_is_kept_is_given_again_and_again(make):
+    dataset = make()
+    found = shortened(read(dataset), 0.25, repeated=True)
+    whole, part = elements(dataset.unbatch()), elements(found.dataset.unbatch())
+    assert part == whole[:10] * 4
+    assert len(elements(found.dataset)) == len(elements(dataset))
+    assert elements(found.dataset.unbatch()) == part  # what was read is in the caches by now
+
+
+def test_a_cache_of_several_branches_stays_one():
+    kept = RANGE(40).map(lambda x: tf.random.uniform(())).cache()
+    dataset = tf.data.Dataset.zip((kept, kept.map(lambda x: x + 0.0)))
+    found = shortened(read(dataset), 0.25).dataset
+    elements(found)  # each branch draws, and one of them fills it
+    assert len(elements(found)) == 10
+    assert all(a == b for a, b in elements(found))
+
+
+def test_an_endless_pipeline_stays_so():
+    found = shortened(read(RANGE(40).cache().repeat().batch(4)), 0.1)
+    assert found.cardinality == tf.data.INFINITE_CARDINALITY
+    assert elements(found.dataset.take(3)) == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.data.Dataset.from_generator(
+            lambda: iter(ROWS), output_signature=tf.TensorSpec(())
+        ),
+        lambda: tf.data.Dataset.from_tensors(ROWS),
+        tf.data.Dataset.counter,
+        lambda: tf.data.TextLineDataset([__file__]).cache(),
+        lambda: RANGE(1).cache(),
+    ],
+)
+def test_a_source_that_cannot_be_cut(make):
+    assert shortened(read(make()), 0.25) is None
+
+
+def test_a_cache_in_files_is_not_one_pass_s_own(tmp_path):
+    assert shortened(read(RANGE(40).cache(str(tmp_path / "kept"))), 0.25) is None
+    assert list(tmp_path.iterdir()) == []
