@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import tensorflow as tf
 
 from uncork.core.pipeline_edit import Cache
 from uncork.engine import shorter_data
-from uncork.engine.shorter_data import ShorterData
+from uncork.engine.shorter_data import ShorterData, seconds_of
 from uncork.engine.version import Version
 from uncork.pipeline import read
 
@@ -23,11 +25,11 @@ def elements_a_second(monkeypatch):
     def set_rate(rate: float) -> list[float]:
         asked = []
 
-        def supply(dataset, *, budget_s):
-            asked.append(budget_s)
-            return rate, 0.0
+        def seconds_of(pipeline, elements):
+            asked.append(elements)
+            return elements / rate
 
-        monkeypatch.setattr(shorter_data, "supply", supply)
+        monkeypatch.setattr(shorter_data, "seconds_of", seconds_of)
         return asked
 
     return set_rate
@@ -57,6 +59,20 @@ def test_one_that_is_filled_soon_is_left_as_it_is(version, elements_a_second):
     notes = []
     assert ShorterData(notes).of(version) is version
     assert notes == []
+
+
+def test_how_long_a_pass_takes_is_seen_in_a_moment(version):
+    """All of it where it is brief; the speed of a part where it is not."""
+
+    def wait(x):
+        time.sleep(0.02)
+        return x
+
+    assert seconds_of(version.pipeline, 1000) < 5.0
+    slow = tf.data.Dataset.range(5000).map(lambda x: tf.numpy_function(wait, [x], tf.int64))
+    begin = time.perf_counter()
+    assert 80.0 < seconds_of(read(slow), 5000) < 400.0
+    assert time.perf_counter() - begin < 20.0
 
 
 def test_where_nothing_is_kept_there_is_nothing_to_fill(version, elements_a_second):

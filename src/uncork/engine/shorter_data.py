@@ -6,16 +6,17 @@ processes. Where that takes more than some seconds each time, a tuning would do 
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace as replace_fields
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, shortened, supply
+from uncork.pipeline import Pipeline, shortened, state_kept
 
-# Seconds that filling may take, and those in which it is seen how long it does.
+# Seconds that filling may take, and the most in which it is seen how long it does.
 _MOST_S: Final = 12.0
-_LOOK_S: Final = 2.0
+_LOOK_S: Final = 1.5
 # Of the data: nearly all of them may as well be all.
 _LARGEST: Final = 0.7
 
@@ -65,6 +66,24 @@ class ShorterData:
             return 0.0
         below = Pipeline(node.inputs[0])
         if below.digest not in self._seconds:
-            rate, _ = supply(below.dataset, budget_s=_LOOK_S)
-            self._seconds[below.digest] = elements / rate if rate else 0.0
+            self._seconds[below.digest] = seconds_of(below, elements)
         return self._seconds[below.digest]
+
+
+def seconds_of(pipeline: Pipeline, elements: int) -> float:
+    """How long one pass takes, as far as a moment tells.
+
+    Args:
+        pipeline: Variables that its functions change are put back.
+        elements: That it has.
+    """
+    begin = time.perf_counter()
+    half = before = 0.0
+    with state_kept(pipeline):
+        for number, _ in enumerate(pipeline.dataset, 1):
+            now = time.perf_counter() - begin
+            if not half and now >= _LOOK_S / 2:  # it has got going by then
+                half, before = now, number
+            if now >= _LOOK_S and number > before:
+                return now + (elements - number) * (now - half) / (number - before)
+    return time.perf_counter() - begin

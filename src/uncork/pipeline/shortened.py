@@ -31,7 +31,7 @@ def shortened(pipeline: Pipeline, share: float, *, repeated: bool = False) -> Pi
         or where a cache is no one pass's own, in a file or in Python.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> import tensorflow as tf
         >>> numbers = read(tf.data.Dataset.range(80).cache().batch(4))
         >>> [shortened(numbers, 0.25, repeated=again).cardinality for again in (False, True)]
         [5, 20]

@@ -21,6 +21,7 @@ class MetricLoss:
         count: How often.
 
     Example:
+        >>> import keras
         >>> metric = keras.metrics.Mean(name="train_loss")
         >>> loss = MetricLoss.among(variable.value for variable in metric.variables)
         >>> metric.update_state(3.0); metric.update_state(5.0)
