@@ -40,7 +40,7 @@ from uncork.pipeline.probes import count
 from uncork.pipeline.ratios import DROPPING, static_ratio
 from uncork.pipeline.samples import draws, sample_digests
 from uncork.pipeline.tree import Place
-from uncork.proof.elements import LEAST, prove_alive, prove_close, prove_elements
+from uncork.proof.elements import IN_VAIN, LEAST, prove_alive, prove_close, prove_elements
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"
@@ -48,6 +48,8 @@ _PART = "of {share:.0%} of the data: a pass over all takes longer than there is 
 # Seconds to see how long a pass takes; and what taking digests of it takes, over that.
 _LOOK_S = 2.0
 _DIGESTED = 1.6
+# What is left of a rewritten pipeline's speed in the first pass, where the whole took too long.
+_SLOWER = 0.125
 # Batches of one pass that are compared when nothing needs a whole one.
 _SOME = 64
 _MANY = 1_000_000
@@ -174,19 +176,14 @@ class PipelineProver:
         mismatch = self._mismatch(candidate.pipeline, edited)
         if mismatch:
             return Proof(kind=guarantee, passed=False, detail=mismatch)
-        if any(isinstance(edit, ParallelMap) for edit in candidate.edits):
-            # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
-            # its seeds and makes those calls serial: equal draws meet equal elements.
-            edited = seeded(edited, _SEED)
         seconds = budget_s / 3
         extent = _extent(candidate.edits, edited, seconds)
         if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
-        share = self._share(seconds) if extent.whole else 1.0
-        cut = None if share == 1 else shortened(edited, share)
-        if cut is None or not 0 <= cut.cardinality >= LEAST:
-            share, cut = 1.0, edited
-        proof = self._compared(candidate, cut, guarantee, extent, seconds, share)
+        for share in self._shares(edited, seconds) if extent.whole else [1.0]:
+            proof = self._compared(candidate, guarantee, extent, seconds, share)
+            if IN_VAIN not in proof.detail:
+                break
         if leaves_order_open(self._original):
             kind, detail = loosest(guarantee, "resampled"), f"{proof.detail}; {_OPEN}"
             proof = replace(proof, kind=kind, detail=detail if proof.passed else proof.detail)
@@ -200,12 +197,17 @@ class PipelineProver:
     def _compared(
         self,
         candidate: Version,
-        edited: Pipeline,
         guarantee: Guarantee,
         extent: _Extent,
         seconds: float,
         share: float,
     ) -> Proof:
+        edited = self._edited_twin(candidate)
+        if any(isinstance(edit, ParallelMap) for edit in candidate.edits):
+            # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
+            # its seeds and makes those calls serial: equal draws meet equal elements.
+            edited = seeded(edited, _SEED)
+        edited = _part(edited, share)
         stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
         if guarantee == "rounding":
             proof = self._close(edited, extent, seconds, share)
@@ -225,15 +227,23 @@ class PipelineProver:
             return replace(proof, kind=loosest(guarantee, proof.kind))
         return proof
 
-    def _share(self, seconds: float) -> float:
-        """Of the data, what two whole passes in order leave time for; 1 where that is all."""
+    def _shares(self, edited: Pipeline, seconds: float) -> list[float]:
+        """Parts of the data that are compared: where the first takes too long, the second.
+
+        As much as two whole passes of the original in order leave time for; a first pass of the
+        rewritten one may be slower.
+        """
         assert self._original is not None
         if self._pass_s is None:
             twin = self._twin()
             rate, _ = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4))
             self._pass_s = twin.cardinality / rate if rate and twin.cardinality > 0 else 0.0
         needed_s = 2 * _DIGESTED * self._pass_s
-        return 1 / max(1, math.ceil(needed_s / seconds)) if needed_s else 1.0
+        shares = [1 / max(1, math.ceil(needed_s / part / seconds)) for part in (1, _SLOWER)]
+        cuts = [edited if share == 1 else shortened(edited, share) for share in shares]
+        enough = [cut is not None and cut.cardinality >= LEAST for cut in cuts]
+        pairs = zip(shares, enough, strict=True)
+        return list(dict.fromkeys(share if share == 1 or ok else 1.0 for share, ok in pairs))
 
     def _close(self, edited: Pipeline, extent: _Extent, seconds: float, share: float) -> Proof:
         return prove_close(

@@ -32,6 +32,8 @@ from uncork.pipeline.digests import ElementDigests, EpochDigests
 
 # Elements that must have been compared before a comparison cut short by time counts.
 LEAST: Final = 4
+# What is said where there was too little time: nothing speaks against the edit.
+IN_VAIN: Final = "could be compared in the time given"
 # Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
 _CHANCE: Final = 4.0
 # Spacings of numbers, at the largest one of a row, that sums in another order are taken to differ.
@@ -85,7 +87,7 @@ def prove_close(found: Closeness, *, whole: bool, least: int = LEAST) -> Proof:
     if found.failure:
         return Proof(kind="rounding", passed=False, detail=found.failure)
     if not found.complete and (whole or found.elements < least):
-        detail = f"only {found.elements} batches could be compared"
+        detail = f"only {found.elements} batches {IN_VAIN}"
         return Proof(kind="rounding", passed=False, detail=detail)
     apart = f"{found.ulps:.1f} roundings apart at most"
     said = f"{found.elements} batches, draws seeded alike, are {apart}"
@@ -152,7 +154,7 @@ def _difference(ours: EpochDigests, theirs: EpochDigests, least: float) -> str:
     if _ended(shorter) and len(longer.digests) > len(shorter.digests):
         return f"one ends after {min(lengths)} elements, the other goes on"
     if min(lengths) < least:
-        return f"only {min(lengths)} elements could be compared in the time given"
+        return f"only {min(lengths)} elements {IN_VAIN}"
     return ""
 
 
