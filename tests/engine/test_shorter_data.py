@@ -40,6 +40,7 @@ def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_secon
     shorter = ShorterData(notes)
     found = shorter.of(version)
     assert found.edits == version.edits
+    assert shorter.share(version) == pytest.approx(0.12)
     kept = next(p.node for p in found.pipeline.places if p.node.kind == "cache")
     assert kept.dataset.cardinality() == 120
     assert 100 <= found.pipeline.cardinality <= 110
@@ -58,6 +59,7 @@ def test_one_that_is_filled_soon_is_left_as_it_is(version, elements_a_second):
     elements_a_second(100.0)
     notes = []
     assert ShorterData(notes).of(version) is version
+    assert ShorterData(notes).share(version) == 1.0
     assert notes == []
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, shortened, state_kept
+from uncork.pipeline import Pipeline, read, shortened, state_kept
 
 # Seconds that filling may take, and the most in which it is seen how long it does.
 _MOST_S: Final = 12.0
@@ -45,6 +45,15 @@ class ShorterData:
         shorter = self._shorter[pipeline]
         return version if shorter is None else replace_fields(version, pipeline=shorter)
 
+    def share(self, version: Version) -> float:
+        """Of the data, what the version is given."""
+        pipeline = version.pipeline
+        shorter = None if pipeline is None else self.of(version).pipeline
+        if pipeline is None or shorter is None or shorter is pipeline:
+            return 1.0
+        kept = [_kept(each) for each in (shorter, pipeline)]
+        return kept[0] / kept[1]
+
     def _made(self, pipeline: Pipeline) -> Pipeline | None:
         seconds = max((self._to_fill(branch, at) for branch, at in pipeline.places), default=0.0)
         share = _MOST_S / seconds if seconds else 1.0
@@ -64,10 +73,17 @@ class ShorterData:
         elements = int(node.dataset.cardinality())
         if node.kind != "cache" or not node.in_memory or elements < 1:
             return 0.0
-        below = Pipeline(node.inputs[0])
+        options = branch.outermost.options  # those of the whole hold for what it is made from
+        below = read(node.inputs[0].dataset.with_options(options))
         if below.digest not in self._seconds:
             self._seconds[below.digest] = seconds_of(below, elements)
         return self._seconds[below.digest]
+
+
+def _kept(pipeline: Pipeline) -> int:
+    """Elements of the caches."""
+    caches = [place.node for place in pipeline.places if place.node.kind == "cache"]
+    return sum(max(0, int(each.dataset.cardinality())) for each in caches)
 
 
 def seconds_of(pipeline: Pipeline, elements: int) -> float:

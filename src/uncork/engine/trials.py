@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from uncork.core.job import Confirmation, Job, Result
+from uncork.core.job import FIRST_EPOCH_S, Confirmation, Job, Result
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.plan import Plan
@@ -18,6 +18,7 @@ from uncork.core.record import replace
 from uncork.engine.confirm import confirming_s
 from uncork.engine.made_to_fit import made_to_fit
 from uncork.engine.observe import observe, with_disk
+from uncork.engine.pipelines import fill_caches
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.subject import Subject
 from uncork.engine.timeline import keep_timeline
@@ -141,12 +142,7 @@ class Confirming(Trial):
         TensorFlow's autotuner, and the version as written never does.
         """
         version = self._version(subject)
-        subject.whole = True
-        runner = subject.runner(version)
-        first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
-        subject.whole = first_epoch_s is not None
-        if subject.on_part(version) is not version:
-            runner = subject.runner(version)
+        runner, first_epoch_s = self._begun(subject, version)
         runner.prime()
         (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
         confirmation = Confirmation(
@@ -156,6 +152,23 @@ class Confirming(Trial):
             validation_s=self._validation_s(subject, version),
         )
         return Result(machine=machine, confirmation=confirmation)
+
+    def _begun(self, subject: Subject, version: Version) -> tuple[VersionRunner, float | None]:
+        """What runs the version, and its first epoch, where that was run whole or can be told."""
+        is_first = self.job.first_epoch_s >= FIRST_EPOCH_S  # others only warm up
+        subject.whole = is_first
+        runner = subject.runner(version)
+        first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
+        subject.whole = is_first and first_epoch_s is not None
+        part = subject.on_part(version)
+        if part is version or part.pipeline is None or subject.shorter is None:
+            return runner, first_epoch_s
+        if not is_first:
+            return runner, None
+        runner = subject.runner(version)
+        begin = time.perf_counter()
+        fill_caches(part.pipeline)
+        return runner, (time.perf_counter() - begin) / subject.shorter.share(version)
 
     def _validation_s(self, subject: Subject, version: Version) -> float | None:
         """The figures of the training are there: whatever a validation does, it leaves them."""
