@@ -74,12 +74,14 @@ class Confirmation(Record, frozen=True, kw_only=True):
         of_ceiling: Its speed over that of its step on a resident batch, measured in turn; None
             where that was not asked.
         first_epoch_s: Compilation and filling of caches included; None when it was not run whole.
+        filling_s: Of caches, as far as a part of them tells; None where it did not come to that.
         validation_s: Of one validation, its caches filled; None where there is none to be timed.
     """
 
     measurement: Measurement
     of_ceiling: float | None = None
     first_epoch_s: float | None
+    filling_s: float | None = None
     validation_s: float | None = None
 
 

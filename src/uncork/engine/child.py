@@ -76,7 +76,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
             if trial.made is not None:
-                trial.made.fail()
+                trial.made.fail(held_back=_held_back(saves.held), made=files.new())
             raise
         except KeyboardInterrupt:
             if trial.made is None or trial.made.partial(interrupted=True) is None:
@@ -87,8 +87,7 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
             made.finish(interrupted=interrupted)
         if made is None or made.result is None:
             raise nothing_reached(made.reached if made else (), job.training)
-        held = tuple(f"{name} x{count}" for name, count in sorted(saves.held.items()))
-        result = replace(made.result, held_back=held, made=files.new())
+        result = replace(made.result, held_back=_held_back(saves.held), made=files.new())
         write_atomically(result_path, to_json(result))
         return exits.INTERRUPTED if result.interrupted else exits.DONE
 
@@ -98,6 +97,10 @@ def _outlines(job: Job, plan: Plan | None) -> bool:
     if job.mode in ("confirm", "list"):
         return plan is not None and plan.knows_code
     return True
+
+
+def _held_back(held: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(f"{name} x{count}" for name, count in sorted(held.items()))
 
 
 def _not_saved(held: Mapping[str, int]) -> str:

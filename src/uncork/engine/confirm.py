@@ -6,6 +6,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -65,7 +66,7 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
             turns = _InTurn(jobs, plan.base, script, follow)
             ours, theirs = turns.more(PAIRS)
             if _leaves_open(plan, ours, theirs):
-                ours, theirs = turns.more(_MORE_PAIRS)
+                ours, theirs = turns.once_more(_MORE_PAIRS)
         except UncorkError as error:
             note = f"not confirmed in fresh processes: {error.received}"
             return replace(plan, notes=(*plan.notes, note))
@@ -124,6 +125,13 @@ class _InTurn:
             text = f"fresh process {number + 1} of {total}, {self._names[which]}"
             self._follow(Event(kind="measured", text=text, samples_per_s=speed))
         return self._found
+
+    def once_more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
+        """So many more; only those that there are, if one of them fails."""
+        before = tuple(list(each) for each in self._found)
+        with suppress(UncorkError):
+            return self.more(pairs)
+        return before[0], before[1]
 
 
 def _measured(job: Job, script: Script) -> Confirmation:
@@ -251,11 +259,14 @@ def _time_to_finish(
         return None
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
     baseline_s = _whole_s(ours, steps, later)
-    tuned_s = _whole_s(theirs, -(-steps // plan.times), later)
+    theirs_steps = -(-steps // plan.times)
+    tuned_s = _whole_s(theirs, theirs_steps, later)
     if any(isinstance(edit, _KEEPING) for edit in plan.edits) and _first_s(theirs) is None:
         # An epoch that fills a cache is no faster for it.
-        step_s = statistics.median(c.measurement.step_s.median for c in ours)
-        tuned_s = (_first_s(ours) or steps * step_s) + _whole_s(theirs, steps, later - 1)
+        first_s = _first_s(ours) or steps * _step_s(ours)
+        filling_s = _median([c.filling_s for c in theirs if c.filling_s is not None])
+        tuned_s = max(filling_s or first_s, theirs_steps * _step_s(theirs))
+        tuned_s += later * theirs_steps * _step_s(theirs)
     times = _validations(plan)
     before, after = (_median(_validation_s(runs)) for runs in (ours, theirs))
     if times and before and after:
@@ -281,8 +292,11 @@ def _validations(plan: Plan) -> int:
 
 def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:
     """First epoch as measured where it was run whole, later ones at the steady speed."""
-    step_s = statistics.median(c.measurement.step_s.median for c in runs)
-    return (_first_s(runs) or steps * step_s) + later_epochs * steps * step_s
+    return (_first_s(runs) or steps * _step_s(runs)) + later_epochs * steps * _step_s(runs)
+
+
+def _step_s(runs: list[Confirmation]) -> float:
+    return statistics.median(c.measurement.step_s.median for c in runs)
 
 
 def _first_s(runs: list[Confirmation]) -> float | None:

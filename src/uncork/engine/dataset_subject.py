@@ -44,8 +44,12 @@ class _DatasetRunner(VersionRunner):
 
     def _batches(self) -> Iterator[int]:
         while True:
+            empty = True
             for _ in self._dataset:
+                empty = False
                 yield 1
+            if empty:
+                raise NothingToMeasure("a pass gave nothing", "at least one element", "check it")
 
 
 class DatasetSubject(Subject):

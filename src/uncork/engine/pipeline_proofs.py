@@ -21,6 +21,7 @@ from uncork.core.pipeline_edit import (
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import ENDLESS
+from uncork.engine.pipelines import fill_caches
 from uncork.engine.version import Version
 from uncork.pipeline import (
     ElementDigests,
@@ -44,12 +45,12 @@ from uncork.proof.elements import IN_VAIN, LEAST, prove_alive, prove_close, prov
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"
-_PART = "of {share:.0%} of the data: a pass over all takes longer than there is time"
+_PART = "of one element in {parts}: a pass over all takes longer than there is time"
 # Seconds to see how long a pass takes; and what taking digests of it takes, over that.
 _LOOK_S = 2.0
 _DIGESTED = 1.6
-# What is left of a rewritten pipeline's speed in the first pass, where the whole took too long.
-_SLOWER = 0.125
+# How much slower the first pass of a rewritten one may be, where the original's time did not do.
+_SLOWER = 8
 # Batches of one pass that are compared when nothing needs a whole one.
 _SOME = 64
 _MANY = 1_000_000
@@ -148,9 +149,13 @@ def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
     )
 
 
-def _part(pipeline: Pipeline, share: float) -> Pipeline:
+def _part(pipeline: Pipeline, parts: int) -> Pipeline:
     """The pipeline over a part of its data, where that can be cut."""
-    return pipeline if share == 1 else shortened(pipeline, share) or pipeline
+    return pipeline if parts == 1 else shortened(pipeline, parts) or pipeline
+
+
+def _is_enough(cut: Pipeline | None) -> bool:
+    return cut is not None and cut.cardinality >= LEAST
 
 
 class PipelineProver:
@@ -162,8 +167,8 @@ class PipelineProver:
 
     def __init__(self, original: Pipeline | None) -> None:
         self._original = original
-        self._passes: dict[tuple[_Extent, float, float], ElementDigests] = {}
-        self._samples: dict[float, list[list[str]]] = {}
+        self._passes: dict[tuple[_Extent, float, int], ElementDigests] = {}
+        self._samples: dict[int, list[list[str]]] = {}
         self._pass_s: float | None = None
         # Edits that were seen to round otherwise, and to do nothing else.
         self._rounding: set[Edit] = set()
@@ -180,18 +185,18 @@ class PipelineProver:
         extent = _extent(candidate.edits, edited, seconds)
         if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
-        for share in self._shares(edited, seconds) if extent.whole else [1.0]:
-            proof = self._compared(candidate, guarantee, extent, seconds, share)
+        for number, parts in enumerate(self._parts(edited, seconds) if extent.whole else [1]):
+            proof = self._compared(candidate, guarantee, extent, seconds / (1 + number), parts)
             if IN_VAIN not in proof.detail:
                 break
         if leaves_order_open(self._original):
             kind, detail = loosest(guarantee, "resampled"), f"{proof.detail}; {_OPEN}"
             proof = replace(proof, kind=kind, detail=detail if proof.passed else proof.detail)
-        if proof.passed and share < 1:
-            proof = replace(proof, detail=f"{proof.detail}; {_PART.format(share=share)}")
+        if proof.passed and parts > 1:
+            proof = replace(proof, detail=f"{proof.detail}; {_PART.format(parts=parts)}")
         if not proof.passed or not draws(self._original):
             return proof
-        frozen = self._frozen(candidate.pipeline, seconds=budget_s / 3, share=share)
+        frozen = self._frozen(candidate.pipeline, seconds=budget_s / 3, parts=parts)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
     def _compared(
@@ -200,38 +205,40 @@ class PipelineProver:
         guarantee: Guarantee,
         extent: _Extent,
         seconds: float,
-        share: float,
+        parts: int,
     ) -> Proof:
         edited = self._edited_twin(candidate)
         if any(isinstance(edit, ParallelMap) for edit in candidate.edits):
             # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
             # its seeds and makes those calls serial: equal draws meet equal elements.
             edited = seeded(edited, _SEED)
-        edited = _part(edited, share)
+        edited = _part(edited, parts)
         stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
         if guarantee == "rounding":
-            proof = self._close(edited, extent, seconds, share)
+            proof = self._close(edited, extent, seconds, parts)
             if proof.passed:
                 self._rounding |= stacks
             return proof
-        proof = prove_elements(
-            self._original_passes(extent, seconds, share),
+        original, found = (
+            self._original_passes(extent, seconds, parts),
             _digests(edited, extent, seconds),
-            guarantee,
-            whole=extent.whole,
-            least=extent.least,
         )
+        if parts > 1 and not (original.complete and found.complete):
+            # Also where both end with the same error: then nothing was kept and read again.
+            detail = f"only {found.elements} elements of a part of the data {IN_VAIN}"
+            return Proof(kind=guarantee, passed=False, detail=detail)
+        proof = prove_elements(original, found, guarantee, whole=extent.whole, least=extent.least)
         if not proof.passed and stacks & self._rounding:
             # What an earlier step rounded stays rounded: the original is compared with all.
-            proof = self._close(edited, extent, seconds, share)
+            proof = self._close(edited, extent, seconds, parts)
             return replace(proof, kind=loosest(guarantee, proof.kind))
         return proof
 
-    def _shares(self, edited: Pipeline, seconds: float) -> list[float]:
-        """Parts of the data that are compared: where the first takes too long, the second.
+    def _parts(self, edited: Pipeline, seconds: float) -> list[int]:
+        """Of how many elements one is compared: where the first number leaves too much, the second.
 
-        As much as two whole passes of the original in order leave time for; a first pass of the
-        rewritten one may be slower.
+        Two whole passes of the original in order are to find time; a first pass of the rewritten
+        one may be slower.
         """
         assert self._original is not None
         if self._pass_s is None:
@@ -239,16 +246,14 @@ class PipelineProver:
             rate, _ = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4))
             self._pass_s = twin.cardinality / rate if rate and twin.cardinality > 0 else 0.0
         needed_s = 2 * _DIGESTED * self._pass_s
-        shares = [1 / max(1, math.ceil(needed_s / part / seconds)) for part in (1, _SLOWER)]
-        cuts = [edited if share == 1 else shortened(edited, share) for share in shares]
-        enough = [cut is not None and cut.cardinality >= LEAST for cut in cuts]
-        pairs = zip(shares, enough, strict=True)
-        return list(dict.fromkeys(share if share == 1 or ok else 1.0 for share, ok in pairs))
+        numbers = [max(1, math.ceil(needed_s / seconds * times)) for times in (1, _SLOWER)]
+        found = [n if n == 1 or _is_enough(shortened(edited, n)) else 1 for n in numbers]
+        return list(dict.fromkeys(found))
 
-    def _close(self, edited: Pipeline, extent: _Extent, seconds: float, share: float) -> Proof:
+    def _close(self, edited: Pipeline, extent: _Extent, seconds: float, parts: int) -> Proof:
         return prove_close(
             closeness(
-                in_order(_part(self._twin(), share)),
+                in_order(_part(self._twin(), parts)),
                 in_order(edited),
                 epochs=extent.epochs,
                 most=extent.most,
@@ -281,13 +286,13 @@ class PipelineProver:
         assert self._original is not None
         return seeded(self._original, _SEED)
 
-    def _original_passes(self, extent: _Extent, seconds: float, share: float) -> ElementDigests:
-        key = extent, seconds, share
+    def _original_passes(self, extent: _Extent, seconds: float, parts: int) -> ElementDigests:
+        key = extent, seconds, parts
         if key not in self._passes:
-            self._passes[key] = _digests(_part(self._twin(), share), extent, seconds)
+            self._passes[key] = _digests(_part(self._twin(), parts), extent, seconds)
         return self._passes[key]
 
-    def _frozen(self, edited: Pipeline, *, seconds: float, share: float) -> str:
+    def _frozen(self, edited: Pipeline, *, seconds: float, parts: int) -> str:
         """Ask the real pipelines, chance and all, whether the second epoch still differs.
 
         Not that of threads, where the script leaves the order open: seeded draws that repeat
@@ -295,11 +300,15 @@ class PipelineProver:
         """
         assert self._original is not None
         epochs = self._passes_to_tell()
-        if share not in self._samples:
-            real = in_order(_part(self._original, share))
-            self._samples[share] = sample_digests(real, epochs=epochs, max_s=seconds)
-        drawn = sample_digests(in_order(_part(edited, share)), epochs=epochs, max_s=seconds)
-        return prove_alive(self._samples[share], drawn)
+        if parts not in self._samples:
+            real = in_order(_part(self._original, parts))
+            self._samples[parts] = sample_digests(real, epochs=epochs, max_s=seconds)
+        cut = _part(edited, parts)
+        if not fill_caches(cut, seconds):
+            return f"whether it still draws anew: nothing {IN_VAIN}"
+        return prove_alive(
+            self._samples[parts], sample_digests(in_order(cut), epochs=epochs, max_s=seconds)
+        )
 
     def _passes_to_tell(self) -> int:
         """Two passes, more over few elements: eight coin flips come out alike too often."""

@@ -6,6 +6,7 @@ processes. Where that takes more than some seconds each time, a tuning would do 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace as replace_fields
 from typing import Final
@@ -17,8 +18,8 @@ from uncork.pipeline import Pipeline, read, shortened, state_kept
 # Seconds that filling may take, and the most in which it is seen how long it does.
 _MOST_S: Final = 12.0
 _LOOK_S: Final = 1.5
-# Of the data: nearly all of them may as well be all.
-_LARGEST: Final = 0.7
+_NOTE: Final = "filling the cache"
+_ALL_AT_ONCE: Final = frozenset({"shuffle", "prefetch"})
 
 
 class ShorterData:
@@ -32,7 +33,7 @@ class ShorterData:
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
-        self._seconds: dict[str, float] = {}
+        self._seconds: dict[tuple[str, int], float] = {}
         self._shorter: WeakKeyDictionary[Pipeline, Pipeline | None] = WeakKeyDictionary()
 
     def of(self, version: Version) -> Version:
@@ -46,25 +47,23 @@ class ShorterData:
         return version if shorter is None else replace_fields(version, pipeline=shorter)
 
     def share(self, version: Version) -> float:
-        """Of the data, what the version is given."""
-        pipeline = version.pipeline
-        shorter = None if pipeline is None else self.of(version).pipeline
+        """Of what is kept, the part that the version as it is tried keeps."""
+        pipeline, shorter = version.pipeline, self.of(version).pipeline
         if pipeline is None or shorter is None or shorter is pipeline:
             return 1.0
-        kept = [_kept(each) for each in (shorter, pipeline)]
-        return kept[0] / kept[1]
+        return _kept(shorter) / _kept(pipeline)
 
     def _made(self, pipeline: Pipeline) -> Pipeline | None:
-        seconds = max((self._to_fill(branch, at) for branch, at in pipeline.places), default=0.0)
-        share = _MOST_S / seconds if seconds else 1.0
-        shorter = shortened(pipeline, share, repeated=True) if share < _LARGEST else None
-        if shorter is not None:
-            note = (
-                f"filling the cache takes some {seconds:.0f} s: it was tried with a part of the "
-                "data, again and again"
+        seconds = sum(self._to_fill(branch, at) for branch, at in pipeline.places)
+        parts = math.ceil(seconds / _MOST_S)
+        shorter = shortened(pipeline, parts, repeated=True) if parts > 1 else None
+        if shorter is None or not _is_part(shorter, pipeline, parts):
+            return None
+        if not any(each.startswith(_NOTE) for each in self._notes):
+            self._notes.append(
+                f"{_NOTE} takes some {seconds:.0f} s: it was tried with one element in {parts}, "
+                "again and again"
             )
-            if not any(each.startswith("filling the cache") for each in self._notes):
-                self._notes.append(note)
         return shorter
 
     def _to_fill(self, branch: Pipeline, position: int) -> float:
@@ -73,11 +72,21 @@ class ShorterData:
         elements = int(node.dataset.cardinality())
         if node.kind != "cache" or not node.in_memory or elements < 1:
             return 0.0
+        below = node.inputs[0]
+        while below.kind in _ALL_AT_ONCE and below.inputs:
+            below = below.inputs[0]  # their first element comes when many were made
         options = branch.outermost.options  # those of the whole hold for what it is made from
-        below = read(node.inputs[0].dataset.with_options(options))
-        if below.digest not in self._seconds:
-            self._seconds[below.digest] = seconds_of(below, elements)
-        return self._seconds[below.digest]
+        made_from = read(below.dataset.with_options(options))
+        key = made_from.digest, elements
+        if key not in self._seconds:
+            self._seconds[key] = seconds_of(made_from, elements)
+        return self._seconds[key]
+
+
+def _is_part(shorter: Pipeline, pipeline: Pipeline, parts: int) -> bool:
+    """Whether about as much is left as was to be, in batches, too: filters may see to another."""
+    kept = _kept(shorter) * parts / max(1, _kept(pipeline))
+    return 0.5 <= kept <= 2.0 and shorter.cardinality != 0
 
 
 def _kept(pipeline: Pipeline) -> int:

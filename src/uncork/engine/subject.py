@@ -210,7 +210,7 @@ class Subject(ABC):
 
     def batches_per_s(self, version: Version, budget_s: float) -> float:
         """How fast the input of a version alone could be, in batches a second."""
-        return supply(self.supply(version), budget_s=budget_s)[0]
+        return supply(self.supply(self.on_part(version)), budget_s=budget_s)[0]
 
     def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What feeds a version, where that is no tf.data pipeline."""

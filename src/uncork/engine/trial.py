@@ -228,11 +228,16 @@ class Trial(PassThrough):
                 "let it run longer: take out its 'break', raise its number of steps or epochs",
             )
 
-    def fail(self) -> None:
-        """The script has raised; what was found until then is not lost."""
+    def fail(self, **of_its_run: tuple[str, ...]) -> None:
+        """The script has raised; what was found until then is not lost.
+
+        Args:
+            of_its_run: Fields of the result that tell of the script's own saves and files.
+        """
         found = None if self.result else self.partial(interrupted=True)
         if found is not None:
-            self._write(self._complete(replace(found, interrupted=False, failed=True)))
+            found = replace(found, interrupted=False, failed=True, **of_its_run)
+            self._write(self._complete(found))
 
     def partial(self, *, interrupted: bool) -> Result | None:
         """What was found so far, if that is of any use.

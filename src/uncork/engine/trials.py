@@ -142,19 +142,22 @@ class Confirming(Trial):
         TensorFlow's autotuner, and the version as written never does.
         """
         version = self._version(subject)
-        runner, first_epoch_s = self._begun(subject, version)
+        runner, first_epoch_s, filling_s = self._begun(subject, version)
         runner.prime()
         (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
         confirmation = Confirmation(
             measurement=summarize(blocks),
             of_ceiling=None if self._plan is None else _of_ceiling(subject, version, runner),
             first_epoch_s=first_epoch_s,
+            filling_s=filling_s,
             validation_s=self._validation_s(subject, version),
         )
         return Result(machine=machine, confirmation=confirmation)
 
-    def _begun(self, subject: Subject, version: Version) -> tuple[VersionRunner, float | None]:
-        """What runs the version, and its first epoch, where that was run whole or can be told."""
+    def _begun(
+        self, subject: Subject, version: Version
+    ) -> tuple[VersionRunner, float | None, float | None]:
+        """What runs the version, its first epoch, and what filling its caches takes."""
         is_first = self.job.first_epoch_s >= FIRST_EPOCH_S  # others only warm up
         subject.whole = is_first
         runner = subject.runner(version)
@@ -162,13 +165,13 @@ class Confirming(Trial):
         subject.whole = is_first and first_epoch_s is not None
         part = subject.on_part(version)
         if part is version or part.pipeline is None or subject.shorter is None:
-            return runner, first_epoch_s
+            return runner, first_epoch_s, None
         if not is_first:
-            return runner, None
+            return runner, None, None
         runner = subject.runner(version)
         begin = time.perf_counter()
         fill_caches(part.pipeline)
-        return runner, (time.perf_counter() - begin) / subject.shorter.share(version)
+        return runner, None, (time.perf_counter() - begin) / subject.shorter.share(version)
 
     def _validation_s(self, subject: Subject, version: Version) -> float | None:
         """The figures of the training are there: whatever a validation does, it leaves them."""

@@ -37,7 +37,10 @@ class MetricLoss:
     @classmethod
     def among(cls, variables: Iterable[Any]) -> MetricLoss | None:
         """Of these variables; None where there is not exactly one mean of a loss."""
-        named = {variable.name: variable for variable in variables}
+        numbers = [each for each in variables if each.shape == ()]
+        named = {variable.name: variable for variable in numbers}
+        if len(named) < len(numbers):
+            return None  # two of one name: which is meant cannot be told
         found = [
             (variable, named[name.removesuffix(_TOTAL) + _COUNT])
             for name, variable in named.items()

@@ -9,6 +9,8 @@ import keras
 
 # As Keras tells it, and as models with several parts of one call their sum.
 _NAMES: Final = ("loss", "total_loss")
+# Ends of names of what is told beside a loss, and is no part of it.
+_NO_LOSSES: Final = ("accuracy", "acc", "auc", "precision", "recall")
 
 
 def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
@@ -22,16 +24,18 @@ def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
         logs: What the step has told; numbers by name.
 
     Example:
-        >>> told_loss({"accuracy": 0.5, "loss": 2.0}), told_loss({"vae_loss": 3.0, "mae": 1.0})
+        >>> told_loss({"mae": 0.5, "loss": 2.0}), told_loss({"vae_loss": 3.0, "accuracy": 1.0})
         (('loss', 2.0), ('vae_loss', 3.0))
-        >>> told_loss({"d_loss": 1.0, "g_loss": 2.0})
-        ('', 1.5)
+        >>> told_loss({"d_loss": 1.0, "g_loss": 2.0}), told_loss({"l2_loss": 1.0, "kl": 2.0})
+        (('', 1.5), ('', 1.5))
     """
-    losses = [name for name in logs if "loss" in name]
-    names = [name for name in _NAMES if name in logs] or losses
-    if len(names) == 1 or (names and names[0] in _NAMES):
+    names = [name for name in _NAMES if name in logs]
+    losses = [name for name in logs if not name.endswith(_NO_LOSSES)]
+    if not names and len(losses) == 1 and "loss" in losses[0]:
+        names = losses
+    if names:
         return names[0], _number(logs[names[0]])
-    values = [_number(logs[name]) for name in names or logs]
+    values = [_number(value) for value in logs.values()]
     return "", sum(values) / max(1, len(values))
 
 
