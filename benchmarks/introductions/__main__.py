@@ -42,7 +42,8 @@ class Tuned(Record, frozen=True, kw_only=True):
         found: The cause that was named first; ``""`` for none.
         before: Samples a second as written, in fresh processes where these were asked.
         after: With the plan.
-        low: End of the interval of the gain.
+        ratio: The gain, of pairs of processes.
+        low: End of its interval.
         high: Likewise.
         verdict: Of fresh processes; ``left`` where nothing was kept.
         kept: Steps, in order.
@@ -56,6 +57,7 @@ class Tuned(Record, frozen=True, kw_only=True):
     found: str = ""
     before: float = 0.0
     after: float = 0.0
+    ratio: float = 0.0
     low: float = 0.0
     high: float = 0.0
     verdict: str = "left"
@@ -144,6 +146,7 @@ def _of_plan(each: Introduction, plan: Plan, seconds: float) -> Tuned:
         found=causes[0] if causes else "",
         before=plan.baseline.samples_per_s,
         after=plan.tuned.samples_per_s,
+        ratio=plan.speedup.ratio,
         low=plan.speedup.low,
         high=plan.speedup.high,
         verdict=plan.speedup.verdict if kept else "left",
@@ -180,7 +183,7 @@ def _row(each: Tuned) -> str:
         return f"| {each.script} | {each.trains} | {each.error} | | | | | | {each.seconds:.0f} |"
     gain = "left as it is"
     if each.kept:
-        gain = f"{each.after / each.before:.1f}x ({each.low:.1f} to {each.high:.1f})"
+        gain = f"{each.ratio:.1f}x ({each.low:.1f} to {each.high:.1f})"
         gain += "" if each.verdict == "faster" else f", {each.verdict.replace('_', ' ')}"
     return (
         f"| {each.script} | {each.trains} | {each.found} | {each.before:,.0f} | {each.after:,.0f} "
