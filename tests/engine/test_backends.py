@@ -20,7 +20,7 @@ from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.measurement import Measurement
 from uncork.core.plan import NO_TIME, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
-from uncork.engine import elsewhere
+from uncork.engine import processes
 from uncork.engine.backends import BACKEND, written_for_tensorflow
 from uncork.engine.handed_over import HandedFit
 from uncork.engine.processes import ChildFailed, Script, run_child
@@ -55,7 +55,7 @@ def script(tmp_path: Path) -> Script:
 
 
 def tried(monkeypatch: Any, script: Script, answer: Callable[..., Result], **of: Any) -> Plan:
-    monkeypatch.setattr(elsewhere, "run_child", answer)
+    monkeypatch.setattr(processes, "run_child", answer)
     return BACKEND.added_to(replace(PLAN, **of), "handed_over", script, nothing)
 
 

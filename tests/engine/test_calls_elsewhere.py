@@ -25,6 +25,7 @@ from uncork.engine.calls_elsewhere import handed_over, proved_elsewhere
 from uncork.engine.handed_over import HandedCalls, HandedOver
 from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.processes import Script, run_child
+from uncork.engine.recorded_training import state_of_step
 from uncork.engine.trial import Trial
 from uncork.engine.version import Version
 from uncork.measure.devices import accelerators
@@ -127,6 +128,49 @@ def test_what_does_not_fit_is_told(there):
         assert judged(more).detail == "the step gets 7 values here, and 8 there"
     refused = dataclasses.replace(handed, refused="too large")
     assert judged(refused, compiled=compiled).detail == "too large"
+
+
+def test_a_step_that_does_not_repeat_itself_is_not_handed_over():
+    """It draws numbers that nobody can set: any band would be theirs."""
+    weight, optimizer = tf.Variable([1.0, 2.0]), keras.optimizers.SGD(0.1)
+    optimizer.build([weight])
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weight * x * tf.random.uniform((2,)))
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+        return loss
+
+    taken = CompiledStep(step)
+    taken.recording = taken.is_looked_at = True
+    for _ in range(4):
+        step(tf.ones(2))
+    found = handed_over(taken)
+    taken.give_back()
+    assert found.refused == "two runs of the step itself differ"
+    assert not found.runs
+
+
+def test_all_that_calls_of_a_step_change_is_compared():
+    """Two networks in turn: what only the second call's form touches is in the state, too."""
+    first, second = tf.Variable(1.0), tf.Variable(2.0)
+
+    @tf.function
+    def step(x, which):
+        (first if which == "first" else second).assign_add(x)
+        return x
+
+    taken = CompiledStep(step)
+    taken.recording = taken.is_looked_at = True
+    for which in ("first", "second") * 2:
+        step(tf.constant(1.0), which)
+    state = state_of_step(taken)
+    assert [float(value) for value in state.values()] == [3.0, 4.0]
+    step(tf.constant(5.0), "second")
+    state.restore()
+    taken.give_back()
+    assert (float(first), float(second)) == (3.0, 4.0)
 
 
 def test_what_is_too_large_is_not_handed_over(monkeypatch):

@@ -16,6 +16,7 @@ from uncork.core.plan import dump, load
 from uncork.core.record import replace
 from uncork.core.step_edit import MicroBatches
 from uncork.engine import confirm as confirming
+from uncork.engine import processes as processes_of
 from uncork.engine.processes import Script
 
 WRITTEN = (600.0, 606.0, 597.0)
@@ -40,8 +41,8 @@ def confirmed(monkeypatch):
             )
             return Result(machine=MACHINE, confirmation=found)
 
-        monkeypatch.setattr(confirming, "run_child", child)
-        return confirming.confirm(made or plan(), Script("train.py"), lambda event: None)
+        monkeypatch.setattr(processes_of, "run_child", child)
+        return confirming.confirm(made or plan(), Script("train.py"), lambda event: None)[0]
 
     return run
 
@@ -49,7 +50,7 @@ def confirmed(monkeypatch):
 def test_a_process_that_fails_says_why(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise FileExistsError('runs/exp1')")
-    found = confirming.confirm(plan(), Script(str(script)), lambda event: None)
+    found, _ = confirming.confirm(plan(), Script(str(script)), lambda event: None)
     (note,) = found.notes[len(plan().notes) :]
     assert "not confirmed" in note
     assert "FileExistsError: runs/exp1" in note
@@ -62,20 +63,25 @@ def test_a_faster_plan_stays_in_force(confirmed):
 
 
 @pytest.mark.parametrize(
-    ("first_s", "limits"),
-    [(2.0, (25.0, 25.0, 25.0)), (9.0, (25.0, 4.0, 4.0)), (None, (25.0, 4.0, 4.0))],
+    ("first_s", "limits", "whole"),
+    [
+        (2.0, (25.0, 25.0, 25.0), (False, False, False)),
+        (9.0, (25.0, 4.0, 4.0), (False, True, True)),  # what fills then does so in each
+        (None, (25.0, 4.0, 4.0), (False, False, False)),
+    ],
 )
-def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits):
+def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits, whole):
     waited = {False: [], True: []}
 
     def child(job, script, follow, *, quiet):
-        waited[job.plan is not None].append(job.first_epoch_s)
+        waited[job.plan is not None].append((job.first_epoch_s, job.whole))
         found = Confirmation(measurement=measurement(600.0), first_epoch_s=first_s)
         return Result(machine=MACHINE, confirmation=found)
 
-    monkeypatch.setattr(confirming, "run_child", child)
+    monkeypatch.setattr(processes_of, "run_child", child)
     confirming.confirm(plan(), Script("train.py"), lambda event: None)
-    assert waited == {False: [*limits], True: [*limits]}
+    asked = list(zip(limits, whole, strict=True))
+    assert waited == {False: asked, True: asked}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +96,35 @@ def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits):
 def test_two_more_pairs_where_a_gain_is_left_open(confirmed, speeds, verdict, processes):
     found = confirmed(speeds)
     assert (found.speedup.verdict, found.speedup.n_processes) == (verdict, processes)
+
+
+@pytest.mark.parametrize(("number", "complete"), [(3, False), (8, True)])
+def test_an_interruption_loses_nothing_that_is_complete(monkeypatch, number, complete):
+    speeds = {False: itertools.cycle(WRITTEN), True: itertools.cycle((620.0, 1000.0, 700.0))}
+    begun = itertools.count(1)
+
+    def child(job, script, follow, *, quiet):
+        measured = measurement(next(speeds[job.plan is not None]))
+        found = Result(
+            machine=MACHINE, confirmation=Confirmation(measurement=measured, first_epoch_s=None)
+        )
+        return replace(found, interrupted=next(begun) == number)
+
+    monkeypatch.setattr(processes_of, "run_child", child)
+    found, interrupted = confirming.confirm(plan(), Script("train.py"), lambda event: None)
+    assert interrupted
+    assert any("not confirmed" in note for note in found.notes) == (not complete)
+    if complete:
+        assert found.speedup.n_processes == 6
+        assert found.speedup.verdict == "not_proven"
+
+
+def test_what_runs_out_of_memory_elsewhere_is_not_confirmed(monkeypatch):
+    answer = Result(machine=MACHINE, out_of_memory="OOM when allocating tensor")
+    monkeypatch.setattr(processes_of, "run_child", lambda *_, **__: answer)
+    found, interrupted = confirming.confirm(plan(), Script("train.py"), lambda event: None)
+    assert not interrupted
+    assert "not confirmed in fresh processes: OOM when allocating" in found.notes[-1]
 
 
 def test_a_plan_that_is_slower_is_withdrawn(confirmed):
@@ -188,9 +223,9 @@ def test_more_is_compared_with_the_training_in_parts(monkeypatch):
         found = Confirmation(measurement=measurement(speed), first_epoch_s=None)
         return Result(machine=MACHINE, confirmation=found)
 
-    monkeypatch.setattr(confirming, "run_child", child)
+    monkeypatch.setattr(processes_of, "run_child", child)
     made = plan(steps=(NEEDED, KEPT))
-    found = confirming.confirm(made, Script("train.py"), told.append)
+    found, _ = confirming.confirm(made, Script("train.py"), told.append)
     assert asked == [made.edits if own else NEEDED.edits for own in (0, 1, 1, 0, 0, 1)]
     assert "fresh process 1 of 6, in parts" in told[0].text
     assert found.baseline.samples_per_s == 300.0
@@ -198,7 +233,8 @@ def test_more_is_compared_with_the_training_in_parts(monkeypatch):
 
 def test_a_slower_plan_is_withdrawn_but_for_what_it_needs(monkeypatch):
     monkeypatch.setattr(confirming._InTurn, "more", lambda *args: SLOWER)
-    found = confirming.confirm(plan(steps=(NEEDED, KEPT)), Script("train.py"), lambda event: None)
+    made = plan(steps=(NEEDED, KEPT))
+    found, _ = confirming.confirm(made, Script("train.py"), lambda event: None)
     assert found.kept == (NEEDED,)
 
 

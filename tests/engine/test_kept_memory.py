@@ -19,7 +19,7 @@ from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.plan import Plan, Proof, Step, dump
 from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy
-from uncork.engine import elsewhere
+from uncork.engine import processes
 from uncork.engine.kept_memory import MEMORY
 from uncork.engine.processes import Script, run_child
 
@@ -42,7 +42,7 @@ def tried(monkeypatch: Any, times: float, *, peak: float = 1e9, **of: Any) -> Pl
     judged = Proof(kind="exact", passed=True, detail="by decree")
     trial = ProcessTrial(measurement=measured, proof=judged, peak_bytes=int(peak))
     answer = Result(machine=FOUR_CORES, elsewhere=trial)
-    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
     return MEMORY.added_to(made, "handed_over", Script("train.py"), nothing)
 
 

@@ -18,7 +18,7 @@ from uncork.core.job import Job, ProcessTrial, Result
 from uncork.core.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
 from uncork.core.record import replace
 from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
-from uncork.engine import elsewhere, handed_over
+from uncork.engine import handed_over, processes
 from uncork.engine.handed_over import HandedFit
 from uncork.engine.kernel_threads import THREADS
 from uncork.engine.processes import Script, run_child
@@ -44,7 +44,7 @@ def tried(monkeypatch: Any, times: float, *, proof: str = "exact", **of: Any) ->
     judged = Proof(kind=proof, passed=True, detail="by decree")
     trial = ProcessTrial(measurement=measured, proof=judged)
     answer = Result(machine=FOUR_CORES, elsewhere=trial)
-    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
     return THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
 
 
@@ -82,7 +82,7 @@ def test_one_block_that_something_else_slowed_is_no_reason(monkeypatch, slowed, 
     measured = replace(tuned, samples_per_s=150.0, blocks=theirs)
     judged = Proof(kind="exact", passed=True, detail="by decree")
     answer = Result(machine=FOUR_CORES, elsewhere=ProcessTrial(measurement=measured, proof=judged))
-    monkeypatch.setattr(elsewhere, "run_child", lambda *_, **__: answer)
+    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
     found = THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
     assert last(found).outcome == outcome
     assert last(found).measured.low == pytest.approx((150.0 if slowed == 1 else 40.0) / 104.0)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from uncork.engine import data_orders
 from uncork.engine.data_orders import order_of
 from uncork.engine.loop_step_proofs import prove_step_of_loop
-from uncork.step import CompiledStep, Mode
+from uncork.step import CompiledStep, Mode, Replay
 
 LOW = Mode(policy="mixed_bfloat16")
 
@@ -18,7 +18,7 @@ LOW = Mode(policy="mixed_bfloat16")
 class Training:
     """Fits a line to points around ``offset``, with some noise."""
 
-    def __init__(self, offset: float, *, tells: bool = True, metric: str = ""):
+    def __init__(self, offset: float, *, tells: bool | str = True, metric: str = ""):
         keras.utils.set_random_seed(1)
         self.offset, self.tells = offset, tells
         self.metric = keras.metrics.Mean(name=metric) if metric else None
@@ -41,6 +41,10 @@ class Training:
         self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
         if self.metric is not None:
             self.metric.update_state(loss)
+        if self.tells == "two":
+            return {"d_loss": loss, "g_loss": -loss}
+        if self.tells == "rate":
+            return {"learning_rate": self.optimizer.learning_rate + 0.0, "loss": loss}
         return {"loss": loss} if self.tells else None
 
     def batches(self, count: int = 32):
@@ -102,6 +106,22 @@ def test_a_step_that_tells_no_loss_proves_nothing():
     assert "returns no loss" in proof.detail
 
 
+def test_losses_that_work_against_each_other_prove_nothing():
+    training = Training(0.0, tells="two")
+    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    assert not proof.passed
+    assert "no one loss" in proof.detail
+
+
+def test_of_several_numbers_the_loss_is_judged():
+    """Not the learning rate, which is the same whatever is trained."""
+    harmless = Training(0.0, tells="rate")
+    proof = prove_step_of_loop(taken(harmless), LOW, "precision", budget_s=5.0)
+    assert proof.passed, proof.detail
+    broken = Training(1000.0, tells="rate")
+    assert not prove_step_of_loop(taken(broken), LOW, "precision", budget_s=5.0).passed
+
+
 def test_a_loss_that_is_kept_in_a_metric_tells_as_well():
     """As TensorFlow's introduction has it: ``train_loss(loss)``, and nothing is returned."""
     harmless = Training(0.0, tells=False, metric="train_loss")
@@ -156,3 +176,10 @@ def test_every_batch_is_met_once_a_pass(held, steps):
     assert len(order) == steps
     for begin in range(0, steps - held + 1, held):
         assert sorted(order[begin : begin + held]) == list(range(held))
+
+
+def test_windows_of_orders_that_are_handed_over_end_where_losses_are_told():
+    orders, _ = data_orders.some_orders(
+        lambda order, windows: Replay((1.0,) * windows, []), held=8, budget_s=1.0, unit=6
+    )
+    assert {len(order) % (4 * 6) for order in orders} == {0}

@@ -18,7 +18,7 @@ from uncork.core.plan import Plan, load
 from uncork.core.record import digest, replace
 from uncork.core.step_edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.workload import Workload
-from uncork.engine import patches
+from uncork.engine import patches, processes
 from uncork.engine.processes import ChildFailed, Script
 
 from .conftest import Run, Write, environment, run_python
@@ -94,7 +94,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, patched: Workload | Exception) -> list[
             raise patched
         return Result(machine=plan().machine, trained=patched)
 
-    monkeypatch.setattr(patches, "run_child", run_child)
+    monkeypatch.setattr(processes, "run_child", run_child)
     return jobs
 
 

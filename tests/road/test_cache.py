@@ -79,6 +79,30 @@ def test_the_first_epoch_counts(epochs, at_once_s, first):
     assert found.edits[0].stage == 1
 
 
+BATCHES = stage(2, "batch", cache_point=POINT)
+
+
+@pytest.mark.parametrize(
+    ("above", "first"),
+    [
+        ((BATCHES,), "vectorize"),
+        ((replace(BATCHES, kind="padded_batch"),), "vectorize"),
+        ((stage(2, "shuffle"), stage(3, "batch")), ""),  # other batches in every epoch
+        ((replace(BATCHES, cache_point=replace(POINT, memory_bytes=2 * 10**9)),), ""),
+        ((replace(BATCHES, first=2),), ""),  # of another branch
+    ],
+)
+def test_batches_are_kept_afterwards(above, first):
+    """What takes as long in each of a few epochs is worth it only where it is kept, too."""
+    stacked = Vectorized(batch=32, cpu_s_per_element=0.06, wall_s_per_element=0.06)
+    slow = replace(PARSE, vectorized=stacked, cpu_s_per_element=0.36, wall_s_per_element=0.36)
+    stages = (stage(0, "text_line"), slow, *above)
+    found = proposal(
+        CACHE, decoding(*stages, workload={"epochs": 8}, memory_available_bytes=25 * 10**8)
+    )
+    assert found.first == first
+
+
 @pytest.mark.parametrize(("epochs", "first"), [(2, "inline_map"), (200, "")])
 def test_what_makes_the_epoch_short_that_fills_it_comes_first(epochs, first):
     drawing = replace(PARSE, vectorized=None, inlined=HERE, random=True, prefix=PREFIX)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import Snapshot, build
+from uncork.step import Recording, Snapshot, StepSettings, build, replay
 from uncork.step.snapshot import variables, weights
 from uncork.watch import random_state, set_random_state
 
@@ -203,3 +203,61 @@ def test_variables_that_only_tensorflow_knows_are_given_back():
     snapshot.restore_values()
     assert int(model.counted) == 1
     assert tf.shape(model.layers[0].kept[0]).numpy().tolist() == [0, 2]
+
+
+class Noisy(keras.layers.Layer):
+    """Draws from a generator of TensorFlow's, and counts in a module of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = tf.random.Generator.from_seed(5)
+        self.helper = Counter()
+
+    def call(self, inputs):
+        self.helper.count.assign_add(1)
+        return inputs + self.generator.normal(tf.shape(inputs))
+
+
+class Counter(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = tf.Variable(0)
+
+
+def test_generators_and_modules_of_tensorflow_s_are_given_back():
+    model = mlp(Noisy())
+    build(model, (X[:2], Y[:2]))
+    snapshot = Snapshot(model)
+    (layer,) = (each for each in model.layers if isinstance(each, Noisy))
+    before = layer.generator.state.numpy().tolist(), int(layer.helper.count)
+    results = []
+    for _ in range(2):
+        model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+        results.append(weights(model))
+        assert layer.generator.state.numpy().tolist() != before[0]
+        snapshot.restore()
+    assert same(*results)
+    assert (layer.generator.state.numpy().tolist(), int(layer.helper.count)) == before
+
+
+class Masked(keras.layers.Layer):
+    def build(self, shape):
+        self.mask = self.add_weight(shape=shape[-1:], trainable=False)
+        self.mask.assign(tf.where(tf.range(shape[-1]) > 0, 0.0, -np.inf))
+
+    def call(self, inputs):
+        return inputs + tf.where(tf.math.is_inf(self.mask), 0.0, self.mask)
+
+
+def test_what_was_infinite_from_the_beginning_is_no_failure():
+    model = mlp(Masked())
+    build(model, (X[:2], Y[:2]))
+    snapshot = Snapshot(model)
+    recording = Recording(((X[:2], Y[:2]), (X[2:4], Y[2:4])))
+    settings = StepSettings(model)
+    runs = [replay(settings, snapshot, recording.feed([0, 1])) for _ in range(2)]
+    other = replay(settings, snapshot, recording.feed([1, 0]))
+    assert len(snapshot.not_finite) == 1
+    assert runs[0].finite
+    assert runs[0].distance(runs[1]) == 0.0
+    assert 0.0 < runs[0].distance(other) < np.inf

@@ -37,6 +37,7 @@ class Job(Record, frozen=True, kw_only=True):
         timeline: A folder of the user's, where ``diagnose`` keeps a trace of some steps.
         validates: ``confirm`` times a validation as well.
         first_epoch_s: How long it waits for the first epoch to end.
+        whole: ``confirm`` fills caches with all data, however long that takes.
         environment: Variables that the process is started with, beside its own.
         hand_over: Path of what ``tune`` leaves for these two: the state that a training begins
             with, some batches, and what they lead to.
@@ -57,6 +58,7 @@ class Job(Record, frozen=True, kw_only=True):
     timeline: str | None = None
     validates: bool = False
     first_epoch_s: float = FIRST_EPOCH_S
+    whole: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     hand_over: str | None = None
     parts: int = 0

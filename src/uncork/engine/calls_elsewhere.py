@@ -16,7 +16,7 @@ from uncork.engine.handed_over import (
     too_large,
 )
 from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
-from uncork.proof.rounding import NUDGED_RUNS
+from uncork.proof.rounding import NUDGED_RUNS, unrepeatable
 from uncork.step import Call, Mode, Replay, TakenStep
 from uncork.watch import apart_from_process, random_state
 
@@ -41,10 +41,14 @@ def handed_over(step: TakenStep) -> HandedCalls:
     order, runs = [0], list[Replay]()
     try:
         if not refused:
-            train = RecordedTraining(step.calls, state, random)
+            train = RecordedTraining(step, state, random=random)
             order = _order(step, train)
             runs = [train.over(step.written, order), train.over(step.written, order)]
-            runs += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+            differ = unrepeatable(runs[0], runs[1], "exact")
+            if differ is None:
+                runs += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+            else:
+                runs, refused = [], differ.detail
     finally:
         now.restore()
     return HandedCalls(
@@ -73,7 +77,7 @@ def proved_elsewhere(step: TakenStep, mode: Mode, handed: HandedCalls) -> Proof:
         return Proof(kind="exact", passed=False, detail=refused)
     calls = [_as_called(leaves, step.calls[0]) for leaves in handed.calls]
     function = step.written if mode == Mode.WRITTEN else step.graph(mode)
-    train = RecordedTraining(calls, state, handed.random)
+    train = RecordedTraining(step, state, calls=calls, random=handed.random)
     return handed.judged(train.over(function, handed.order))
 
 

@@ -69,9 +69,10 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
         interrupted = False
         try:
             source = Path(job.source) if job.source else None
-            run_script(script, args, trial, source, outline=_outlines(job, plan))
-        except SystemExit as ending:
-            _judge(ending, trial.made)
+            try:
+                run_script(script, args, trial, source, outline=_outlines(job, plan))
+            except SystemExit as ending:
+                _judge(ending, trial.made)
         except ScriptFailed:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
@@ -159,7 +160,8 @@ def _plan(job: Job) -> Plan | None:
 def _judge(ending: SystemExit, made: Trial | None) -> None:
     """A script may end itself after the work, and before it with code 0: neither is a failure."""
     if ending.code not in (0, None) and (made is None or made.result is None):
-        sys.stderr.write(f"uncork: the script ended itself with {ending.code!r} before training\n")
+        when = "before training" if made is None else "before its training had been looked at"
+        sys.stderr.write(f"uncork: the script ended itself with {ending.code!r} {when}\n")
         raise ScriptFailed(f"the script ended itself with {ending.code!r}") from ending
 
 

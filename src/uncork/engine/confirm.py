@@ -18,7 +18,7 @@ from uncork.core.pipeline_edit import Cache, DiskCache, GeneratorCache, PyFuncti
 from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
 from uncork.core.record import replace
 from uncork.core.validating import seconds_of
-from uncork.engine.processes import Follow, Script, run_child
+from uncork.engine.processes import Follow, Script, run_quietly
 
 PAIRS: Final = 3
 # More of them where these leave a gain open that is worth having: at most once, and all count.
@@ -35,14 +35,15 @@ _WORTH_TIMING: Final = 0.02
 _KEEPING: Final = Cache | DiskCache | GeneratorCache | PyFunctionCache
 
 
-def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
+def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
     """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
 
     A process that fails leaves the plan unconfirmed, with a note that says why. A plan that turns
     out to be slower is withdrawn: what was kept is rejected, and the note has the figures.
 
-    Raises:
-        KeyboardInterrupt: The figures are not complete.
+    Returns:
+        The plan, and whether this was interrupted: it is unconfirmed then, unless only processes
+        were missing that were to tell more.
     """
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         path = Path(folder, "plan.json")
@@ -62,15 +63,18 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> Plan:
             jobs = (replace(base, plan=str(needed)), with_plan)
         try:
             if plan.needed == plan.kept:
-                return _seen_to_train(plan, _measured(with_plan, script))
+                return _seen_to_train(plan, _measured(with_plan, script)), False
             turns = _InTurn(jobs, plan.base, script, follow)
             ours, theirs = turns.more(PAIRS)
             if _leaves_open(plan, ours, theirs):
                 ours, theirs = turns.once_more(_MORE_PAIRS)
         except UncorkError as error:
             note = f"not confirmed in fresh processes: {error.received}"
-            return replace(plan, notes=(*plan.notes, note))
-    return _confirmed(plan, ours, theirs)
+            return replace(plan, notes=(*plan.notes, note)), False
+        except KeyboardInterrupt:
+            note = "interrupted: the speed-up is not confirmed in fresh processes"
+            return replace(plan, notes=(*plan.notes, note)), True
+    return _confirmed(plan, ours, theirs), turns.interrupted
 
 
 def confirming_s(reaching_s: float, budget_s: float) -> float:
@@ -102,6 +106,9 @@ class _InTurn:
         base: What the former is called.
         script: To run.
         follow: Told of each of them.
+
+    Attributes:
+        interrupted: While more were run than are necessary.
     """
 
     def __init__(self, jobs: tuple[Job, Job], base: str, script: Script, follow: Follow) -> None:
@@ -109,6 +116,7 @@ class _InTurn:
         self._names = (base, "with the plan")
         self._script = script
         self._follow = follow
+        self.interrupted = False
         self._found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
 
     def more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
@@ -119,7 +127,7 @@ class _InTurn:
             which = (0, 1, 1, 0)[number % 4]
             known, job = self._found[which], self._jobs[which]
             if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
-                job = replace(job, first_epoch_s=_LONG_S)
+                job = replace(job, first_epoch_s=_LONG_S, whole=known[0].first_epoch_s is not None)
             known.append(_measured(job, self._script))
             speed = known[-1].measurement.samples_per_s
             text = f"fresh process {number + 1} of {total}, {self._names[which]}"
@@ -127,19 +135,20 @@ class _InTurn:
         return self._found
 
     def once_more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
-        """So many more; only those that there are, if one of them fails."""
+        """So many more; only those that there are, if one of them fails, or is interrupted."""
         before = tuple(list(each) for each in self._found)
-        with suppress(UncorkError):
-            return self.more(pairs)
+        try:
+            with suppress(UncorkError):
+                return self.more(pairs)
+        except KeyboardInterrupt:
+            self.interrupted = True
         return before[0], before[1]
 
 
 def _measured(job: Job, script: Script) -> Confirmation:
-    result = run_child(job, script, _silent, quiet=True)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    assert result.confirmation is not None
-    return result.confirmation
+    found = run_quietly(job, script).confirmation
+    assert found is not None
+    return found
 
 
 def _seen_to_train(plan: Plan, found: Confirmation) -> Plan:
@@ -310,7 +319,3 @@ def _median(values: list[float]) -> float | None:
 
 def _speeds(runs: list[Confirmation]) -> list[float]:
     return [c.measurement.samples_per_s for c in runs]
-
-
-def _silent(event: Event) -> None:
-    """Progress inside a confirming process is of no interest."""

@@ -51,7 +51,7 @@ def prove_over_orders(
 
 
 def some_orders(
-    train: Train, *, held: int, budget_s: float
+    train: Train, *, held: int, budget_s: float, unit: int = 1
 ) -> tuple[list[list[int]], list[Replay]]:
     """Orders of the data, and what a training makes of each: for another process to compare with.
 
@@ -59,9 +59,11 @@ def some_orders(
         train: As the user wrote it.
         held: Batches there are.
         budget_s: Seconds for all runs.
+        unit: Losses are told after so many steps only.
     """
+    unit *= WINDOWS  # windows must end where losses are told
     steps = _affordable(train, held, budget_s / MOST_ORDERS)
-    steps = max(WINDOWS, steps // WINDOWS * WINDOWS)
+    steps = max(unit, steps // unit * unit)
     orders = [order_of(held, steps, seed) for seed in range(MOST_ORDERS)]
     return orders, [train(order, WINDOWS) for order in orders]
 

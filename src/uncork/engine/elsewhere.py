@@ -14,7 +14,7 @@ from uncork.core.journal import Event
 from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step, dump
 from uncork.core.record import replace
 from uncork.engine.outcomes import figures, sentence
-from uncork.engine.processes import Follow, Script, run_child
+from uncork.engine.processes import Follow, Script, run_quietly
 from uncork.road import Optimization, Proposal, Skipped
 
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
@@ -108,13 +108,11 @@ class Elsewhere:
                 hand_over=handed_over,
             )
             try:
-                found = run_child(job, script, lambda event: None, quiet=True)
+                found = run_quietly(job, script).elsewhere
             except UncorkError as error:
                 return error
-        if found.interrupted:
-            raise KeyboardInterrupt
-        assert found.elsewhere is not None
-        return found.elsewhere
+        assert found is not None
+        return found
 
     def _judged(self, plan: Plan, trial: ProcessTrial | UncorkError, proposal: Proposal) -> Step:
         """Against what is in force so far, which was measured in another process."""

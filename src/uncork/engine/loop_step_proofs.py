@@ -14,6 +14,7 @@ from uncork.engine.data_orders import prove_over_orders
 from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
 from uncork.engine.step_arguments import one_row_less
 from uncork.measure.devices import rounds_to_tf32
+from uncork.proof.precision import NO_LOSS
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
@@ -95,7 +96,7 @@ def _compared(
     kind: Guarantee,
 ) -> Proof:
     order = [n % len(calls) for n in range(steps)]
-    train = RecordedTraining(calls, state)
+    train = RecordedTraining(step, state, calls=calls)
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
         return train.over(function, order, seed=seed)
@@ -120,7 +121,7 @@ def _by_what_repeats(
 ) -> Proof | None:
     """Of a training that goes astray by rounding; None where it does not, or not by it alone."""
     order = [n % len(calls) for n in range(_FIRST_STEPS)]
-    train = RecordedTraining(calls, state)
+    train = RecordedTraining(step, state, calls=calls)
     start, first, again = (train.over(step.written, part) for part in ([], order[:1], order[:1]))
     if not rounds_anew(first, again):
         return None
@@ -134,9 +135,11 @@ def _by_what_repeats(
 def _over_orders(
     step: TakenStep, otherwise: Callable[..., Any], state: GraphState, budget_s: float
 ) -> Proof:
-    train = RecordedTraining(step.calls, state)
-    if not train.over(step.written, [0]).losses:
-        detail = "the step returns no loss, and nothing else tells how the training goes"
+    train = RecordedTraining(step, state)
+    first = train.over(step.written, [0])
+    if not (first.losses and first.judged):
+        nothing = "the step returns no loss, and nothing else tells how the training goes"
+        detail = NO_LOSS if first.losses else nothing
         return Proof(kind="precision", passed=False, detail=detail)
     return prove_over_orders(
         functools.partial(train.over, step.written),

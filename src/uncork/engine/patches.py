@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from uncork.core.edit import Edit
-from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
+from uncork.core.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
 from uncork.core.job import Job
 from uncork.core.journal import Event
 from uncork.core.pipeline_edit import AutotuneOff, Prefetch
@@ -24,7 +24,7 @@ from uncork.core.step_edit import (
     StepsPerExecution,
 )
 from uncork.core.workload import Workload
-from uncork.engine.processes import ChildFailed, Follow, Script, require_tensorflow, run_child
+from uncork.engine.processes import ChildFailed, Follow, Script, require_tensorflow, run_quietly
 
 if TYPE_CHECKING:  # it needs LibCST, which not everybody has
     from uncork.source import Patch
@@ -163,18 +163,16 @@ def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
 
 def _trained(job: Job, script: Script, how: str) -> Workload:
     try:
-        result = run_child(job, script, lambda _: None, quiet=True)
-    except ChildFailed as failure:
+        found = run_quietly(job, script).trained
+    except (ChildFailed, OutOfMemory) as failure:
         raise PatchRefused(
             f"the script did not reach its training {how}: {failure.received}",
             "a script that trains with these arguments",
             f"uncork diff --check plan.json ARGS, with what follows {script.path} on your command "
             "line",
         ) from failure
-    if result.interrupted:
-        raise KeyboardInterrupt
-    assert result.trained is not None
-    return result.trained
+    assert found is not None
+    return found
 
 
 def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:

@@ -20,7 +20,13 @@ import msgspec
 
 from uncork.capture import put_back
 from uncork.core import exits
-from uncork.core.errors import MissingTensorFlow, NothingToMeasure, UncorkError, WrongUse
+from uncork.core.errors import (
+    MissingTensorFlow,
+    NothingToMeasure,
+    OutOfMemory,
+    UncorkError,
+    WrongUse,
+)
 from uncork.core.job import KEPT, Job, Result
 from uncork.core.journal import Event, read
 from uncork.core.record import from_json, replace, to_json
@@ -140,6 +146,8 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             found = from_json(result.read_bytes(), Result)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
             found = replace(found, put_back=files_back.done, lost=files_back.lost)
+            if found.interrupted and not interrupted and code >= 0:
+                found = replace(found, interrupted=False, failed=True)  # os._exit in the middle
             return replace(found, interrupted=interrupted or found.interrupted)
         said = _last_line(Path(folder, "stderr"))
     if interrupted:
@@ -151,6 +159,26 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             "take out the os._exit, or an 'except:' that catches everything",
         )
     raise ChildFailed(_exit_code(code), said, killed=code == -signal.SIGKILL)
+
+
+def run_quietly(job: Job, script: Script) -> Result:
+    """Run a job of which only the result is of interest, to its end.
+
+    Raises:
+        KeyboardInterrupt: Interrupted, whatever there is of a result by then.
+        OutOfMemory: Its training runs out of memory there.
+        UncorkError: There is no result (:func:`run_child`).
+    """
+    found = run_child(job, script, lambda _: None, quiet=True)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.out_of_memory:
+        raise OutOfMemory(
+            found.out_of_memory,
+            "a training that fits into memory in a process of its own",
+            "end what else takes memory, or look at it where there is more of it",
+        )
+    return found
 
 
 def _command(job: Path, script: Script) -> list[str]:

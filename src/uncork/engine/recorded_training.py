@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from uncork.proof.rounding import NUDGE_UNITS
-from uncork.step import Call, GraphState, Replay, TakenStep
+from uncork.step import Call, GraphState, Replay, TakenStep, not_finite, returned_loss
 from uncork.watch import random_state, set_random_state
 
 
@@ -17,16 +16,24 @@ class RecordedTraining:
     """Trains from one state, again and again.
 
     Args:
-        calls: Of the step.
+        step: That trains.
         state: Where each training begins.
+        calls: Of the step; those that were recorded unless given.
         random: The global random states that each begins with; None for what they are now.
     """
 
     def __init__(
-        self, calls: Sequence[Call], state: GraphState, random: tuple[Any, ...] | None = None
+        self,
+        step: TakenStep,
+        state: GraphState,
+        *,
+        calls: Sequence[Call] | None = None,
+        random: tuple[Any, ...] | None = None,
     ) -> None:
-        self._calls = calls
+        self._calls = step.calls if calls is None else calls
+        self._names = step.returns
         self._state = state
+        self._constants = not_finite(state.saved)
         self._random = random_state() if random is None else random
 
     def over(
@@ -50,20 +57,32 @@ class RecordedTraining:
         if seed is not None:
             self._state.nudge(seed, NUDGE_UNITS)
         metric = self._state.metric_loss()
-        told: list[float | None] = []
+        judged, losses = True, list[float]()
         for args, kwargs in (self._calls[n] for n in order):
-            loss = _loss(function(*args, **kwargs))
-            told.append(metric.since() if loss is None and metric is not None else loss)
-        losses = [loss for loss in told if loss is not None]
-        if windows and losses:
+            found = returned_loss(function(*args, **kwargs), self._names)
+            kept = metric.since() if metric is not None else None
+            if kept is not None and (found is None or not found[0]):
+                found = True, kept
+            if found is not None:
+                judged = judged and found[0]
+                losses.append(found[1])
+        if windows:
+            judged = judged and len(losses) >= windows
+        if windows and judged:
             losses = [float(part.mean()) for part in np.array_split(losses, windows)]
-        return Replay(tuple(losses), self._state.values())
+        values = self._state.values()
+        return Replay(tuple(losses), values, judged=judged, constants=self._constants)
 
 
 def state_of_step(step: TakenStep) -> GraphState:
-    """Of all that a step changes, as it is now; it may be a graph, and a call was recorded."""
-    args, kwargs = step.calls[0]
-    return GraphState(step.graph().get_concrete_function(*args, **kwargs))
+    """Of all that a step changes, as it is now; it may be a graph, and calls were recorded.
+
+    What a call changes may depend on its arguments: one network after the other, say.
+    """
+    graph = step.graph()
+    return GraphState(
+        *(graph.get_concrete_function(*args, **kwargs) for args, kwargs in step.calls)
+    )
 
 
 def began(step: TakenStep, now: GraphState) -> GraphState:
@@ -72,10 +91,3 @@ def began(step: TakenStep, now: GraphState) -> GraphState:
     An optimizer may have got its variables since.
     """
     return step.began if step.began is not None and len(step.began) == len(now) else now
-
-
-def _loss(returned: Any) -> float | None:
-    """The first number with a fraction that a step returns."""
-    leaves: Sequence[Any] = tf.nest.flatten(returned)
-    numbers = (x for x in leaves if tf.is_tensor(x) and x.dtype.is_floating and x.shape == ())
-    return next((float(number) for number in numbers), None)

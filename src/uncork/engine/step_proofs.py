@@ -83,6 +83,7 @@ class StepProver:
                     lambda order, windows: self._run(self._original, order, windows),
                     held=self._held,
                     budget_s=budget_s,
+                    unit=int(self._original.model.steps_per_execution),
                 )
                 if budget_s
                 else ([], [])

@@ -162,7 +162,7 @@ class Confirming(Trial):
         subject.whole = is_first
         runner = subject.runner(version)
         first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
-        subject.whole = is_first and first_epoch_s is not None
+        subject.whole = self.job.whole or (is_first and first_epoch_s is not None)
         part = subject.on_part(version)
         if part is version or part.pipeline is None or subject.shorter is None:
             return runner, first_epoch_s, None

@@ -100,11 +100,7 @@ def tune(
     if plan.kept and not (interrupted or result.failed):
         text = f"confirming in fresh processes, {plan.base} and tuned in turn"
         follow(Event(kind="phase", text=text))
-        try:
-            plan = confirm(plan, script, follow)
-        except KeyboardInterrupt:
-            note = "interrupted: the speed-up is not confirmed in fresh processes"
-            plan, interrupted = replace(plan, notes=(*plan.notes, note)), True
+        plan, interrupted = confirm(plan, script, follow)
     code = exits.SCRIPT_FAILED if result.failed else exits.DONE
     code = exits.INTERRUPTED if interrupted else code
     return replace(plan, tuning_cost_s=time.monotonic() - begin), code

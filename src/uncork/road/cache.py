@@ -8,8 +8,9 @@ repeat in between changes places with the deterministic 1:1 maps above it: it pe
 whatever stands in them.
 
 A cache saves nothing of the first epoch. Where all epochs together take less time with the maps
-called for whole batches, that is tried first, and then a cache of what lies below them; so is what
-makes the first epoch itself much shorter.
+called for whole batches, that is tried first, and then a cache of these batches, or of what lies
+below the maps where a shuffle draws others in every epoch; so is what makes the first epoch itself
+much shorter.
 
 Where the cache makes epochs very short, the autotuner goes with it: there is nothing left for it to
 tune, and every epoch would end in waiting for it (see ``autotune_off``).
@@ -56,6 +57,7 @@ _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached alre
 _LITTLE: Final = 0.05
 # Of the time of all epochs: what is predicted to take no less is not worth another order of trials.
 _CLEARLY: Final = 0.8
+_BATCHES: Final = ("batch", "padded_batch")
 _NEVER_FULL: Final = "the loop leaves the data before a cache would be complete"
 _SOURCE: Final = """\
 dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache()
@@ -161,7 +163,8 @@ class Keeping(Record, frozen=True, kw_only=True):
         stage = self.stage
         parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), stage)
         first = ""
-        if self._saves_more(diagnosis, VectorizeMaps().propose(diagnosis, machine, policy)):
+        room = room_for(diagnosis, policy)
+        if self._saves_more(diagnosis, VectorizeMaps().propose(diagnosis, machine, policy), room):
             first = VectorizeMaps.name
         elif not parallel and self._fills_faster(
             diagnosis, RunInline().propose(diagnosis, machine, policy)
@@ -192,20 +195,24 @@ class Keeping(Record, frozen=True, kw_only=True):
             edits += without_autotuner(diagnosis, expects="")
         return edits
 
-    def _saves_more(self, diagnosis: WorkloadDiagnosis, stacked: Proposal | Skipped) -> bool:
-        """Whether what would be kept had better be made a batch at a time, in every epoch.
+    def _saves_more(
+        self, diagnosis: WorkloadDiagnosis, stacked: Proposal | Skipped, room: float
+    ) -> bool:
+        """Whether what would be kept had better be made a batch at a time.
 
         The first epoch counts: a cache saves nothing of it, and of few epochs it is a large part.
-        What lies below the maps that were moved can be kept afterwards.
+        The batches can be kept afterwards where they repeat themselves, or what lies below the maps
+        that were moved.
         """
         if isinstance(stacked, Skipped):
             return False
         moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
         if not moved & set(made_from(self.stage)):
             return False
-        epochs = diagnosis.workload.epochs
-        kept_s = self._first_s + (epochs - 1) * self.kept.step_s()
-        return epochs * self.costs.vectorized(moved).step_s() < _CLEARLY * kept_s
+        first_s, kept_s = self.costs.vectorized(moved).step_s(), self.kept.step_s()
+        later_s = kept_s if _fit_behind(diagnosis, max(moved), room) else first_s
+        later = diagnosis.workload.epochs - 1
+        return first_s + later * later_s < _CLEARLY * (self._first_s + later * kept_s)
 
     def _fills_faster(self, diagnosis: WorkloadDiagnosis, inlined: Proposal | Skipped) -> bool:
         """Whether the first epoch, which fills it, weighs enough to be made brief first."""
@@ -220,6 +227,12 @@ class Keeping(Record, frozen=True, kw_only=True):
     def _first_s(self) -> float:
         """Of a step of the first epoch."""
         return min(self.costs.step_s(), self.costs.measured_s)
+
+
+def _fit_behind(diagnosis: WorkloadDiagnosis, highest: int, room: float) -> bool:
+    """Whether batches of what a map makes could be kept as they are."""
+    behind = (s for s in diagnosis.stages if s.index > highest and highest in made_from(s))
+    return any(s.kind in _BATCHES and s.cache_point and kept_bytes(s) <= room for s in behind)
 
 
 def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:

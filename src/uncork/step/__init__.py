@@ -46,6 +46,7 @@ from uncork.step.random_layers import random_layers
 from uncork.step.replay import Recording, Replay, first_rows, replay
 from uncork.step.replicas import replicas_of, several_times
 from uncork.step.rescaled_rate import rate_for, why_not_larger
+from uncork.step.returned_loss import returned_loss
 from uncork.step.reused_iterator import MOST_BATCHES, ReusedIterators
 from uncork.step.row_updates import row_tables
 from uncork.step.runner import FitRunner
@@ -61,7 +62,14 @@ from uncork.step.segments import segments_run_again
 from uncork.step.settings import StepSettings, apply, flat_group_of, iterators_of
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
-from uncork.step.snapshot import Snapshot, give_state, state_of, variables, weights
+from uncork.step.snapshot import (
+    Snapshot,
+    give_state,
+    not_finite,
+    state_of,
+    variables,
+    weights,
+)
 from uncork.step.taken_over import function_of
 from uncork.step.taken_step import Call, TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
@@ -143,6 +151,7 @@ __all__ = [
     "loader_edited",
     "loader_stages",
     "new_shapes_of",
+    "not_finite",
     "of_py_dataset",
     "one_hot_of",
     "padding_of",
@@ -153,6 +162,7 @@ __all__ = [
     "rate_for",
     "replay",
     "replicas_of",
+    "returned_loss",
     "row_tables",
     "saver_of",
     "segments_run_again",

@@ -13,6 +13,7 @@ from uncork.core.record import digest
 from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import Numbers, WithTensors
+from uncork.step.returned_loss import names_returned
 from uncork.step.taken_step import TakenStep
 from uncork.watch import named_code_digest
 
@@ -62,6 +63,7 @@ class CompiledStep(TakenStep):
     ) -> None:
         super().__init__(on_refusal)
         self.refusal, self.code = "", code_of(function)
+        self.returns = names_returned(inspect.unwrap(function.python_function))
         self.is_xla = bool(function._jit_compile)
         self._function = function
         self._written = function._call

@@ -20,6 +20,7 @@ from tensorflow.python.ops import summary_ops_v2
 from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
+from uncork.step.returned_loss import names_returned
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import TakenStep, first_line, was_traced
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
@@ -66,6 +67,7 @@ class EagerStep(TakenStep):
         self._taken = TakenOver(function, self)
         self._written = self._taken.original
         self._parameters = parameters_of(self._written)
+        self.returns = names_returned(self._written)
         self._seen_numbers = Numbers(self._written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -16,8 +16,8 @@ class GraphState:
     """Takes the values of a function's variables, and gives them back.
 
     Args:
-        traced: A concrete function. What it got hold of while it was traced is all that it can
-            change: variables of models, of optimizers, of generators of random numbers alike.
+        traced: Concrete functions. What they got hold of while they were traced is all that they
+            can change: variables of models, of optimizers, of generators of random numbers alike.
 
     Example:
         >>> counter = tf.Variable(1.0)
@@ -31,9 +31,11 @@ class GraphState:
         1.0
     """
 
-    def __init__(self, traced: Any) -> None:
+    def __init__(self, *traced: Any) -> None:
         # A function does not keep its variables alive: what is looked up here must be held.
-        self._variables = _in_order(traced)
+        each = {id(one): one for one in traced}.values()
+        found = [variable for one in each for variable in _in_order(one)]
+        self._variables = tuple({id(variable): variable for variable in found}.values())
         self._saved = self.values()
 
     def values(self) -> Arrays:

@@ -37,25 +37,27 @@ class MetricLoss:
     @classmethod
     def among(cls, variables: Iterable[Any]) -> MetricLoss | None:
         """Of these variables; None where there is not exactly one mean of a loss."""
-        numbers = [each for each in variables if each.shape == ()]
-        named = {variable.name: variable for variable in numbers}
-        if len(named) < len(numbers):
-            return None  # two of one name: which is meant cannot be told
+        named: dict[str, list[Any]] = {}
+        for variable in variables:
+            if variable.shape == ():
+                named.setdefault(variable.name, []).append(variable)
         found = [
-            (variable, named[name.removesuffix(_TOTAL) + _COUNT])
-            for name, variable in named.items()
-            if name.endswith(_TOTAL)
-            and "loss" in name.lower()
-            and name.removesuffix(_TOTAL) + _COUNT in named
+            (total, count)
+            for name, totals in named.items()
+            if name.endswith(_TOTAL) and "loss" in name.lower()
+            for total in totals
+            for count in named.get(name.removesuffix(_TOTAL) + _COUNT, ())
         ]
         return cls(*found[0]) if len(found) == 1 else None
 
     def since(self) -> float | None:
-        """The mean since the last time; None where it was given nothing."""
-        (total, count), (total_before, count_before) = self._now(), self._before
-        self._before = total, count
-        given = count - count_before
-        return (total - total_before) / given if given > 0 else None
+        """The mean since the last time, or since the step set it to 0; None of nothing."""
+        before, now = self._before, self._now()
+        self._before = now
+        if now[1] <= before[1] and now != before:
+            before = (0.0, 0.0)
+        given = now[1] - before[1]
+        return (now[0] - before[0]) / given if given > 0 else None
 
     def _now(self) -> tuple[float, float]:
         return float(self._total), float(self._count)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
-from uncork.step.snapshot import Snapshot, weights
+from uncork.step.snapshot import FLOATS, Snapshot, weights
 from uncork.step.told_loss import told_loss
 
 # Relative: a compiled division and another one need not agree to the last bit.
@@ -30,11 +30,14 @@ class Replay:
         losses: Mean loss of each window of steps, in order.
         weights: Weights and optimizer slots at the end.
         judged: These losses say how good the training is.
+        constants: Positions of weights that were infinite from the beginning, as what masks others
+            is: compared by their bits, and no sign that a training has failed.
     """
 
     losses: tuple[float, ...]
     weights: Arrays
     judged: bool = True
+    constants: frozenset[int] = frozenset()
 
     @property
     def finite(self) -> bool:
@@ -180,19 +183,19 @@ def replay(
         means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
         losses = means(told, windows)
     # Only now the state is where Keras has it, and as the user would find it.
-    return Replay(losses, weights(model), judged=bool(name))
-
-
-# NumPy files bfloat16 and other young types under "V".
-_FLOATS = "fV"
+    return Replay(losses, weights(model), judged=bool(name), constants=snapshot.not_finite)
 
 
 def _floats(run: Replay) -> Arrays:
-    return [w.astype(np.float64) for w in run.weights if w.dtype.kind in _FLOATS]
+    return [w.astype(np.float64) for n, w in enumerate(run.weights) if _is_number(run, n)]
 
 
 def _counts(run: Replay) -> list[bytes]:
-    return [w.tobytes() for w in run.weights if w.dtype.kind not in _FLOATS]
+    return [w.tobytes() for n, w in enumerate(run.weights) if not _is_number(run, n)]
+
+
+def _is_number(run: Replay, position: int) -> bool:
+    return run.weights[position].dtype.kind in FLOATS and position not in run.constants
 
 
 def _is_running_mean(model: Any, loss: float) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -25,6 +26,8 @@ _FLAGS = (
 )
 # Attributes in which TensorFlow keeps what it tracks of others.
 _TRACKING = "_self_"
+# NumPy files bfloat16 and other young types under "V".
+FLOATS = "fV"
 
 
 class Snapshot:
@@ -59,6 +62,12 @@ class Snapshot:
     def bytes(self) -> int:
         """Of all values in it."""
         return sum(value.shape.num_elements() * value.dtype.size for _, value in self._values)
+
+    @cached_property
+    def not_finite(self) -> frozenset[int]:
+        """Positions of :func:`weights` in which there was something infinite from the beginning."""
+        values = {id(variable): value.numpy() for variable, value in self._values}
+        return not_finite([values.get(id(each), np.zeros(())) for each in _compared(self.model)])
 
     def restore(self) -> None:
         """Give everything back. Safe to call more than once."""
@@ -112,6 +121,8 @@ def give_state(model: Any, state: list[Any]) -> None:
 def foreign(model: Any) -> list[tuple[str, Any]]:
     """Variables of TensorFlow's that layers hold, with the attribute's name; Keras knows them not.
 
+    Also those of its generators of random numbers, and of other modules that are no layers.
+
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.seen = tf.Variable(0)
@@ -125,9 +136,17 @@ def foreign(model: Any) -> list[tuple[str, Any]]:
                 continue
             parts = value.values() if isinstance(value, dict) else value
             for part in parts if isinstance(value, dict | list | tuple) else [value]:
-                if isinstance(part, tf.Variable):
-                    found.setdefault(id(part), (name, part))
+                for variable in _variables_of(part):
+                    found.setdefault(id(variable), (name, variable))
     return list(found.values())
+
+
+def _variables_of(part: Any) -> Sequence[Any]:
+    if isinstance(part, tf.Variable):
+        return (part,)
+    if isinstance(part, tf.random.Generator):
+        return (part.state,)
+    return tuple(part.variables) if isinstance(part, tf.Module) else ()
 
 
 def optimizers(model: Any) -> list[Any]:
@@ -142,11 +161,25 @@ def optimizers(model: Any) -> list[Any]:
 
 def weights(model: Any) -> list[np.ndarray[Any, Any]]:
     """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
+    return [tf.identity(_resource(v)).numpy() for v in _compared(model)]
+
+
+def _compared(model: Any) -> tuple[Any, ...]:
     slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
-    held = (*model.weights, *slots, *(v for _, v in foreign(model)))
-    return [tf.identity(_resource(v)).numpy() for v in held]
+    return (*model.weights, *slots, *(v for _, v in foreign(model)))
 
 
 def _resource(variable: Any) -> Any:
     """Of a variable of Keras's, TensorFlow's."""
     return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def not_finite(values: Sequence[np.ndarray[Any, Any]]) -> frozenset[int]:
+    """Positions of values in which a number is infinite, or none.
+
+    Example:
+        >>> not_finite([np.ones(2), np.array([1.0, -np.inf]), np.array(["a"])])
+        frozenset({1})
+    """
+    floats = [(n, v.astype(np.float64)) for n, v in enumerate(values) if v.dtype.kind in FLOATS]
+    return frozenset(n for n, value in floats if not np.isfinite(value).all())

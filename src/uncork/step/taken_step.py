@@ -42,6 +42,7 @@ class TakenStep(ABC):
         began: That; None where it was not kept.
         numbers: Arguments that are Python numbers, and change from call to call: as far as was seen
             while it was looked at, or as a plan says. A step that was eager gets them as tensors.
+        returns: Names of the variables that it returns, where these are told.
         code: Digest of code of the user's that it runs.
     """
 
@@ -54,6 +55,7 @@ class TakenStep(ABC):
         self.numbers: tuple[str, ...] = ()
         self.is_looked_at = False
         self.began: GraphState | None = None
+        self.returns: tuple[str, ...] = ()
         self.code = ""
         self._on_refusal = on_refusal
         self._bytes = 0

@@ -10,7 +10,9 @@ import keras
 # As Keras tells it, and as models with several parts of one call their sum.
 _NAMES: Final = ("loss", "total_loss")
 # Ends of names of what is told beside a loss, and is no part of it.
-_NO_LOSSES: Final = ("accuracy", "acc", "auc", "precision", "recall")
+_NO_LOSSES: Final = (
+    "accuracy", "acc", "auc", "precision", "recall", "learning_rate", "lr", "norm",
+)  # fmt: skip
 
 
 def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
@@ -21,7 +23,7 @@ def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
     value their mean: it repeats itself where the step does, but says nothing of how good it is.
 
     Args:
-        logs: What the step has told; numbers by name.
+        logs: What the step has told; numbers by name, or such mappings.
 
     Example:
         >>> told_loss({"mae": 0.5, "loss": 2.0}), told_loss({"vae_loss": 3.0, "accuracy": 1.0})
@@ -29,14 +31,33 @@ def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
         >>> told_loss({"d_loss": 1.0, "g_loss": 2.0}), told_loss({"l2_loss": 1.0, "kl": 2.0})
         (('', 1.5), ('', 1.5))
     """
-    names = [name for name in _NAMES if name in logs]
-    losses = [name for name in logs if not name.endswith(_NO_LOSSES)]
+    logs = _flat(logs)
+    names: list[str] = [name for name in _NAMES if name in logs]
+    losses = [name for name in logs if not is_no_loss(name)]
     if not names and len(losses) == 1 and "loss" in losses[0]:
         names = losses
     if names:
         return names[0], _number(logs[names[0]])
     values = [_number(value) for value in logs.values()]
     return "", sum(values) / max(1, len(values))
+
+
+def is_no_loss(name: str) -> bool:
+    """What is called so is told beside a loss.
+
+    Example:
+        >>> is_no_loss("val_accuracy"), is_no_loss("total")
+        (True, False)
+    """
+    return name.endswith(_NO_LOSSES)
+
+
+def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """As Keras takes mappings in mappings apart."""
+    found: dict[str, Any] = {}
+    for name, value in logs.items():
+        found.update(_flat(value) if isinstance(value, Mapping) else {name: value})
+    return found
 
 
 def _number(told: Any) -> float:

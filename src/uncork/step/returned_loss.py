@@ -1,0 +1,92 @@
+"""Which of the numbers that a step of a loop of the user's own returns is its loss."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import tensorflow as tf
+
+from uncork.step.told_loss import is_no_loss, told_loss
+
+_LOADS: Final = "LOAD_"
+_BUILDS: Final = "BUILD_TUPLE"
+_RETURNS: Final = "RETURN_VALUE"
+
+
+def names_returned(python: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the variables that a function returns: one, or several in a tuple.
+
+    Read from its bytecode: a step that was made of statements of a loop stands in no file.
+
+    Returns:
+        Nothing where it returns something else, or not the same everywhere.
+
+    Example:
+        >>> def step(x):
+        ...     loss, accuracy = x * 2, x / 2
+        ...     return loss, accuracy
+        >>> names_returned(step), names_returned(lambda x: x + 1)
+        (('loss', 'accuracy'), ())
+    """
+    found: set[tuple[str, ...]] = set()
+    loaded: tuple[str, ...] = ()
+    built: tuple[str, ...] | None = None
+    code = getattr(python, "__code__", None)
+    for each in dis.get_instructions(code) if code is not None else ():
+        if each.opname == _RETURNS:
+            found.add(loaded[-1:] if built is None else built)
+        elif each.opname == _BUILDS:
+            count = int(each.arg or 0)
+            built = loaded[-count:] if len(loaded) >= count > 0 else ()
+            continue
+        names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+        is_plain = each.opname.startswith(_LOADS) and all(isinstance(n, str) for n in names)
+        loaded, built = (*loaded, *names) if is_plain else (), None
+    return found.pop() if len(found) == 1 else ()
+
+
+def returned_loss(returned: Any, names: Sequence[str]) -> tuple[bool, float] | None:
+    """The loss among what a call has returned, and whether it is plain that it is one.
+
+    Of several numbers their names tell; where these do not, as of two networks that work against
+    each other, it is their mean, which repeats itself where the step does.
+
+    Args:
+        returned: By the step.
+        names: Of what it returns (:func:`names_returned`).
+
+    Returns:
+        None where there is no number with a fraction.
+
+    Example:
+        >>> low, high = tf.constant(0.5), tf.constant(2.0)
+        >>> returned_loss((low, high), ("accuracy", "loss")), returned_loss(high, ())
+        ((True, 2.0), (True, 2.0))
+        >>> returned_loss((low, high), ("g_loss", "d_loss")), returned_loss((low, high), ())
+        ((False, 1.25), (False, 1.25))
+    """
+    numbers = list(_numbers(returned, "", names))
+    if not numbers:
+        return None
+    if len(numbers) == 1:
+        name, number = numbers[0]
+        return not is_no_loss(name), float(number)
+    told = {name or str(n): number for n, (name, number) in enumerate(numbers)}
+    name, loss = told_loss(told)
+    return bool(name) and len(told) == len(numbers), loss
+
+
+def _numbers(part: Any, name: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Each number with a fraction, and what it is called; ``""`` where nothing tells."""
+    if isinstance(part, Mapping):
+        for key in part:
+            yield from _numbers(part[key], str(key), ())
+    elif isinstance(part, list | tuple):
+        names = getattr(part, "_fields", names)
+        known = names if len(names) == len(part) else [""] * len(part)
+        for each, its_name in zip(part, known, strict=True):
+            yield from _numbers(each, its_name, ())
+    elif tf.is_tensor(part) and part.dtype.is_floating and part.shape == ():
+        yield (names[0] if len(names) == 1 and not name else name), part
