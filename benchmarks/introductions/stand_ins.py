@@ -154,6 +154,29 @@ def _climate(path: Path) -> None:
     path.write_text(_COLUMNS + "\n" + "\n".join(lines))
 
 
+def _particles(path: Path) -> None:
+    """Rows of a kind and 28 numbers that tell it, a little."""
+    rng = np.random.default_rng(13)
+    kinds = rng.integers(0, 2, 40_000)
+    rows = rng.normal(size=(40_000, 28)) + 0.2 * kinds[:, None]
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        for kind, row in zip(kinds, rows, strict=True):
+            file.write(f"{kind:.1f}," + ",".join(f"{value:.6f}" for value in row) + "\n")
+
+
+def _reviews(path: Path) -> None:
+    """Texts in files: of each kind some words are more common."""
+    rng = np.random.default_rng(14)
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        for part in ("train", "test"):
+            for mood, kind in enumerate(("neg", "pos", "unsup")):
+                names = [f"{n}_{1 + n % 10}.txt" for n in range(2 if mood > 1 else 2500)]
+                for name in {*names, "1181_9.txt"}:
+                    words = rng.zipf(1.3, int(rng.integers(60, 400))) % 20_000 + 3 * mood
+                    text = " ".join(f"word{word}" for word in words)
+                    _add(tar, f"aclImdb/{part}/{kind}/{name}", f"{text}.<br />".encode())
+
+
 def _zipped(maker: Maker, name: str) -> Maker:
     def make(path: Path) -> None:
         maker(path.with_name(name))
@@ -195,6 +218,8 @@ DOWNLOADS: Final[dict[str, Maker]] = {
     "california_housing.npz": _houses(20_640, 8),
     "flower_photos.tgz": _flowers,
     "mini_speech_commands.zip": _speech,
+    "HIGGS.csv.gz": _particles,
+    "aclImdb_v1.tar.gz": _reviews,
     "jena_climate_2009_2016.csv.zip": _zipped(_climate, "jena_climate_2009_2016.csv"),
 }
 # What scripts expect to lie beside them.
