@@ -69,7 +69,7 @@ def _proposal(*edits: Edit) -> Proposal:
 def children_by_decree(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
     """Children walk one of :data:`ROADS`; what they keep is not confirmed."""
     monkeypatch.setattr(processes, "_CHILD", _CHILD.replace("NAME", road))
-    unconfirmed: Callable[..., Any] = lambda plan, *_: plan  # noqa: E731
+    unconfirmed: Callable[..., Any] = lambda plan, *_: (plan, False)  # noqa: E731
     monkeypatch.setattr(verbs, "confirm", unconfirmed)
 
 

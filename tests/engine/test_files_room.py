@@ -109,6 +109,18 @@ def test_more_data_than_the_plan_was_made_with_needs_more_room(
     assert "needs 1.1e+05 GB" in capsys.readouterr().err
 
 
+def test_less_data_than_the_plan_was_made_with_needs_less_room(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There would be none for as much as it was made with."""
+    made = planned(folder, 6 * 10**17)
+    lengths = [replace(s, length=(s.length or 1) * 10**12) for s in made.before.stages]
+    made = replace(made, before=replace(made.before, stages=tuple(lengths)))
+    found = planned_dataset(made, read(numbers()), "train.py:9", strict=True)
+    assert kinds(found).count("cache") == 1
+    assert capsys.readouterr().err == ""
+
+
 def test_in_a_loop_a_second_reader_of_the_first_pass_reads_without(folder: str) -> None:
     """TensorFlow would end its pass with an error."""
     running, ours = Running(planned(folder, kind="custom_loop"), strict=True), numbers(600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture import StepCall
+from uncork.core.edit import KeepFreedMemory
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.pipeline_edit import Cache, Prefetch
 from uncork.core.plan import Plan
@@ -17,6 +19,7 @@ from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy, ReuseIterator
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
+from uncork.engine.planned_data import _EDITED
 from uncork.engine.running import Running
 from uncork.engine.this_machine import check_precision, other_machine
 from uncork.measure import probe
@@ -56,15 +59,15 @@ def test_a_dataset_is_edited_once() -> None:
     assert planned.met
 
 
-def test_of_many_datasets_the_last_that_were_of_use_are_kept() -> None:
-    """A cache of each would fill the memory."""
+def test_of_many_datasets_those_that_are_gone_are_not_kept() -> None:
+    """Their data and a cache of each would fill the memory."""
     planned, ours = running(CACHE), numbers()
     edited = planned.dataset(ours, "train.py:3")
     for _ in range(20):
         other = numbers()
         assert planned.dataset(other, "train.py:3") is not other
         assert planned.dataset(ours, "train.py:3") is edited, "it is read in between"
-    assert len(planned._data._edited) == 8
+    assert len(planned._data._alike) <= 4
 
 
 def test_datasets_that_are_made_anew_for_each_pass_are_not_cached_for_ever(
@@ -78,7 +81,19 @@ def test_datasets_that_are_made_anew_for_each_pass_are_not_cached_for_ever(
     ] * 12
     told = capsys.readouterr().err
     assert told.count("makes its dataset anew") == 1
-    assert len(planned._data._edited) == 0
+    assert not any(_EDITED in vars(each) for each in made)
+
+
+def test_only_what_was_handed_out_is_what_the_plan_edits() -> None:
+    """Validation data that looks the same is read by whoever likes; it is not the loop's."""
+    planned, validation = running(PREFETCH), numbers()
+    edited = planned.dataset(validation, "train.py:3")
+    assert planned.met
+    assert planned._data.is_handed_out(edited)
+    assert not planned._data.is_handed_out(validation)
+    assert not planned._data.is_handed_out(numbers())
+    copied = copy.copy(validation)
+    assert planned.dataset(copied, "train.py:3") is not edited
 
 
 def test_what_keeps_nothing_is_of_use_for_any_dataset(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +165,31 @@ def test_a_loop_reads_through_what_is_kept_from_its_first_step_on(
     assert planned.met
     assert not planned.wants_steps, "nothing of the step is to be exchanged"
     assert keras_trainer.TFEpochIterator is not keras_s
+
+
+def test_a_loop_whose_process_was_started_as_planned_has_its_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = with_edits(KeepFreedMemory(), kind="custom_loop", model=None)
+    monkeypatch.setattr(this_machine, "is_memory_kept", lambda: True)
+    planned = Running(made, strict=True)
+    assert not planned.met
+    assert planned.step_loop(loop_at(WORKLOAD.index)) is None
+    assert planned.met
+    assert "goes on" not in capsys.readouterr().err
+
+
+def test_a_loop_whose_process_was_not_started_as_planned_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = with_edits(KeepFreedMemory(), kind="custom_loop", model=None)
+    monkeypatch.setattr(this_machine, "is_memory_kept", lambda: False)
+    with pytest.raises(PlanRefused, match="gives back the memory"):
+        Running(made, strict=True).step_loop(loop_at(WORKLOAD.index))
+    lenient = Running(made, strict=False)
+    assert lenient.step_loop(loop_at(WORKLOAD.index)) is None
+    assert "goes on with its process as it is" in capsys.readouterr().err
+    assert lenient.met
 
 
 def test_a_machine_is_itself_and_no_other() -> None:

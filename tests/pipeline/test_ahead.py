@@ -6,7 +6,7 @@ import tensorflow as tf
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import DrawFirst, ParallelMap, Prefetch, SplitMap
 from uncork.pipeline import apply, read
-from uncork.pipeline.ahead import draws_too_far
+from uncork.pipeline.ahead import asks_too_far, draws_too_far, rewritten_by_default
 
 RANGE = tf.data.Dataset.range
 
@@ -78,3 +78,67 @@ def test_a_map_that_its_author_made_synchronous_reads_nothing_ahead(edit):
     pipeline = read(tf.data.Dataset.range(8).map(load, synchronous=True))
     with pytest.raises(EditRefused, match="synchronous on purpose"):
         apply(pipeline, edit(stage=1, expects=pipeline.digest))
+
+
+def test_a_deterministic_map_is_not_run_ahead_of_draws_either():
+    """``ParallelMap`` may promise other draws only where it is a map that draws."""
+    words = tf.lookup.KeyValueTensorInitializer(["cat", "dog"], [1, 2])
+    table = tf.lookup.StaticHashTable(words, 0)  # TensorFlow leaves what looks things up serial
+
+    def look_up(x):
+        return x + tf.cast(table.lookup(tf.strings.as_string(x)), tf.int64)
+
+    data = RANGE(9).map(noisy).map(look_up)
+    for pipeline, refused in ((read(data.take(4).repeat(2)), True), (read(data), False)):
+        edit = ParallelMap(stage=2, expects=pipeline.digest)
+        if refused:
+            with pytest.raises(EditRefused, match="nobody takes"):
+                apply(pipeline, edit)
+        else:
+            assert apply(pipeline, edit)
+
+
+ROWS = tf.data.Dataset.from_generator(lambda: range(9), tf.int64)
+
+
+@pytest.mark.parametrize(
+    ("data", "too_far"),
+    [
+        (ROWS.take(4), False),
+        (ROWS.prefetch(2), False),
+        (ROWS.prefetch(2).take(4), True),
+        (ROWS.take(4).prefetch(2), False),
+        (RANGE(9).map(serial).map(plain).take(4), True),  # parallel by default
+        (RANGE(9).map(serial).map(noisy).take(4), False),
+        (tf.data.Dataset.zip(RANGE(9).map(serial).prefetch(2), RANGE(9)), False),
+        (tf.data.Dataset.zip(RANGE(9).map(serial).prefetch(2), RANGE(4)), True),
+        (RANGE(9).map(noisy).prefetch(2).take(4), False),
+    ],
+)
+def test_where_python_is_called_for_elements_that_nobody_takes(data, too_far):
+    assert asks_too_far(read(data)) is too_far
+
+
+def test_what_would_call_python_too_often_is_refused():
+    for data, refused in ((ROWS.map(noisy).take(4), True), (ROWS.map(noisy), False)):
+        pipeline = read(data)
+        edit = SplitMap(stage=1, expects=pipeline.digest)
+        if refused:
+            with pytest.raises(EditRefused, match="Python would be called"):
+                apply(pipeline, edit)
+        else:
+            assert apply(pipeline, edit)
+
+
+@pytest.mark.parametrize("switch", ["apply_default_optimizations", "inject_prefetch"])
+def test_a_variable_is_not_read_before_the_step_that_it_is_read_after(switch):
+    times = tf.Variable(2, dtype=tf.int64)
+    alone = tf.data.Options()
+    setattr(alone.experimental_optimization, switch, False)
+    data = RANGE(9).map(lambda x: x * times).batch(2)
+    pipeline = read(data.with_options(alone))
+    assert not rewritten_by_default(pipeline)
+    with pytest.raises(EditRefused, match="variable would be read before"):
+        apply(pipeline, Prefetch(expects=pipeline.digest))
+    for free in (data, data.prefetch(1).map(plain).with_options(alone)):
+        assert apply(read(free), Prefetch(expects=read(free).digest))

@@ -58,8 +58,17 @@ def test_zeros_are_zeros():
         (np.array(list("abcd")), np.array(list("abce"))),
         (np.array([1.0, np.nan, 2.0]), np.array([1.0, 0.0, 2.0])),
         (np.array([1.0, np.inf]), np.array([1.0, -np.inf])),
+        (np.array([1.0, 0.0, 2.0]), np.array([1.0, np.nan, 2.0])),
+        (np.array([1.0, 2.0]), np.array([1.0, np.inf])),
     ],
-    ids=["integers", "text", "not a number", "infinite"],
+    ids=[
+        "integers",
+        "text",
+        "not a number",
+        "infinite",
+        "no number any more",
+        "not finite any more",
+    ],
 )
 def test_where_nothing_is_rounded_everything_must_be_equal(one, other):
     assert "nothing is rounded" in closeness(of(one), of(other)).failure

@@ -86,3 +86,10 @@ def test_scalars_in_half_precision_have_one():
     """TensorFlow makes no array of such a tensor by itself."""
     halves = tf.data.Dataset.range(3).map(lambda x: tf.cast(x, tf.bfloat16))
     assert len(set(element_digests(halves, epochs=1).epochs[0].digests)) == 3
+
+
+def test_an_element_that_has_no_digest_is_no_end_of_the_data():
+    """Else two passes over such elements, of any values, would be equal: each failed at once."""
+    data = tf.data.Dataset.range(3).map(lambda x: (x, tf.raw_ops.OptionalNone()))
+    with pytest.raises(Exception, match=r"(?i)variant|numpy|convert"):
+        element_digests(data)

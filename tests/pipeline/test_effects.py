@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.pipeline import is_deterministic, read, runs_python, split
-from uncork.pipeline.effects import is_order_free, is_stateless
+from uncork.pipeline.effects import is_order_free, is_stateless, reads_variables
 
 from .helpers import changing_table, function_of, in_a_branch, in_a_function, table, twice
 
@@ -137,3 +137,14 @@ def test_python_is_recognised():
 def test_datasets_made_inside_a_function(python_function, expected):
     data = tf.data.Dataset.range(4).flat_map(python_function)
     assert is_deterministic(read(data).root.functions[0]) is expected
+
+
+def test_a_table_that_may_be_filled_is_read_like_a_variable():
+    words = tf.lookup.KeyValueTensorInitializer(["cat", "dog"], [1, 2])
+    static = tf.lookup.StaticHashTable(words, 0)
+    mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.int32, 0)
+    data = tf.data.Dataset.from_tensor_slices(["cat", "cow"])
+    for each, changes in ((static, False), (mutable, True)):
+        (function,) = read(data.map(each.lookup)).root.functions
+        assert is_order_free(function)
+        assert reads_variables(function) is changes

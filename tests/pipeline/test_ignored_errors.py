@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache
+from uncork.core.pipeline_edit import Cache, ParallelInterleave
 from uncork.pipeline import apply, read
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.legality import maps_below
@@ -47,6 +47,22 @@ def test_what_would_let_other_elements_fail_stays_where_it_is(data, found, ignor
 def test_a_cache_takes_no_map_below_a_shuffle_then(ignored):
     read_ = pipeline(RANGE(40).shuffle(40, seed=1).map(checked), ignored=ignored)
     edit = Cache(stage=2, expects=read_.digest)
+    if ignored:
+        with pytest.raises(EditRefused, match="are ignored"):
+            apply(read_, edit)
+    else:
+        assert apply(read_, edit)
+
+
+def opened(start):
+    return RANGE(start * 10, start * 10 + 4).map(checked)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_inputs_are_read_in_turn_then(ignored):
+    """In parallel, a bad element would take its input's turn."""
+    read_ = pipeline(RANGE(3).interleave(opened, cycle_length=2), ignored=ignored)
+    edit = ParallelInterleave(stage=1, expects=read_.digest)
     if ignored:
         with pytest.raises(EditRefused, match="are ignored"):
             apply(read_, edit)

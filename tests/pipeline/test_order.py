@@ -17,6 +17,7 @@ from uncork.core.pipeline_edit import (
     VectorizeMap,
 )
 from uncork.pipeline import apply, in_order, leaves_order_open, read, seeded
+from uncork.pipeline.legality import repeats_itself
 
 from .helpers import epochs
 from .test_edits import edited, noisy, words
@@ -150,3 +151,12 @@ def test_as_it_runs_a_cache_holds_the_same_elements():
     first, second = ([int(x) for x in after.dataset] for _ in range(2))
     assert first == second
     assert sorted(first) == sorted(int(x) for x in pipeline.dataset)
+
+
+def test_readers_that_overtake_each_other_put_batches_together_anew(tmp_path):
+    """So no cache of whole batches is legal, which would freeze who is in them."""
+    records = tf.data.TFRecordDataset(files(tmp_path), num_parallel_reads=tf.data.AUTOTUNE)
+    for loose in (True, False):
+        data = by_option(records, not loose).batch(2)
+        assert repeats_itself(read(data).root, ordered=not loose) is not loose
+        assert leaves_order_open(read(data)) is loose

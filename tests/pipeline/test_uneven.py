@@ -30,7 +30,11 @@ def table():
     return tf.lookup.StaticHashTable(words, default_value=-1)
 
 
-TABLE = table()
+@pytest.fixture(scope="module", autouse=True)
+def _table():
+    """Made here: who holds what was there before the tests began cannot be asked."""
+    global TABLE  # noqa: PLW0603
+    TABLE = table()
 
 
 def looked_up(line):

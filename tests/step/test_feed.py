@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.step import Feed, batch_samples, loader_stages, spec_text
 
@@ -120,3 +121,30 @@ def test_batches_are_those_of_keras():
     batches = list(Feed(x=X, y=Y, batch_size=BATCH, shuffle=False).batches_dataset(model))
     assert [batch_samples(b) for b in batches] == [4, 4, 4, 4, 4, 2]
     np.testing.assert_array_equal(batches[-1][0], X[20:])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "float32", "uint8", "bool"])
+def test_arrays_are_made_tensors_once(dtype):
+    x, y = np.arange(12).reshape(6, 2).astype(dtype), np.arange(6)
+    feed = Feed(x={"a": x, "b": x}, y=y, batch_size=4, shuffle=False)
+    once = feed.batches_dataset(mlp())
+    keras_s = ArrayDataAdapter({"a": x, "b": x}, y, batch_size=4, shuffle=False).get_tf_dataset()
+    assert once.element_spec == keras_s.element_spec
+    batches = [tf.nest.flatten(batch) for batch in once]
+    expected = [tf.nest.flatten(batch) for batch in keras_s]
+    for ours, theirs in zip(batches, expected, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+    held = dict(feed.tensors)
+    assert len(held) == 2
+    again = feed.with_batch_size(2)
+    assert len(list(again.batches_dataset(mlp()))) == 3
+    assert all(again.tensors[key] is held[key] for key in held)
+
+
+def test_what_is_no_array_of_numbers_is_left_to_keras():
+    words, table = np.array(["a", "b"], object), tf.constant([[1.0], [2.0]])
+    feed = Feed(x=[words, table], batch_size=2, shuffle=False)
+    ((given, *_),) = feed.batches_dataset(mlp())
+    assert given[0].numpy().tolist() == [b"a", b"b"]
+    assert not feed.tensors

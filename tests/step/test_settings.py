@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from pathlib import Path
 
 import keras
@@ -421,6 +423,52 @@ class Asking(keras.callbacks.Callback):
         predicted = self.model.predict(data, steps=1, verbose=0)
         judged = self.model.evaluate(data, steps=2, verbose=0, return_dict=True)
         self.seen.append((said.dtype, said.numpy(), predicted, judged["loss"]))
+
+
+class Scoring(keras.callbacks.Callback):
+    """Scores the model by a function of its own, which is a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.score = tf.function(lambda x, y: self.model(x, training=False) - y)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append(self.score(tf.constant(X[:4]), tf.constant(Y[:4])).numpy())
+
+
+def test_functions_of_callbacks_ask_the_model_as_its_author_wrote_it():
+    ours, model = Scoring(), mlp()
+    with PlannedStep(model, (BFLOAT16,)).in_force():
+        model.fit(X, Y, epochs=2, batch_size=4, verbose=0, callbacks=[ours])
+        assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
+    expected = model(X[:4], training=False) - Y[:4]
+    np.testing.assert_allclose(ours.seen[-1], expected, rtol=1e-5, atol=1e-6)
+    assert ours.seen[-1].dtype == np.float32
+
+
+class SavingBeside(keras.callbacks.Callback):
+    """Saves in a thread while the training goes on, and asks what it trains by then."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.threads, self.missing = path, [], 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        save = threading.Thread(target=self.model.save, args=(self.path,))
+        self.threads.append(save)
+        save.start()
+        while save.is_alive():
+            self.missing += self.model.train_function is None
+            time.sleep(0.001)
+
+
+def test_what_saves_in_a_thread_leaves_the_training_its_function(tmp_path):
+    saving, model = SavingBeside(tmp_path / "model.keras"), mlp()
+    with PlannedStep(model, (CHAIN,)).in_force():
+        model.fit(X, Y, epochs=3, batch_size=4, verbose=0, callbacks=[saving])
+    assert len(saving.threads) == 3
+    assert saving.missing == 0
 
 
 @pytest.mark.parametrize("edits", [(CHAIN,), (CHAIN, BFLOAT16)])

@@ -39,12 +39,11 @@ def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) ->
     Raises:
         EditRefused: The pipeline is not what an edit expects; or there is no room, and ``strict``.
     """
-    edits = plan.pipeline_edits
+    edits = tuple(_for_now(edit, plan, pipeline) for edit in plan.pipeline_edits)
     if _in_files(edits):
         try:
             for edit in _in_files(edits):
-                times = times_as_much(plan.before.stages, pipeline, edit.stage)
-                check_folder(edit.folder, round(times * edit.bytes))
+                check_folder(edit.folder, edit.bytes)
         except EditRefused as refusal:
             if strict:
                 raise
@@ -107,6 +106,14 @@ def files_failed(plan: Plan, error: BaseException | None) -> str:
                 "--disk-cache"
             )
     return ""
+
+
+def _for_now(edit: PipelineEdit, plan: Plan, pipeline: Pipeline) -> PipelineEdit:
+    """Room for as much as there is by now, where an edit asks for room on a disk."""
+    if not isinstance(edit, DiskCache):
+        return edit
+    times = times_as_much(plan.before.stages, pipeline, edit.stage)
+    return replace(edit, bytes=round(times * edit.bytes))
 
 
 def _in_files(edits: tuple[PipelineEdit, ...]) -> list[DiskCache]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakSet
 
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
@@ -17,6 +19,10 @@ from uncork.pipeline import MadeThere, Pipeline, read
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
+# Of them, datasets that may live at once before Python is asked to look for those in nobody's use.
+_ALIVE: Final = 3
+# Where a dataset remembers which it is, and what was made of it.
+_EDITED: Final = "_uncork_edited"
 # Where an edited dataset, and each copy of it, remembers what makes its elements on a device.
 _THERE: Final = "_uncork_there"
 
@@ -44,22 +50,24 @@ class PlannedData:
         self._plan = plan
         self._refuse = refuse
         self._readers = FirstReaders(plan)
-        # By the id of the original, which is held as well: another one must not get its id.
-        self._edited: dict[int, tuple[Any, Any]] = {}
+        # Those that are still there: what was made of one goes when it does.
+        self._alike: WeakSet[Any] = WeakSet()
+        self._handed_out: WeakSet[Any] = WeakSet()
+        self._count = 0
         self._read_again = self._given_up = False
 
     def of(self, dataset: Any, at: str) -> Any:
         """What to iterate over instead."""
-        known = self._edited.pop(id(dataset), None)
-        if known is not None:
+        given, edited = vars(dataset).get(_EDITED, (None, None))
+        if given == id(dataset):  # a copy of one that was edited has its fields, too
             self._read_again = True
-            self._edited[id(dataset)] = known  # the last that was of use
-            return self._readers.of(*known)
+            return self._handed(dataset, edited)
         pipeline = None if self._given_up else self._known(dataset)
         if pipeline is None:
             return dataset
         self.met = True
-        if len(self._edited) == _MOST and self._is_of_no_use(at):
+        self._count += 1
+        if self._count > _MOST and self._is_of_no_use(at):
             return dataset
         edited = dataset
         try:
@@ -67,10 +75,20 @@ class PlannedData:
             edited = self._as_planned(pipeline, at)
         except EditRefused as refusal:
             self._refuse(refusal, at)
-        if len(self._edited) == _MOST:
-            del self._edited[next(iter(self._edited))]
-        self._edited[id(dataset)] = (dataset, edited)
-        return self._readers.of(dataset, edited)
+        if len(self._alike) >= _ALIVE:
+            gc.collect()  # what was made of them holds on to them
+        self._alike.add(dataset)
+        vars(dataset)[_EDITED] = id(dataset), edited
+        return self._handed(dataset, edited)
+
+    def is_handed_out(self, dataset: Any) -> bool:
+        """It is what :meth:`of` gave for one that the plan knows."""
+        return dataset in self._handed_out
+
+    def _handed(self, dataset: Any, edited: Any) -> Any:
+        found = self._readers.of(dataset, edited)
+        self._handed_out.add(found)
+        return found
 
     def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
         """Over what :meth:`of` has returned.
@@ -104,7 +122,8 @@ class PlannedData:
         if self._read_again or not keeps(self._plan):
             return False
         self._given_up = True
-        self._edited.clear()
+        for each in self._alike:
+            vars(each).pop(_EDITED, None)
         sys.stderr.write(
             f"uncork: {at} goes on as written: the script makes its dataset anew for each pass, so "
             "what the plan keeps of one is never read again; make it once, before the loop over "

@@ -35,7 +35,9 @@ from uncork.engine.planned_data import PlannedData
 from uncork.engine.planned_fit import data_of, edited, larger, validation_of
 from uncork.engine.reached import does_real_work
 from uncork.engine.this_machine import (
+    check_memory,
     check_precision,
+    check_threads,
     other_machine,
 )
 from uncork.step import (
@@ -125,7 +127,7 @@ class Running(PassThrough):
             self._guarded(call),
         ):
             history = call.original(**arguments)
-        self._trained = call.model
+        self._trained = call.model if self.plan.backend else None  # it is asked for there alone
         return history
 
     def rescue(self, folder: Path) -> Path | None:
@@ -262,14 +264,19 @@ class Running(PassThrough):
         is_meant = meant.kind == "custom_loop" and call.index == meant.index
         if self._reached or not is_meant:
             return False
-        if not self._data_met:
+        if not self._data_met or not self._reads_what_was_edited(call):
             if isinstance(call, LoopCall) and not does_real_work(brief_of_loop(call, epochs=1)):
                 return False
-            self._reached = self._data_met = self._step_met = True
+            self._reached = self._data_met = self._step_met = self._process_met = True
             self.wants_loops = False
             self._refuse(_other_data(), call.at)
             return False
-        self._reached = True
+        self._reached = self._process_met = True
+        try:
+            check_threads(self.plan)
+            check_memory(self.plan)
+        except EditRefused as refusal:
+            self._goes_on(call.at, "with its process as it is", refusal.received)
         if not self._edits_the_step():
             return False
         try:
@@ -280,6 +287,12 @@ class Running(PassThrough):
             return False
         self._tell_machine()
         return True
+
+    def _reads_what_was_edited(self, call: LoopCall | StepCall) -> bool:
+        """Other data that looks the same, and was read before, is no sign of it."""
+        return not (self._edits_data and isinstance(call, LoopCall)) or (
+            self._data.is_handed_out(call.dataset)
+        )
 
     def _edits_the_step(self) -> bool:
         """What is around it is put in force here, and is all that some plans hold."""

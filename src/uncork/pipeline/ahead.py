@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.pipeline.effects import is_stateless
+from uncork.pipeline.effects import is_stateless, reads_variables
 from uncork.pipeline.legality import is_random
+from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.tree import Node, Pipeline
 
 # May end, or be left, before what they read from does.
@@ -47,9 +48,58 @@ def rewritten_by_default(pipeline: Pipeline) -> bool:
         True
     """
     options = pipeline.options
-    autotune = getattr(options.autotune, "enabled", None)
-    rewrites = options.experimental_optimization.apply_default_optimizations
-    return autotune is not False and rewrites is not False
+    autotune, wanted = options.autotune.enabled, options.experimental_optimization
+    switches = (autotune, wanted.apply_default_optimizations, wanted.inject_prefetch)
+    return False not in switches
+
+
+def asks_too_far(pipeline: Pipeline) -> bool:
+    """Whether Python is called ahead of what stops it: for more elements than are taken.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> data = tf.data.Dataset.from_generator(lambda: range(9), tf.int64)
+        >>> asks_too_far(read(data.take(4))), asks_too_far(read(data.prefetch(2).take(4)))
+        (False, True)
+    """
+    return _asks(pipeline.root, stopped=False, ahead=False)
+
+
+def _asks(node: Node, *, stopped: bool, ahead: bool) -> bool:
+    ahead = ahead or (stopped and prepares(node))
+    if ahead and in_python(node):
+        return True
+    stopped = stopped or (node.kind in _STOPPING and not _end_together(node))
+    return any(_asks(below, stopped=stopped, ahead=ahead) for below in node.inputs)
+
+
+def _end_together(node: Node) -> bool:
+    """What a zip joins, where it is known to have as many elements each."""
+    lengths = {int(below.dataset.cardinality()) for below in node.inputs}
+    return node.kind == "zip" and len(lengths) == 1 and min(lengths) >= 0
+
+
+def in_its_turn(pipeline: Pipeline) -> bool:
+    """Whether what reads a variable runs when the step asks for it and no sooner.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> times = tf.Variable(2, dtype=tf.int64)
+        >>> data = tf.data.Dataset.range(9).map(lambda x: x * times)
+        >>> alone = tf.data.Options()
+        >>> alone.autotune.enabled = False
+        >>> in_its_turn(read(data.with_options(alone))), in_its_turn(read(data))
+        (True, False)
+    """
+    return not rewritten_by_default(pipeline) and _waits(pipeline.root)
+
+
+def _waits(node: Node) -> bool:
+    if prepares(node):
+        return False
+    return any(map(reads_variables, node.functions)) or any(map(_waits, node.inputs))
 
 
 def _draws(node: Node, *, repeated: bool, stopped: bool, ahead: bool) -> bool:

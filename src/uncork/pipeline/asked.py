@@ -41,9 +41,10 @@ _FIRST: Final = 16
 _QUICK_S: Final = 0.02
 # Slower ones are called no more often than it takes to see that.
 _LONGEST_S: Final = 1.0
-# Above a shuffle, they put other elements together in every pass.
+# Above a shuffle, they put other elements together in every pass, or give others.
 _GROUPING: Final = frozenset({
-    "batch", "padded_batch", "window", "rebatch", "group_by_window", "to_ragged", "scan",
+    "batch", "padded_batch", "window", "rebatch", "group_by_window", "to_ragged", "scan", "take",
+    "skip", "shard", "take_while",
 })  # fmt: skip
 
 
@@ -179,7 +180,15 @@ def _come_again(node: Node) -> bool:
         if is_random(each) and not shuffles:
             return False
         shuffled = shuffled or shuffles
-    return not (shuffled and any(each.kind in _GROUPING for each in _below(node)))
+    return not shuffled or not _chosen(node, chosen=False)
+
+
+def _chosen(node: Node, *, chosen: bool) -> bool:
+    """Whether some of what a shuffle gives is put together, or left out, by its place."""
+    if chosen and node.kind == "shuffle" and is_random(node):
+        return True
+    chosen = chosen or node.kind in _GROUPING
+    return any(_chosen(below, chosen=chosen) for below in node.inputs)
 
 
 def _below(node: Node) -> Iterable[Node]:

@@ -134,7 +134,8 @@ def _ulps(one: Any, other: Any, dtype: tf.DType) -> float | None:
         for each in (one, other)
     )
     finite = np.isfinite(a)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+    same = np.array_equal(finite, np.isfinite(b))
+    if not same or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return None
     a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
     if not a.size:

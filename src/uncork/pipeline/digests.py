@@ -89,16 +89,17 @@ def element_digests(
 
 def _pass(dataset: Any, max_elements: int, max_s: float) -> EpochDigests:
     found: list[str] = []
-    deadline = time.monotonic() + max_s
-    try:
-        iterator = iter(dataset)
-        while len(found) < max_elements and time.monotonic() < deadline:
-            found.append(element_digest(next(iterator)))
-    except StopIteration:
-        return EpochDigests(tuple(found), complete=True)
-    except tf.errors.OpError as error:
-        failure = Failure(len(found), type(error).__name__, _cause(str(error.message)))
-        return EpochDigests(tuple(found), complete=False, error=failure)
+    deadline, iterator = time.monotonic() + max_s, None
+    while len(found) < max_elements and time.monotonic() < deadline:
+        try:
+            iterator = iter(dataset) if iterator is None else iterator
+            element = next(iterator)
+        except StopIteration:
+            return EpochDigests(tuple(found), complete=True)
+        except tf.errors.OpError as error:
+            failure = Failure(len(found), type(error).__name__, _cause(str(error.message)))
+            return EpochDigests(tuple(found), complete=False, error=failure)
+        found.append(element_digest(element))  # an error of this is not the pipeline's
     return EpochDigests(tuple(found), complete=False)
 
 

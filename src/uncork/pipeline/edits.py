@@ -32,7 +32,7 @@ from uncork.core.pipeline_edit import (
     StageEdit,
     VectorizeMap,
 )
-from uncork.pipeline.ahead import draws_too_far
+from uncork.pipeline.ahead import asks_too_far, draws_too_far, in_its_turn
 from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency_edits import interleave_in_parallel, less_ahead
 from uncork.pipeline.disk_cache import in_files
@@ -52,7 +52,9 @@ from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
     batch_above,
     cache_place,
+    errors_are_ignored,
     is_inlined,
+    is_random,
     maps_below,
     may_run_inline,
 )
@@ -129,13 +131,20 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             "an edit that leaves each shuffle as near to its repeat as it is",
             "leave it as it is",
         )
-    resampled = isinstance(edit, ParallelMap)  # it promises no more than other draws
+    # A map that draws and is run in parallel promises no more than other draws.
+    resampled = isinstance(edit, ParallelMap) and is_random(pipeline.places[edit.stage].node)
     if not resampled and draws_too_far(found) and not draws_too_far(pipeline):
         raise EditRefused(
             "numbers would be drawn for elements that nobody takes, and be missing in the next "
             "repetition",
             "a random map that nothing runs ahead of, or no stage that stops it below a repeat",
             "leave it as it is, or take before the random map",
+        )
+    if asks_too_far(found) and not asks_too_far(pipeline):
+        raise EditRefused(
+            "Python would be called for elements that nobody takes",
+            "Python code that nothing runs ahead of, or no stage that stops it",
+            "leave it as it is, or take before the call",
         )
     return found
 
@@ -228,12 +237,23 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
         case FilterFirst():
             changed = _filter_first(pipeline, node, stage)
         case ParallelInterleave():
+            _check_errors_end_it(pipeline, node, stage)
             changed = interleave_in_parallel(node)
         case LessAhead():
             changed = less_ahead(node)
         case GeneratorCache():
             changed = keep_generator(node, edit)
     return changed
+
+
+def _check_errors_end_it(pipeline: Pipeline, node: Node, stage: int) -> None:
+    """In parallel, an element that fails takes its input's turn; otherwise it does not."""
+    if errors_are_ignored(pipeline, stage):
+        raise EditRefused(
+            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            "errors that end the pass",
+            "leave it serial",
+        )
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
@@ -248,6 +268,13 @@ def _without_autotune(pipeline: Pipeline) -> Dataset:
 def _prefetch(pipeline: Pipeline) -> Dataset:
     if pipeline.root.kind == "prefetch":
         raise EditRefused("the pipeline ends with a prefetch", "one that does not", "keep it")
+    if in_its_turn(pipeline):
+        raise EditRefused(
+            "a variable would be read before the step that it is read after",
+            "a pipeline in which something is prepared ahead, or which depends on its elements "
+            "alone",
+            "leave it as it is",
+        )
     return prefetched(pipeline.dataset)
 
 

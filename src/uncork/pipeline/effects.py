@@ -56,7 +56,8 @@ DRAWS: Final = frozenset({
 })  # fmt: skip
 
 # Every op that takes a resource is registered as stateful; these only look.
-READS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2", "ReadVariableOp"})
+_LOOKUPS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2"})
+READS: Final = _LOOKUPS | {"ReadVariableOp"}
 # What TensorFlow lowers to switches, and its executor on one thread does not take.
 _BRANCHES: Final = frozenset({
     "If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase", "Switch", "RefSwitch",
@@ -100,9 +101,19 @@ def stateful_ops(graph: Graph) -> set[str]:
     return {name for name, node in graph.nodes.items() if not judge.repeatable(node)}
 
 
+@once_for_each
 def reads_variables(function: ConcreteFunction) -> bool:
-    """Some op reads a variable: run further ahead, it may see a value set earlier or later."""
-    return "ReadVariableOp" in op_types(function)
+    """Some op reads a variable: run further ahead, it may see a value set earlier or later.
+
+    Or a table that may be filled meanwhile.
+    """
+    ops, graph = op_types(function), graph_of(function)
+    if "ReadVariableOp" in ops:
+        return True
+    variables = {id(variable.handle) for variable in function.graph.variables}
+    held = {n for n, t in graph.captures.items() if t.dtype == tf.resource}
+    changing = (n for n in held - graph.unchanging if id(graph.captures[n]) not in variables)
+    return bool(ops & _LOOKUPS) and any(changing)
 
 
 def devices(function: ConcreteFunction) -> frozenset[str]:

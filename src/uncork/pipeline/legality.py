@@ -68,7 +68,7 @@ def repeats_itself(node: Node, *, ordered: bool = True, chosen: bool = False) ->
     if not all(repeats_itself(i, ordered=ordered, chosen=chosen) for i in node.inputs):
         return False
     if not node.inputs:
-        return node.kind in _SOURCES
+        return _is_plain_source(node)
     if node.kind == "shuffle":
         # Without reshuffling the order is drawn once, when the dataset is made.
         return node.dataset._reshuffle_each_iteration is False
@@ -145,10 +145,16 @@ def is_random(node: Node) -> bool:
     if node.kind == "shuffle":
         return node.dataset._reshuffle_each_iteration is not False
     if not node.inputs:
-        return node.kind not in _SOURCES
+        return not _is_plain_source(node)
     if node.kind == "opaque":
         return True
     return not all(map(is_deterministic, node.functions))
+
+
+def _is_plain_source(node: Node) -> bool:
+    """What was saved is read by a function of the user's, which may shuffle its parts."""
+    reader = getattr(node.dataset, "_reader_func", None)
+    return node.kind in _SOURCES and (reader is None or is_deterministic(reader.function))
 
 
 @dataclass(frozen=True)

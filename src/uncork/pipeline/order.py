@@ -15,7 +15,7 @@ from uncork.pipeline.node import Node
 from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.tree import Pipeline, read
 
 _INTERLEAVE = "_ParallelInterleaveDataset"
 
@@ -34,9 +34,16 @@ def keeps_order(node: Node, *, ordered: bool = True) -> bool:
     """
     own = _determinism(node.dataset)
     # TensorFlow runs serial maps in parallel where nothing forbids it.
-    if own == "default" and (node.parallelism not in (None, 1) or node.kind == "map"):
+    if own == "default" and (_in_parallel(node) or node.kind == "map"):
         return ordered
     return own != "false"
+
+
+def _in_parallel(node: Node) -> bool:
+    """Itself, or what a reader of several files is made of."""
+    inner = vars(node.dataset).get("_impl")
+    within = None if inner is None else read(inner).root.parallelism
+    return node.parallelism not in (None, 1) or within not in (None, 1)
 
 
 def leaves_order_open(pipeline: Pipeline) -> bool:
@@ -75,6 +82,7 @@ def in_order(pipeline: Pipeline) -> Dataset:
 
 
 def _determinism(dataset: Dataset) -> str:
+    dataset = vars(dataset).get("_impl", dataset)
     if type(dataset).__name__ == _INTERLEAVE:
         return interleave_determinism(dataset)
     return str(getattr(dataset, "_deterministic", "default"))

@@ -8,11 +8,10 @@ function is not written anew and the user's is not traced again: its graph is re
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -37,11 +36,9 @@ from uncork.pipeline.uneven import (
 )
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
-_Key = tuple[int | None, str]
 _Made = tuple[Split | None, ConcreteFunction]
-_done: weakref.WeakKeyDictionary[ConcreteFunction, dict[_Key, _Made | None]] = (
-    weakref.WeakKeyDictionary()
-)
+# Where a function remembers what became of it.
+_DONE: Final = "_uncork_stacked"
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ def vectorized(node: Node, batch: Node) -> Stacked | None:
         batch: The batch.
     """
     function, size, filling = node.functions[0], _static_size(batch), _filling(batch)
-    made, key = _done.setdefault(function, {}), (size, repr(filling))  # -0.0 equals 0.0
+    # They hold the function, and go with it. -0.0 equals 0.0.
+    made, key = function.__dict__.setdefault(_DONE, {}), (size, repr(filling))
     if key not in made:
         given = tf.nest.flatten(node.dataset.element_spec)
         taken = tf.nest.flatten(node.inputs[0].dataset.element_spec)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
@@ -18,6 +19,8 @@ from uncork.pipeline import read
 from uncork.step.array_feed import Rewrite, arrays_through, in_one_thread
 from uncork.step.loader_edits import stop_workers
 
+# Kinds of dtypes, as NumPy has them, that TensorFlow knows as well.
+_NUMBERS: Final = "biuf"
 # Samples of a batch of arrays where ``fit`` is told none: Keras's own default.
 ARRAY_BATCH: Final = 32
 
@@ -37,6 +40,8 @@ class Feed:
         held: Batches that a resident feed gives in turn, 0 of any other.
         recorded: The batches are held in memory, as the training step is to be given them.
         arrays: What is made of the pipeline that Keras reads arrays through; None for that itself.
+        tensors: What Keras makes of large arrays before it cuts batches from them, which takes
+            longer than many steps: made once for all that is read of the same data.
     """
 
     x: Any
@@ -49,6 +54,7 @@ class Feed:
     held: int = 0
     recorded: bool = False
     arrays: Rewrite | None = None
+    tensors: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Feed:
@@ -139,9 +145,9 @@ class Feed:
         """
         with arrays_through(self.arrays) if self.arrays else nullcontext():
             return TFEpochIterator(
-                x=self.x,
-                y=self.y,
-                sample_weight=self.sample_weight,
+                x=self._as_tensors(self.x),
+                y=self._as_tensors(self.y),
+                sample_weight=self._as_tensors(self.sample_weight),
                 batch_size=self.batch_size,
                 steps_per_epoch=self.steps_per_epoch,
                 shuffle=self.shuffle,
@@ -149,6 +155,20 @@ class Feed:
                 distribute_strategy=model.distribute_strategy,
                 steps_per_execution=model.steps_per_execution,
             )
+
+    def _as_tensors(self, part: Any) -> Any:
+        return keras.tree.map_structure(self._as_tensor, part) if self.kind == "numpy" else part
+
+    def _as_tensor(self, leaf: Any) -> Any:
+        """What Keras makes of an array, each time that it is to be read."""
+        is_array = isinstance(leaf, np.ndarray) and leaf.dtype.kind in _NUMBERS
+        if not is_array or not leaf.dtype.isnative:
+            return leaf
+        if id(leaf) not in self.tensors:
+            dtype = keras.config.floatx() if leaf.dtype.kind == "f" else leaf.dtype
+            with tf.device("CPU:0"):  # as tf.data, which reads it, has it there
+                self.tensors[id(leaf)] = tf.convert_to_tensor(leaf.astype(dtype, copy=False))
+        return self.tensors[id(leaf)]
 
     @contextmanager
     def reading(self, model: Any) -> Iterator[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
+import tensorflow as tf
+
 from uncork.core.stack import is_users
 from uncork.step.graph_ops import living_graphs
 
@@ -29,7 +31,6 @@ def left_out(traced: Any) -> str:
     inside a loop or a branch it is not known whose it is: it counts as the user's.
 
     Example:
-        >>> import tensorflow as tf
         >>> left_out(tf.function(lambda x: 2 * x).get_concrete_function(1.0))
         ''
     """
@@ -49,6 +50,19 @@ def left_out_of_fit(model: Any) -> str:
         if graph.name == _STEP and any(id(t) in variables for t in graph.external_captures)
     )
     return next(filter(None, map(_said, graphs)), "")
+
+
+def is_in_step() -> bool:
+    """Whether what runs now is traced, and as a part of Keras's own step.
+
+    Example:
+        >>> is_in_step()
+        False
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    while graph is not None and getattr(graph, "name", "") != _STEP:
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
 
 
 def _said(graph: Any) -> str:

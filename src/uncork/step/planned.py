@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Final
 
 import keras
-import tensorflow as tf
 
 from uncork.core.step_edit import StepEdit
 from uncork.step.array_feed import Rewrite, arrays_through
@@ -16,12 +15,14 @@ from uncork.step.dtype_policies import set_policy
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
+from uncork.step.left_out import is_in_step
 from uncork.step.micro_batches import in_parts_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 
 _OTHERS: Final = ("test_function", "predict_function")
-_FUNCTIONS: Final = ("train_function", *_OTHERS)
+_TRAINS: Final = "train_function"
+_FUNCTIONS: Final = (_TRAINS, *_OTHERS)
 # What callbacks ask of a model.
 _ASKED: Final = ("save", "export", "evaluate", "predict")
 # In this order: what was traced belongs to the settings before it.
@@ -82,7 +83,7 @@ class PlannedStep:
             feed = each.fed(feed) if each else feed
         self._arrays = feed.arrays
         if self._last_map is not None and self._last_map.is_another:
-            self._functions["train_function"] = None  # the map is part of it
+            self._functions[_TRAINS] = None  # the map is part of it
         # Keras sets a validation split aside itself: arrays are given to it whole.
         return arguments["x"] if feed.dataset is None else feed.dataset
 
@@ -142,10 +143,15 @@ class _Written:
         return {name: self._settings[name] for name in _FUNCTIONS}
 
     def give_back(self) -> None:
+        self._give_back_what_is_asked()
+        _set(self._model, self._settings)
+
+    def _give_back_what_is_asked(self) -> None:
+        """All but what trains: it is the training's, which may go on in another thread."""
         for layer, policy in self._policies.values():
             if layer.dtype_policy.name != policy.name:
                 set_policy(layer, policy)
-        _set(self._model, self._settings)
+        _set(self._model, {k: v for k, v in self._settings.items() if k != _TRAINS})
 
     @contextmanager
     def while_asked(self) -> Iterator[None]:
@@ -185,23 +191,26 @@ class _Written:
             if of_fit or not any(id(layer) in self._policies for layer in _layers(model)):
                 return method(model, *args, **kwargs)
             edited = _Written(self._model)
-            self.give_back()
+            self._give_back_what_is_asked()
             try:
                 return method(model, *args, **kwargs)
             finally:
                 # What was traced for it serves the next time, and stays on the model in the end.
                 self._settings |= {name: getattr(self._model, name) for name in _OTHERS}
-                edited.give_back()
+                edited._give_back_what_is_asked()
 
         return asked
 
     def _called(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A layer that is called op by op, outside of the step, computes in its own precision."""
+        """A layer that is called outside of the step computes in its own precision.
+
+        Op by op, or from a function that somebody else's graph is made of: a callback's, say.
+        """
         as_written = self._around(call)
 
         @functools.wraps(call)
         def called(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
-            in_step = self._model.run_eagerly or not tf.executing_eagerly()
+            in_step = self._model.run_eagerly or is_in_step()
             return (call if in_step else as_written)(layer, *args, **kwargs)
 
         return called
