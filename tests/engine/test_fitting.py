@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from uncork.core.edit import KerasBackend
 from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, StepsPerExecution
+from uncork.core.step_edit import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.core.workload import Workload
 from uncork.engine.fitting import differences
 
@@ -132,3 +133,18 @@ def test_a_callback_of_every_batch_stays_with_its_backend() -> None:
     assert line.startswith("callbacks on every batch")
     assert "Warmup" in line
     assert differences(made, found()) == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "refused"), [(JitCompile(), True), (BFLOAT16, True), (GROUPED, False)]
+)
+def test_what_was_proved_of_some_code_is_not_used_on_other_code(edit: Any, refused: bool) -> None:
+    """XLA would leave out a check that was put into the loss since, without a word."""
+    assert WORKLOAD.model is not None
+    made = with_edits(edit)
+    made = replace(made, machine=replace(made.machine, python=platform.python_version()))
+    other = found(model=replace(WORKLOAD.model, code="c0de"))
+    assert differences(made, found()) == ()
+    assert any("code of the model" in line for line in differences(made, other)) is refused
+    elsewhere = replace(made, machine=replace(made.machine, python="2.7.18"))
+    assert differences(elsewhere, other) == (), "another Python compiles it to something else"

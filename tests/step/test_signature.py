@@ -6,6 +6,7 @@ import sys
 
 import keras
 import pytest
+import tensorflow as tf
 
 from uncork.core.record import to_json
 from uncork.step import build, signature
@@ -95,6 +96,53 @@ def test_every_change_is_seen():
 )
 def test_what_no_plan_depends_on_is_left_out(make):
     assert to_json(signature(make())) == to_json(signature(mlp()))
+
+
+def halved(y, p):
+    return keras.ops.mean((y - p) ** 2) / 2
+
+
+def checked(y, p):
+    return keras.ops.mean(tf.debugging.check_numerics((y - p) ** 2, "loss")) / 2
+
+
+def offset(y, p):
+    return keras.ops.mean(y - p)
+
+
+class Doubling(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs * 2
+
+
+class Doubled(keras.metrics.Mean):
+    def update_state(self, y, p, sample_weight=None):
+        return super().update_state(y - p)
+
+
+def test_code_of_the_user_s_is_told_apart():
+    """Of layers, losses and metrics, by what it does and not by where it stands."""
+    made = {
+        "none": mlp(),
+        "loss": mlp(loss=halved),
+        "another of its name": mlp(loss=renamed(checked, "halved")),
+        "metric": mlp(metrics=[offset, "mae"]),
+        "metric's class": mlp(metrics=[Doubled()]),
+        "layer": mlp(Doubling()),
+        "function of a layer": mlp(keras.layers.Lambda(lambda x: x * 3)),
+        "activation": mlp(keras.layers.Activation(lambda x: x * 4)),
+        "class": subclassed(Subclassed),
+    }
+    codes = {name: signature(model).code for name, model in made.items()}
+    assert codes["none"] == ""
+    assert len(set(codes.values())) == len(codes)
+    assert signature(mlp(loss=halved)).code == codes["loss"]
+    assert signature(mlp(loss=halved)).loss == signature(made["another of its name"]).loss
+
+
+def renamed(function, name):
+    function.__name__ = name
+    return function
 
 
 def test_training_does_not_change_it():

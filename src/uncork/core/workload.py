@@ -23,6 +23,8 @@ class ModelSignature(Record, frozen=True, kw_only=True):
         loss: As given to ``compile``.
         dtype_policy: Names in use, e.g. ``("float32",)``.
         train_step: Digest of an own ``train_step``, ``""`` for Keras's.
+        code: Digest of all other code of the user's that a step runs: layers, losses, metrics;
+            ``""`` where there is none.
     """
 
     name: str
@@ -32,6 +34,7 @@ class ModelSignature(Record, frozen=True, kw_only=True):
     loss: str
     dtype_policy: tuple[str, ...]
     train_step: str = ""
+    code: str = ""
 
 
 class Workload(Record, frozen=True, kw_only=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+
 from uncork.core.plan import Plan
-from uncork.core.step_edit import FlatUpdates, StepsPerExecution
+from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
 from uncork.core.workload import ModelSignature, Workload
 
 _MODEL_WORDS = {
@@ -15,6 +17,7 @@ _MODEL_WORDS = {
     "dtype_policy": "dtype policy",
     "train_step": "code of train_step",
 }
+_CODE = "code of the model's layers, losses or metrics: it has changed since the plan was made"
 
 
 def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
@@ -51,7 +54,20 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
     if (plan.step_edits or plan.backend) and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)
+        if _asks_of_code(plan) and expected.model.code != found.model.code:
+            changed.append(_CODE)
     return tuple(changed)
+
+
+def _asks_of_code(plan: Plan) -> bool:
+    """Whether the plan holds only for the code that it was proved with, and that can be told.
+
+    XLA knows not all ops, and leaves checks out; another precision does not fit all numbers. Code
+    is compared as Python compiles it, and each version of it does so in its own way.
+    """
+    here = platform.python_version_tuple()[:2]
+    alike = tuple(plan.machine.python.split(".")[:2]) == here
+    return alike and any(isinstance(e, JitCompile | DtypePolicy) for e in plan.step_edits)
 
 
 def _hooks(plan: Plan, found: Workload) -> list[tuple[str, object, object]]:

@@ -12,6 +12,7 @@ import keras
 from uncork.core.record import digest
 from uncork.core.workload import ModelSignature
 from uncork.step.dtype_policies import dtype_policies
+from uncork.watch import named_code_digest
 
 
 def signature(model: Any) -> ModelSignature:
@@ -32,6 +33,7 @@ def signature(model: Any) -> ModelSignature:
         loss=_loss(model),
         dtype_policy=dtype_policies(model),
         train_step=_own_train_step(model),
+        code=_own_code(model),
     )
 
 
@@ -74,6 +76,19 @@ def _names(loss: Any) -> str:
 
 def _without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _own_code(model: Any) -> str:
+    """Digest of the layers' classes, and of functions that they, losses and metrics are made of."""
+    found: list[Any] = [type(model)]
+    for layer in model._flatten_layers():
+        held = (value for value in vars(layer).values() if inspect.isfunction(value))
+        found += [type(layer), *held]
+    for name, given in (("_compile_loss", "_user_loss"), ("_compile_metrics", "_user_metrics")):
+        asked = keras.tree.flatten(getattr(getattr(model, name, None), given, None))
+        found += [each if inspect.isfunction(each) else type(each) for each in asked if each]
+    code = named_code_digest(*dict.fromkeys(found))
+    return "" if code == named_code_digest() else code
 
 
 def _own_train_step(model: Any) -> str:
