@@ -54,15 +54,9 @@ INTRODUCTIONS: Final = (
         DOCS, "site/en/tutorials/keras/overfit_and_underfit.ipynb", "MLP, 20 steps an epoch"
     ),
     Introduction(DOCS, "site/en/tutorials/keras/text_classification.ipynb", "words, cached"),
-    Introduction(DOCS, "site/en/tutorials/generative/autoencoder.ipynb", "MLP on arrays"),
     Introduction(
         DOCS, "site/en/tutorials/distribute/custom_training.ipynb", "CNN, a distributed loop"
     ),
-    Introduction(
-        DOCS, "site/en/tutorials/structured_data/time_series.ipynb", "windows of a table"
-    ),
-    Introduction(DOCS, "site/en/guide/basic_training_loops.ipynb", "a line, a loop, eager"),
-    Introduction(DOCS, "site/en/guide/mixed_precision.ipynb", "MLP on arrays, mixed_float16"),
     Introduction(NOTEBOOKS, "second_edition/chapter07_working-with-keras.ipynb", "MLP on arrays"),
     Introduction(
         NOTEBOOKS, "second_edition/chapter10_dl-for-timeseries.ipynb", "windows of a table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,13 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.capture import StepCall
+from uncork.capture import LoopCall, LoopEvidence, StepCall
 from uncork.core.edit import KeepFreedMemory
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.pipeline_edit import Cache, Prefetch
 from uncork.core.plan import Plan
 from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, ReuseIterator
+from uncork.core.step_edit import DtypePolicy, ReuseIterator, TfFunction
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import _EDITED
@@ -25,7 +26,7 @@ from uncork.engine.this_machine import check_precision, other_machine
 from uncork.measure import probe
 from uncork.measure.devices import accelerators
 from uncork.measure.machine import available_memory
-from uncork.pipeline import read
+from uncork.pipeline import bytes_named, read
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 
@@ -130,6 +131,28 @@ def test_a_cache_of_more_data_than_the_plan_was_made_with_is_reckoned_anew() -> 
         enough_memory(made, read(numbers(600)))
 
 
+def lines_of(*paths: Path) -> tf.data.Dataset:
+    return tf.data.TextLineDataset([str(path) for path in paths]).map(tf.strings.length).batch(2)
+
+
+def test_where_no_length_is_known_the_sizes_of_the_files_tell(tmp_path: Path) -> None:
+    """How many records are in a file nobody knows; TensorFlow's cache would take any number."""
+    small, large = tmp_path / "small.txt", tmp_path / "large.txt"
+    small.write_text("row\n" * 10)
+    large.write_text("row\n" * 1000)
+    then = read(lines_of(small))
+    kinds = [place.node.kind for place in then.places]
+    stages = [stage(i, kind, length=None) for i, kind in enumerate(kinds)]
+    stages[0] = replace(stages[0], length=1, file_bytes=bytes_named(then.places[0].node))
+    size = round(0.5 * available_memory() / 10)
+    edit = Cache(stage=kinds.index("map"), expects="", bytes=size)
+    before = workload_diagnosis(stages=tuple(stages))
+    made = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
+    enough_memory(made, then)
+    with pytest.raises(EditRefused, match=r"for 100\.0 times as much"):
+        enough_memory(made, read(lines_of(large)))
+
+
 def loop_at(index: int) -> StepCall:
     function = tf.function(lambda: None)
     return StepCall(index=index, at="train.py:9", args=(), kwargs={}, original=function)
@@ -190,6 +213,20 @@ def test_a_loop_whose_process_was_not_started_as_planned_says_so(
     assert lenient.step_loop(loop_at(WORKLOAD.index)) is None
     assert "goes on with its process as it is" in capsys.readouterr().err
     assert lenient.met
+
+
+def test_a_step_that_is_defined_anew_for_each_fold_is_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first one was taken over; the next is another function, which nobody knows."""
+    evidence = LoopEvidence(eager_step=True, steps_seen=1, tape_calls_per_step=1)
+    data = tf.data.Dataset.range(64)
+    call = LoopCall(WORKLOAD.index, "train.py:9", data, lambda: iter(data), evidence)
+    planned = Running(with_edits(TfFunction(code=""), kind="custom_loop", model=None), strict=False)
+    planned._reached = planned._taken = True
+    for _ in range(3):
+        planned.loop(call, iter(data))
+    assert capsys.readouterr().err.count("it is defined anew for each call of the loop") == 1
 
 
 def test_a_machine_is_itself_and_no_other() -> None:

@@ -25,7 +25,7 @@ from uncork.core.step_edit import MapOnDevice, StepsPerExecution
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.promises import Promises
-from uncork.engine.running import Running
+from uncork.engine.running import _PLANNED, Running
 from uncork.pipeline import measure
 from uncork.road import Proposal
 from uncork.road.map_on_device import MakeOnDevice, to_the_step
@@ -228,7 +228,7 @@ def test_the_arrays_are_let_go_with_the_training(tmp_path: Any) -> None:
         running.fit(made)
         found.append(held(rows))
     assert len(set(found)) == 1  # those of the last one, at most
-    maps = running._step._last_map._map.maps
+    maps = vars(made.model)[_PLANNED]._last_map._map.maps
     (placed,) = maps[0].dataset.__dict__["_uncork_placed"].values()
     assert [variable.value().shape[0] for variable in placed._rows.values()] == [0, 0]
     del running, maps, placed, made

@@ -241,6 +241,7 @@ class Stage(Record, frozen=True, kw_only=True):
         ratio: Input elements for one output element (``batch(32)`` has 32), None when it varies.
         elements_per_step: How many of its elements one training step consumes.
         length: Elements of a pass over it, ``ENDLESS`` (-1) for one without end, None if unknown.
+        file_bytes: Of the files that a source names; None where it names none.
         ahead: Elements that it was told to prepare before they are asked for.
         readers: On a serial interleave, inputs that are open at once and could each have a thread.
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
@@ -287,6 +288,7 @@ class Stage(Record, frozen=True, kw_only=True):
     ratio: float | None = None
     elements_per_step: float | None = None
     length: int | None = None
+    file_bytes: int | None = None
     ahead: int | None = None
     readers: int | None = None
     parallelism: int | None = None

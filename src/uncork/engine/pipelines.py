@@ -25,6 +25,7 @@ from uncork.measure import available_memory
 from uncork.pipeline import (
     Pipeline,
     apart,
+    bytes_named,
     keeps_python,
     read,
     redirected,
@@ -115,7 +116,8 @@ def keeps(plan: Plan) -> bool:
 def times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
     """Elements now over those that a plan was made with; 1 where neither number is known.
 
-    The stages are the same, one by one: a plan is used on no other pipeline.
+    The stages are the same, one by one: a plan is used on no other pipeline. How many elements lie
+    in a file is not known before it was read; where nothing else tells, the sizes of the files do.
 
     Args:
         stages: As the plan knows them.
@@ -126,8 +128,12 @@ def times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int
         return 1.0
     places = pipeline.places[: stage + 1]
     now = [int(place.node.dataset.cardinality()) for place in places]
-    first = stages[min(stage, len(stages) - 1)].first
-    pairs = list(zip((s.length or 0 for s in stages), now, strict=False))[first:]
+    kept = stages[min(stage, len(stages) - 1)]
+    pairs = list(zip((s.length or 0 for s in stages), now, strict=False))[kept.first :]
+    if kept.length is None:
+        sources = list(zip(stages, places, strict=False))[kept.first :]
+        named = ((s.file_bytes, bytes_named(p.node)) for s, p in sources if s.file_bytes)
+        pairs += [(then, there) for then, there in named if then and there]
     return max((there / then for then, there in pairs if then > 0 and there > 0), default=1.0)
 
 

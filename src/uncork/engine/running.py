@@ -55,10 +55,13 @@ from uncork.step import (
     loader_edited,
 )
 
+# Where a model has what was traced under the plan.
+_PLANNED: Final = "_uncork_planned"
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
 _COMPILED: Final = "it is a tf.function already"
+_MADE_ANEW: Final = "it is defined anew for each call of the loop; define it once, outside of that"
 
 
 class Running(PassThrough):
@@ -80,12 +83,11 @@ class Running(PassThrough):
         self._data_met = not (edits or plan.saving_edits or moved)
         self._step_met = not plan.step_edits
         self._process_met = not (plan.environment or plan.keeps_memory)
-        self._reached = False
+        self._reached = self._taken = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
         self._told_machine = False
         self._trained: Any = None
-        self._step: PlannedStep | None = None
         self._data = PlannedData(plan, self._refuse, strict=strict)
         self._iterators, self._to_the_end = iterators_of(plan.step_edits), to_the_end
 
@@ -146,10 +148,12 @@ class Running(PassThrough):
         """A model's step as planned; the same as before where ``fit`` is called again and again."""
         if not self.plan.step_edits:
             return None
-        if self._step is None or not self._step.serves(call.model):
+        held = vars(call.model)  # where it goes when the model does
+        step: PlannedStep | None = held.get(_PLANNED)
+        if step is None or not step.serves(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
-            self._step = PlannedStep(call.model, self.plan.step_edits, refuse)
-        return self._step
+            step = held[_PLANNED] = PlannedStep(call.model, self.plan.step_edits, refuse)
+        return step
 
     def _reusing(self) -> AbstractContextManager[None]:
         """``evaluate`` and ``predict`` are called outside of ``fit``, too."""
@@ -199,7 +203,15 @@ class Running(PassThrough):
                 self._take(call.at, code, NO_FUNCTION if eager else _COMPILED)
             else:
                 self.wants_steps = True
+        elif self._is_another_function(call):
+            self._taken = False  # said once
+            self._goes_on(call.at, "op by op", _MADE_ANEW)
         return first
+
+    def _is_another_function(self, call: LoopCall) -> bool:
+        """The loop is reached again, and calls a step that was defined once more."""
+        is_meant = call.index == self.plan.before.workload.index
+        return self._taken and is_meant and call.evidence.eager_step
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The same of a loop that reads no dataset."""
@@ -324,6 +336,7 @@ class Running(PassThrough):
         if step is None:
             self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
+            self._taken = True
             step.expects, step.numbers = edit.code, edit.numbers
             step.mode = mode_of(self.plan.step_edits)
 

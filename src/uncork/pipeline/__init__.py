@@ -18,6 +18,7 @@ from uncork.pipeline.files import redirected
 from uncork.pipeline.gathering import gathered_arrays
 from uncork.pipeline.last_maps import LastMaps, last_maps, named_maps
 from uncork.pipeline.made_there import MadeThere
+from uncork.pipeline.named_files import bytes_named
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.parted import parted_anew
 from uncork.pipeline.python_calls import keeps_python
@@ -39,6 +40,7 @@ __all__ = [
     "Split",
     "apart",
     "apply",
+    "bytes_named",
     "check_folder",
     "continued",
     "disk_at",

@@ -41,6 +41,7 @@ from uncork.pipeline.legality import (
     parallel_by_default,
 )
 from uncork.pipeline.measured import Measured
+from uncork.pipeline.named_files import bytes_named
 from uncork.pipeline.op_costs import op_costs
 from uncork.pipeline.other_forms import for_whole_batches, time_otherwise, time_what_is_needed
 from uncork.pipeline.probes import (
@@ -239,6 +240,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         ratio=static_ratio(node) if stage.below else None,
         elements_per_step=stage.per_step,
         length=length if (length := int(node.dataset.cardinality())) >= ENDLESS else None,
+        file_bytes=bytes_named(node),
         ahead=told_ahead(node),
         readers=readers(node),
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
