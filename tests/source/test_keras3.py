@@ -64,6 +64,10 @@ def test_a_scaled_loss_trains_as_one_without_scale() -> None:
     [
         ("m.fit_generator(g(), epochs=2)", "m.fit(g(), epochs=2)"),
         ("m.fit_generator(generator=g(), workers=4)", "m.fit(x=g())"),
+        (
+            "m.fit_generator(g(),\n    epochs=5,  # enough\n    workers=4)",
+            "m.fit(g(),\n    epochs=5  # enough\n    )",
+        ),
         ("m.predict_generator(g(), steps=2)", "m.predict(g(), steps=2)"),
         ("m.fit(d, workers=4, epochs=2)", "m.fit(d, epochs=2)"),
         ("m.compile('sgd', experimental_steps_per_execution=4)", None),
@@ -127,6 +131,8 @@ def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> 
             "gives both",
         ),
         ("m.fit_generator(g(), 10)\n", "name the arguments"),
+        ("m.fit_generator(*both, epochs=2)\n", "by * or **"),
+        ("m.fit_generator(**settings)\n", "by * or **"),
         ("mixed_precision.experimental.LossScaleOptimizer(o, loss_scale=128)\n", "loss_scale=128"),
         ("tf.keras.mixed_precision.experimental.Policy(**settings)\n", "write its arguments out"),
         ("def fit(data, workers): ...\nagent.fit(data, workers=8)\n", "a fit of its own on line 1"),

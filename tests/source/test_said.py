@@ -246,6 +246,61 @@ REFUSED = {
         DtypePolicy(policy="mixed_float16", keep=("dropout",)),
         "stay in float32 (dropout)",
     ),
+    "another model": (
+        FIT.replace("model.compile(", "encoder = keras.Model(a, b)\nmodel.compile("),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "models are made on lines",
+    ),
+    "a model for the pictures": (
+        FIT.replace("data = (", "turned = keras.Sequential([keras.layers.RandomFlip()])\ndata = ("),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "models are made on lines",
+    ),
+    "a layer of the pipeline": (
+        FIT.replace(".map(load)", ".map(lambda x: keras.layers.Rescaling(2)(load(x)))"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "need not be one of the model",
+    ),
+    "a model that outlives its training": (
+        FIT.replace("model = ", "def train():\n  model = ")
+        .replace("model.compile(", "  model.compile(")
+        .replace("history = model.fit(data, epochs=10)", "  model.fit(data)\n  return model")
+        .replace("# ten", "  # ten")
+        + "train().save('m.keras')\n",
+        DtypePolicy(policy="mixed_bfloat16"),
+        "does something else with the model",
+    ),
+    "a callback that saves the model": (
+        FIT.replace("epochs=10", "callbacks=[keras.callbacks.ModelCheckpoint('best.keras')]"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "while it trains is not plain",
+    ),
+    "callbacks from elsewhere": (
+        FIT.replace("epochs=10", "callbacks=mine"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "'mine' does with the model",
+    ),
+    "a loss that is not to be scaled": (
+        FIT.replace('loss="mse",', 'loss="mse", auto_scale_loss=False,'),
+        DtypePolicy(policy="mixed_float16"),
+        "auto_scale_loss",
+    ),
+    "data of a helper for several": (
+        FIT.replace("history = model.fit(data, epochs=10)", "def learn(x): model.fit(x)")
+        + "learn(data)\nlearn([1, 2])\n",
+        Prefetch(expects=""),
+        "may be other data, too",
+    ),
+    "data that is taken apart": (
+        FIT.replace("fit(data,", "fit(data.as_numpy_iterator(),"),
+        Prefetch(expects=""),
+        "no name and no chain of calls",
+    ),
+    "what shows progress": (
+        FIT.replace("history = ", "bar = tqdm(data)\nhistory = ").replace("fit(data,", "fit(bar,"),
+        Prefetch(expects=""),
+        "something around a dataset",
+    ),
     "what no setting does": (FIT, FlatUpdates(), "no equal"),
 }
 
@@ -258,6 +313,53 @@ def test_where_it_is_not_plain_nothing_is_written(name: str) -> None:
     assert patch.after == patch.before
     assert patch.diff("train.py") == b""
     assert reason in patch.unsaid[0].reason
+
+
+def test_a_stage_that_a_library_made_on_that_line_is_not_the_script_s() -> None:
+    """The cache belongs below the map of the script's, which stands on the same line."""
+    made = of_fit(FIT, CACHE)
+    decode = replace(made.before.stages[1], name="decode")
+    stages = (made.before.stages[0], decode, *made.before.stages[1:])
+    patch = patched(FIT, replace(made, before=replace(made.before, stages=stages)))
+    assert patch.said == ()
+    assert "2 stages of kind map come from line" in patch.unsaid[0].reason
+
+
+def test_callbacks_that_ask_the_model_nothing_are_no_reason() -> None:
+    both = "keras.callbacks.EarlyStopping(), ModelCheckpoint('w', save_weights_only=True)"
+    text = FIT.replace("epochs=10", f"callbacks=[{both}]")
+    assert patched(text, of_fit(text, DtypePolicy(policy="mixed_bfloat16"))).unsaid == ()
+
+
+def test_a_policy_stands_behind_the_import_that_it_needs() -> None:
+    """Wherever else its name is spoken of."""
+    text = "import os  # before tf and keras\n\nos.environ['A'] = '1'\n" + FIT
+    patch = patched(text, of_fit(text, DtypePolicy(policy="mixed_bfloat16")))
+    after = patch.after.decode()
+    assert after.index("import tensorflow") < after.index("set_global_policy")
+
+
+def test_lines_of_comments_in_a_call_stay() -> None:
+    text = FIT.replace("  # for now\n", "\n    # metrics=['mae'],\n")
+    after = patched(text, of_fit(text, JitCompile())).after.decode()
+    assert "    loss=\"mse\",\n    # metrics=['mae'],\n    jit_compile=True,\n)" in after
+
+
+def test_what_must_be_first_stays_first() -> None:
+    text = '"Trains a model " "on pictures."\nfrom __future__ import annotations\n' + FIT
+    after = patched(text, of_fit(text, IntraOpThreads(threads=1))).after.decode()
+    compile(after, "train.py", "exec")
+    assert after.startswith('"Trains a model "')
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["with tqdm(data) as bar:\n    for x in bar:", "for x in tqdm.tqdm(data):"],
+)
+def test_what_is_around_a_dataset_has_no_methods_of_one(loop: str) -> None:
+    text = LOOP.partition("for epoch")[0] + loop + "\n        train_step(x)\n"
+    made = of_loop(LOOP, Prefetch(expects=""), at=at(text, "for x in"))
+    assert patched(text, made).said == ()
 
 
 def _fit(text: str) -> str:

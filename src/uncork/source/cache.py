@@ -22,12 +22,12 @@ def cache(source: Source, plan: Plan, edit: Cache, stage: Stage) -> Changes:
     Raises:
         EditRefused: It would stand elsewhere, or its place is not plain.
     """
-    del plan, edit
+    del edit
     below = stage.cache_point.below if stage.cache_point else ()
     if below:
         raise EditRefused(
             f"the elements are to be kept below the {' and the '.join(below)}: maps that stand "
             "above it would have to change places with it"
         )
-    call = stage_call(source, stage, stage.kind)
+    call = stage_call(source, plan, stage, stage.kind)
     return [Change(call, lambda now: linked(now, "cache"), BEHIND)]

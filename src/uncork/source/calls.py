@@ -68,10 +68,11 @@ def without_arguments(call: cst.Call, names: Collection[str]) -> cst.Call:
     """A call without these keywords; what was last keeps the layout of the end."""
     kept = [arg for arg in call.args if not (arg.keyword and arg.keyword.value in names)]
     if kept and kept[-1] is not call.args[-1]:
-        end = call.args[-1]
-        kept[-1] = kept[-1].with_changes(
-            comma=end.comma, whitespace_after_arg=end.whitespace_after_arg
-        )
+        end, behind = call.args[-1], kept[-1].comma
+        after = end.whitespace_after_arg
+        if isinstance(behind, cst.Comma) and not isinstance(end.comma, cst.Comma):
+            after = _with_comment_of(behind.whitespace_after, after)
+        kept[-1] = kept[-1].with_changes(comma=end.comma, whitespace_after_arg=after)
     return call.with_changes(args=kept)
 
 
@@ -116,9 +117,11 @@ def _without_comment(
 def _with_comment_of(
     old: cst.BaseParenthesizableWhitespace, between: cst.BaseParenthesizableWhitespace
 ) -> cst.BaseParenthesizableWhitespace:
-    """A comment behind an argument stays behind it."""
-    if not isinstance(old, cst.ParenthesizedWhitespace) or old.first_line.comment is None:
+    """A comment behind an argument stays behind it, and lines of comments below it."""
+    if not isinstance(old, cst.ParenthesizedWhitespace):
+        return between
+    if old.first_line.comment is None and not any(line.comment for line in old.empty_lines):
         return between
     if isinstance(between, cst.ParenthesizedWhitespace):
-        return between.with_changes(first_line=old.first_line)
+        return between.with_changes(first_line=old.first_line, empty_lines=old.empty_lines)
     return old

@@ -32,6 +32,8 @@ def generator_methods(source: Source) -> Iterator[Found]:
             yield Found(call, refusal=refusal)
             continue
         refusal = own_method(source, method(call))
+        if any(arg.star for arg in call.args):
+            refusal = "it takes arguments by * or **, and some may be of another name now"
         if refusal:
             yield Found(call, refusal=refusal)
             continue

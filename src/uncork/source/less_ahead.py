@@ -19,10 +19,10 @@ def less_ahead(source: Source, plan: Plan, edit: LessAhead, stage: Stage) -> Cha
     Raises:
         EditRefused: It is no prefetch, or its place is not plain.
     """
-    del plan, edit
+    del edit
     if stage.kind != "prefetch":
         raise EditRefused("how many calls a parallel map may make at once depends on the machine")
-    call = stage_call(source, stage, "prefetch")
+    call = stage_call(source, plan, stage, "prefetch")
     if len(call.args) != 1 or call.args[0].star:
         raise EditRefused(f"the prefetch on line {source.line(call)} has not one argument")
     auto = cst.parse_expression(f"{source.imported('tensorflow')}.data.AUTOTUNE")

@@ -20,7 +20,7 @@ from uncork.core.plan import Plan
 from uncork.core.step_edit import DtypePolicy
 from uncork.source.changes import Changes, Insertion
 from uncork.source.training_call import check_one_fit
-from uncork.source.tree import Source, method, receiver
+from uncork.source.tree import Source, argument, method, receiver
 
 # Of a model: what no policy shows in, or what is compiled and trained under it in a plan, too.
 _UNMOVED: Final = frozenset({
@@ -28,9 +28,15 @@ _UNMOVED: Final = frozenset({
     "set_weights", "summary",
 })  # fmt: skip
 _OWN_DTYPES: Final = re.compile(
-    r"\bdtype\s*=|\bdtype_policy|set_dtype_policy|set_global_policy|set_floatx|mixed_precision"
+    r"\bdtype\s*=|\bdtype_policy|set_dtype_policy|set_global_policy|set_floatx|mixed_precision|"
+    r"auto_scale_loss"
 )
 _MODELS: Final = ("Sequential", "Model")
+# Callbacks of Keras's that neither save a model nor ask it anything.
+_HARMLESS: Final = frozenset({
+    "CSVLogger", "EarlyStopping", "LearningRateScheduler", "ProgbarLogger", "ReduceLROnPlateau",
+    "TerminateOnNaN",
+})  # fmt: skip
 
 
 def mixed_precision(source: Source, plan: Plan, edit: DtypePolicy) -> Changes:
@@ -60,21 +66,64 @@ def _check_alone(source: Source, plan: Plan) -> None:
     found = _OWN_DTYPES.search(source.module.code)
     if found:
         raise EditRefused(f"the script speaks of dtypes itself ('{found.group().strip()}')")
-    model = receiver(check_one_fit(source, plan))
+    fit = check_one_fit(source, plan)
+    model, trains_in = receiver(fit), source.function_of(fit)
     if not isinstance(model, cst.Name):
         raise EditRefused(f"no name, but '{source.code(model)}' is trained")
+    if not source.runs_once(fit):
+        raise EditRefused(f"the fit on line {source.line(fit)} may train several models")
+    _check_callbacks(source, fit)
     for use in source.uses(model.value):
         parent = source.parent(use)
         called = parent.attr.value if isinstance(parent, cst.Attribute) else ""
-        if called not in _UNMOVED and not isinstance(parent, cst.Return):
+        # What makes it may hand it on to where it is trained, but not what trains it.
+        made = isinstance(parent, cst.Return) and source.function_of(use) is not trains_in
+        if called not in _UNMOVED and not made:
             raise EditRefused(
                 f"line {source.line(use)} does something else with the model, which would be in 16 "
                 "bits there, too: under the plan fit alone is"
             )
 
 
+def _check_callbacks(source: Source, fit: cst.Call) -> None:
+    """Refuse those that may save the model, or ask it something, while it trains."""
+    given = argument(fit, "callbacks")
+    if given is None:
+        return
+    value = given.value
+    listed = value.elements if isinstance(value, cst.List | cst.Tuple) else None
+    for each in (value,) if listed is None else (element.value for element in listed):
+        name = _name(source, each) if isinstance(each, cst.Call) else ""
+        weights = isinstance(each, cst.Call) and argument(each, "save_weights_only")
+        if name == "ModelCheckpoint" and weights and source.code(weights.value) == "True":
+            continue
+        if name not in _HARMLESS:
+            raise EditRefused(
+                f"what '{source.code(each)}' does with the model while it trains is not plain"
+            )
+
+
+def _name(source: Source, call: cst.Call) -> str:
+    """Of what is called, without where it is from."""
+    return source.code(call.func).rpartition(".")[2]
+
+
+def _check_one_model(source: Source) -> None:
+    """Refuse where other models are built, whose layers would be in 16 bits as well."""
+    made = [c for c in source.all(cst.Call) if _is_model(source, c)]
+    outermost = [c for c in made if not any(each in made for each in source.around(c))]
+    if len(outermost) > 1:
+        lines = ", ".join(str(source.line(each)) for each in outermost)
+        raise EditRefused(f"models are made on lines {lines}, and the plan is for one of them")
+
+
+def _is_model(source: Source, call: cst.Call) -> bool:
+    return _name(source, call) in _MODELS or ".applications." in source.code(call.func)
+
+
 def _check_layers(source: Source, keras: str) -> None:
     """Refuse where layers are made that need not be the model's."""
+    _check_one_model(source)
     made = [c for c in source.all(cst.Call) if _is_layer(source, c, keras)]
     if not made:
         raise EditRefused("the script makes no keras.layers itself")
@@ -100,14 +149,23 @@ def _is_class(name: str) -> bool:
 
 
 def _is_part(source: Source, layer: cst.Call, keras: str) -> bool:
-    """It is called at once, added to a model, or listed in one."""
+    """It is called at once where a model is made, added to one, or listed in one."""
     parent = source.parent(layer)
     if isinstance(parent, cst.Call) and parent.func is layer:
-        return True
+        return _makes_a_model(source, layer)
     calls = [c for c in source.around(layer) if isinstance(c, cst.Call)][:1]
     return any(
         method(call) == "add" or source.code(call.func).rpartition(".")[2] in _MODELS
         for call in calls
+    )
+
+
+def _makes_a_model(source: Source, layer: cst.Call) -> bool:
+    """Of the lambda or function that it stands in, or of the script itself."""
+    inside = (n for n in source.around(layer) if isinstance(n, cst.Lambda | cst.FunctionDef))
+    place = next(inside, None)
+    return place is None or any(
+        _is_model(source, call) and place in source.around(call) for call in source.all(cst.Call)
     )
 
 
@@ -116,8 +174,7 @@ def _last_import(source: Source, keras: str) -> cst.SimpleStatementLine:
     root = keras.partition(".")[0]
     body = list(source.module.body)
     lines = source.imports()
-    name = re.compile(rf"\b{re.escape(root)}\b")
-    place = next(i for i, s in enumerate(body) if s in lines and name.search(source.code(s)))
+    place = body.index(source.import_of(root))
     while place + 1 < len(body) and body[place + 1] in lines:
         place += 1
     found = body[place]

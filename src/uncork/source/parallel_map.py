@@ -26,9 +26,9 @@ def parallel_map(source: Source, plan: Plan, edit: ParallelMap, stage: Stage) ->
     Raises:
         EditRefused: There is no one call that they could be given to.
     """
-    del plan, edit
+    del edit
     tf = source.imported("tensorflow")
-    call = stage_call(source, stage, "map")
+    call = stage_call(source, plan, stage, "map")
     check_keyword(call, _CALLS, ("None",))
     check_keyword(call, "deterministic", ("None", "True"))
     if len([arg for arg in call.args if arg.keyword is None]) > 1:

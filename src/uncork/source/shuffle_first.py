@@ -20,7 +20,7 @@ def shuffle_first(source: Source, plan: Plan, edit: ShuffleFirst, stage: Stage) 
         EditRefused: More than that would have to move.
     """
     del edit
-    call = stage_call(source, stage, "shuffle")
+    call = stage_call(source, plan, stage, "shuffle")
     maps = stage.buffer.maps if stage.buffer else ()
     below = receiver(call)
     if len(maps) != 1 or not (isinstance(below, cst.Call) and method(below) == "map"):

@@ -15,6 +15,19 @@ from uncork.source.tree import Source, argument, method, receiver
 # Arguments of Keras's compile that stand before the settings of the step.
 _BEFORE = 6
 _TAKES_ONE = ("enumerate", "tqdm")
+# Of what goes on with a dataset, and of what makes one.
+_OF_DATASETS = frozenset({
+    "apply", "batch", "bucket_by_sequence_length", "cache", "choose_from_datasets", "concatenate",
+    "enumerate", "filter", "flat_map", "from_generator", "from_tensor_slices", "from_tensors",
+    "group_by_window", "ignore_errors", "interleave", "list_files", "load", "map", "padded_batch",
+    "prefetch", "ragged_batch", "random", "range", "rebatch", "repeat", "sample_from_datasets",
+    "scan", "shard", "shuffle", "skip", "snapshot", "take", "take_while", "unbatch", "unique",
+    "window", "with_options", "zip",
+})  # fmt: skip
+_WRAPPERS = frozenset({
+    "as_numpy", "as_numpy_iterator", "enumerate", "islice", "iter", "list", "tqdm", "track",
+    "trange", "zip",
+})  # fmt: skip
 
 
 def compile_setting(
@@ -90,12 +103,22 @@ def data_of(source: Source, plan: Plan) -> tuple[cst.BaseExpression, Statement]:
         raise EditRefused(f"the training is fed by {work.data}, not by tf.data")
     if work.kind == "custom_loop":
         loop = _loop_at(source, source.line_of(work.at, "loop"))
+        _check_serves_one(source, loop)
         return _chained(source, _iterated(loop)), loop
     call = source.call_at(work.at, "fit")
+    _check_serves_one(source, call)
     given = argument(call, "x") or (call.args[0] if call.args else None)
     if given is None or given.star or (given.keyword and given.keyword.value != "x"):
         raise EditRefused(f"the fit on line {source.line(call)} is given its data in another way")
     return _chained(source, given.value), source.statement_of(call)
+
+
+def _check_serves_one(source: Source, place: cst.CSTNode) -> None:
+    if not source.serves_one(place):
+        raise EditRefused(
+            f"what line {source.line(place)} reads may be other data, too (it stands in a function "
+            "that is called from several places, or by somebody else)"
+        )
 
 
 def _loop_at(source: Source, line: int) -> cst.For:
@@ -116,7 +139,26 @@ def _iterated(loop: cst.For) -> cst.BaseExpression:
 
 
 def _chained(source: Source, data: cst.BaseExpression) -> cst.BaseExpression:
-    """An expression that a method can be put behind."""
-    if isinstance(data, cst.Name | cst.Attribute) or (isinstance(data, cst.Call) and method(data)):
-        return data
-    raise EditRefused(f"no name and no chain of calls, but '{source.code(data)}' is trained on")
+    """An expression that a method of datasets can be put behind."""
+    is_chain = isinstance(data, cst.Call) and method(data) in _OF_DATASETS
+    if not (is_chain or isinstance(data, cst.Name | cst.Attribute)):
+        raise EditRefused(f"no name and no chain of calls, but '{source.code(data)}' is trained on")
+    if isinstance(data, cst.Name) and _is_wrapped(source, data.value):
+        raise EditRefused(f"'{data.value}' is something around a dataset, and none itself")
+    return data
+
+
+def _is_wrapped(source: Source, name: str) -> bool:
+    """It is bound by a ``with``, or to what a function gives that shows progress or takes apart."""
+    for item in source.all(cst.WithItem):
+        if item.asname is not None and source.code(item.asname.name) == name:
+            return True
+    for target in source.all(cst.AssignTarget):
+        statement = source.parent(target)
+        if source.code(target.target) == name and isinstance(statement, cst.Assign):
+            value = statement.value
+            if isinstance(value, cst.Call):
+                called = source.code(value.func).rpartition(".")[2]
+                if called in _WRAPPERS:
+                    return True
+    return False

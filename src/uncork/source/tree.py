@@ -19,7 +19,8 @@ from uncork.core.errors import EditRefused, WrongUse
 N = TypeVar("N", bound=cst.CSTNode)
 Parents = Mapping[cst.CSTNode, cst.CSTNode]
 
-_REPEATING: Final = (cst.For, cst.While, cst.Lambda, cst.BaseComp, cst.ClassDef)
+_ELSEWHERE: Final = (cst.Lambda, cst.BaseComp, cst.ClassDef)
+_REPEATING: Final = (cst.For, cst.While, *_ELSEWHERE)
 
 
 class Source:
@@ -150,9 +151,23 @@ class Source:
             >>> [source.runs_once(source.calls(name)[0]) for name in ("map", "batch")]
             [False, True]
         """
+        return self._called_once(node, _REPEATING)
+
+    def serves_one(self, node: cst.CSTNode) -> bool:
+        r"""Whether all tells that a line is reached in one way only, however often.
+
+        Example:
+            >>> text = b"def run(d):\n for x in d: pass\nfor _ in range(9): run(a)\n"
+            >>> source = Source(text, "train.py")
+            >>> source.serves_one(source.all(cst.For)[0])
+            True
+        """
+        return self._called_once(node, _ELSEWHERE)
+
+    def _called_once(self, node: cst.CSTNode, repeating: tuple[type[cst.CSTNode], ...]) -> bool:
         seen: list[cst.FunctionDef] = []
         while True:
-            ways = (n for n in self.around(node) if isinstance(n, (*_REPEATING, cst.FunctionDef)))
+            ways = (n for n in self.around(node) if isinstance(n, (*repeating, cst.FunctionDef)))
             function = next(ways, None)
             if function is None:
                 return True
@@ -209,15 +224,17 @@ class Source:
         """The script's own function, or method, of a name; None where it has none."""
         return next((f for f in self.all(cst.FunctionDef) if f.name.value == name), None)
 
+    def import_of(self, name: str) -> cst.SimpleStatementLine:
+        """The import that gives the script this name; of ``a.b``, that is ``a``."""
+        return next(
+            statement
+            for statement in self.imports()
+            if any(own.partition(".")[0] == name for _, own in _imported_by(statement))
+        )
+
     def _imported(self) -> Iterator[tuple[str, str]]:
         for statement in self.imports():
-            for part in statement.body:
-                names = part.names if isinstance(part, cst.Import | cst.ImportFrom) else ()
-                prefix = _from(part) if isinstance(part, cst.ImportFrom) else ""
-                for alias in () if isinstance(names, cst.ImportStar) else names:
-                    full = f"{prefix}{alias.evaluated_name}"
-                    name = alias.evaluated_alias or alias.evaluated_name
-                    yield "keras" if full == "tensorflow.keras" else full, name
+            yield from _imported_by(statement)
 
     def imports(self) -> list[cst.SimpleStatementLine]:
         """The script's own import statements, in order, those in functions left out."""
@@ -259,6 +276,17 @@ def argument(call: cst.Call, keyword: str) -> cst.Arg | None:
     return next(found, None)
 
 
+def _imported_by(statement: cst.SimpleStatementLine) -> Iterator[tuple[str, str]]:
+    """Full names, and those that the script knows them by."""
+    for part in statement.body:
+        names = part.names if isinstance(part, cst.Import | cst.ImportFrom) else ()
+        prefix = _from(part) if isinstance(part, cst.ImportFrom) else ""
+        for alias in () if isinstance(names, cst.ImportStar) else names:
+            full = f"{prefix}{alias.evaluated_name}"
+            name = alias.evaluated_alias or alias.evaluated_name
+            yield "keras" if full == "tensorflow.keras" else full, name
+
+
 def _from(part: cst.ImportFrom) -> str:
     """``"tensorflow."`` of ``from tensorflow import keras``."""
     module = helpers.get_full_name_for_node(part.module) if part.module else None
@@ -272,4 +300,5 @@ def _must_be_first(statement: cst.BaseStatement) -> bool:
     first = statement.body[0]
     if isinstance(first, cst.ImportFrom):
         return isinstance(first.module, cst.Name) and first.module.value == "__future__"
-    return isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)
+    texts = cst.SimpleString | cst.ConcatenatedString
+    return isinstance(first, cst.Expr) and isinstance(first.value, texts)
