@@ -11,13 +11,13 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.capture import LoopCall, LoopEvidence, StepCall
+from uncork.capture import StepCall
 from uncork.core.edit import KeepFreedMemory
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.pipeline_edit import Cache, Prefetch
 from uncork.core.plan import Plan
 from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, ReuseIterator, TfFunction
+from uncork.core.step_edit import DtypePolicy, ReuseIterator
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import _EDITED
@@ -213,20 +213,6 @@ def test_a_loop_whose_process_was_not_started_as_planned_says_so(
     assert lenient.step_loop(loop_at(WORKLOAD.index)) is None
     assert "goes on with its process as it is" in capsys.readouterr().err
     assert lenient.met
-
-
-def test_a_step_that_is_defined_anew_for_each_fold_is_told_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The first one was taken over; the next is another function, which nobody knows."""
-    evidence = LoopEvidence(eager_step=True, steps_seen=1, tape_calls_per_step=1)
-    data = tf.data.Dataset.range(64)
-    call = LoopCall(WORKLOAD.index, "train.py:9", data, lambda: iter(data), evidence)
-    planned = Running(with_edits(TfFunction(code=""), kind="custom_loop", model=None), strict=False)
-    planned._reached = planned._taken = True
-    for _ in range(3):
-        planned.loop(call, iter(data))
-    assert capsys.readouterr().err.count("it is defined anew for each call of the loop") == 1
 
 
 def test_a_machine_is_itself_and_no_other() -> None:

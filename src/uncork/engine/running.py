@@ -61,7 +61,6 @@ _PLANNED: Final = "_uncork_planned"
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
 _COMPILED: Final = "it is a tf.function already"
-_MADE_ANEW: Final = "it is defined anew for each call of the loop; define it once, outside of that"
 
 
 class Running(PassThrough):
@@ -83,7 +82,7 @@ class Running(PassThrough):
         self._data_met = not (edits or plan.saving_edits or moved)
         self._step_met = not plan.step_edits
         self._process_met = not (plan.environment or plan.keeps_memory)
-        self._reached = self._taken = False
+        self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
         self._told_machine = False
@@ -203,15 +202,7 @@ class Running(PassThrough):
                 self._take(call.at, code, NO_FUNCTION if eager else _COMPILED)
             else:
                 self.wants_steps = True
-        elif self._is_another_function(call):
-            self._taken = False  # said once
-            self._goes_on(call.at, "op by op", _MADE_ANEW)
         return first
-
-    def _is_another_function(self, call: LoopCall) -> bool:
-        """The loop is reached again, and calls a step that was defined once more."""
-        is_meant = call.index == self.plan.before.workload.index
-        return self._taken and is_meant and call.evidence.eager_step
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The same of a loop that reads no dataset."""
@@ -336,7 +327,6 @@ class Running(PassThrough):
         if step is None:
             self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
-            self._taken = True
             step.expects, step.numbers = edit.code, edit.numbers
             step.mode = mode_of(self.plan.step_edits)
 

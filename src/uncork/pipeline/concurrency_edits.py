@@ -12,17 +12,26 @@ from uncork.measure.machine import cpus
 from uncork.pipeline.calls import CALLS
 from uncork.pipeline.concurrency import readers, told_ahead
 from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.legality import errors_are_ignored
 from uncork.pipeline.nodes import parallel_interleave
 from uncork.pipeline.rebuild import make
-from uncork.pipeline.tree import Node
+from uncork.pipeline.tree import Node, Pipeline
 
 
-def interleave_in_parallel(node: Node) -> Dataset:
+def interleave_in_parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     """A serial interleave with a thread for each of the inputs that are open at once.
 
+    In parallel, an element that fails takes its input's turn; otherwise it does not.
+
     Raises:
-        EditRefused: It is none, or its inputs may not be read side by side.
+        EditRefused: It is none, its inputs may not be read side by side, or errors are ignored.
     """
+    if errors_are_ignored(pipeline, stage):
+        raise EditRefused(
+            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            "errors that end the pass",
+            "leave it serial",
+        )
     cycle = readers(node)
     if cycle is None:
         raise EditRefused(

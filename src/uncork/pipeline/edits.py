@@ -52,7 +52,6 @@ from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
     batch_above,
     cache_place,
-    errors_are_ignored,
     is_inlined,
     is_random,
     maps_below,
@@ -237,23 +236,12 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
         case FilterFirst():
             changed = _filter_first(pipeline, node, stage)
         case ParallelInterleave():
-            _check_errors_end_it(pipeline, node, stage)
-            changed = interleave_in_parallel(node)
+            changed = interleave_in_parallel(pipeline, node, stage)
         case LessAhead():
             changed = less_ahead(node)
         case GeneratorCache():
             changed = keep_generator(node, edit)
     return changed
-
-
-def _check_errors_end_it(pipeline: Pipeline, node: Node, stage: int) -> None:
-    """In parallel, an element that fails takes its input's turn; otherwise it does not."""
-    if errors_are_ignored(pipeline, stage):
-        raise EditRefused(
-            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
-            "errors that end the pass",
-            "leave it serial",
-        )
 
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:

@@ -54,7 +54,7 @@ class Feed:
     held: int = 0
     recorded: bool = False
     arrays: Rewrite | None = None
-    tensors: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+    tensors: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Feed:
@@ -167,8 +167,9 @@ class Feed:
         if id(leaf) not in self.tensors:
             dtype = keras.config.floatx() if leaf.dtype.kind == "f" else leaf.dtype
             with tf.device("CPU:0"):  # as tf.data, which reads it, has it there
-                self.tensors[id(leaf)] = tf.convert_to_tensor(leaf.astype(dtype, copy=False))
-        return self.tensors[id(leaf)]
+                made = tf.convert_to_tensor(leaf.astype(dtype, copy=False))
+            self.tensors[id(leaf)] = leaf, made  # held: another array must not get its number
+        return self.tensors[id(leaf)][1]
 
     @contextmanager
     def reading(self, model: Any) -> Iterator[Any]:
