@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import PutBack, keep_files, own_files, put_back
+from uncork.capture import PutBack, keep_files, own_files, put_back, putting_back
 
 OLD = b"three days of training"
 
@@ -44,6 +46,23 @@ def _by_renaming(path):
     other.replace(path)
 
 
+def _new(path):
+    """Another file beside it."""
+    other = path.with_suffix(".new")
+    other.write_bytes(b"new")
+    return other
+
+
+def _by_copying(path):
+    tf.io.gfile.copy(str(_new(path)), str(path), overwrite=True)
+
+
+def _after_a_touch(path):
+    path.touch()
+    os.utime(path, ns=(10**18, 10**18))
+    path.write_bytes(b"new")
+
+
 def _through_tensorflow(path):
     with tf.io.gfile.GFile(str(path), "w") as file:
         file.write("new")
@@ -58,6 +77,14 @@ WAYS = {
     "os.open": _with_os,
     "os.truncate": lambda path: os.truncate(path, 3),
     "removed": lambda path: path.unlink(),
+    "removed with its directory": lambda path: shutil.rmtree(path.parent),
+    "removed by TensorFlow": lambda path: tf.io.gfile.remove(str(path)),
+    "with its directory, by TensorFlow": lambda path: tf.io.gfile.rmtree(str(path.parent)),
+    "renamed by TensorFlow": lambda path: tf.io.gfile.rename(str(path), f"{path}.old"),
+    "copied over by TensorFlow": _by_copying,
+    "named by keywords": lambda path: os.replace(src=_new(path), dst=path),  # noqa: PTH105
+    "half by keywords": lambda path: os.rename(_new(path), dst=path),  # noqa: PTH104
+    "touched before": _after_a_touch,
     "renamed": lambda path: path.rename(path.with_suffix(".old")),
     "another in its place": _by_renaming,
     "tf.io.gfile": _through_tensorflow,
@@ -83,6 +110,97 @@ def test_through_a_link_the_file_behind_it_is_put_back(old, kept, tmp_path):
     put_back(kept)
     assert old.read_bytes() == OLD
     assert link.is_symlink()
+
+
+LINKS = {
+    "made anew": lambda link, new: (link.unlink(), link.symlink_to(new)),
+    "removed": lambda link, new: link.unlink(),
+    "a file in its place": lambda link, new: new.replace(link),
+    "another link in its place": lambda link, new: _linked(new).replace(link),
+}
+
+
+def _linked(path):
+    link = path.with_suffix(".link")
+    link.symlink_to(path)
+    return link
+
+
+@pytest.mark.parametrize("way", LINKS)
+def test_a_link_points_where_it_did(old, kept, tmp_path, way):
+    link, new = tmp_path / "latest", tmp_path / "new.bin"
+    link.symlink_to(old.name)
+    new.write_bytes(b"new")
+    with keep_files(kept):
+        LINKS[way](link, new)
+    assert str(link) in put_back(kept).done
+    assert os.readlink(link) == old.name  # noqa: PTH115
+    assert old.read_bytes() == OLD
+    assert put_back(kept) == PutBack()
+
+
+def test_a_directory_moves_back_with_what_is_in_it(old, kept, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    old.rename(runs / "first")
+    (runs / "second").write_bytes(OLD)
+    with keep_files(kept):
+        (runs / "first").write_bytes(b"before it is moved")
+        shutil.move(runs, tmp_path / "of last week")
+        (tmp_path / "of last week" / "second").write_bytes(b"behind that")
+    assert len(put_back(kept).done) == 3
+    assert [path.read_bytes() for path in sorted(runs.iterdir())] == [OLD, OLD]
+    assert not (tmp_path / "of last week").exists()
+
+
+def test_a_directory_with_another_in_its_place_is_named(kept, tmp_path):
+    runs, moved = tmp_path / "runs", tmp_path / "of last week"
+    (runs / "first").mkdir(parents=True)
+    with keep_files(kept):
+        runs.rename(moved)
+        runs.mkdir()
+    assert put_back(kept) == PutBack(lost=(f"{runs} (moved to {moved})",))
+    assert (moved / "first").is_dir()
+
+
+def test_what_changed_after_the_start_is_no_file_of_the_script_s(old, kept):
+    """A training that is running writes it, too."""
+    with keep_files(kept):
+        subprocess.run([sys.executable, "-c", f"open({str(old)!r}, 'a').write('.')"], check=True)
+        old.write_bytes(b"of a trial")
+    assert put_back(kept) == PutBack(done=(str(old),))
+    assert old.read_bytes() == OLD + b"."
+
+
+def test_a_copy_that_cannot_be_put_back_stays(old, kept, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    (tmp_path / "stays").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(putting_back.shutil, "copyfileobj", full)
+        patched.setattr(putting_back.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "stays"))
+        (lost,) = put_back(kept).lost
+    copy = tmp_path / "stays" / old.name
+    assert copy.read_bytes() == OLD
+    assert lost == f"{old} (a copy of it is {copy})"
+
+
+def test_nothing_interrupts_it(old, kept, monkeypatch):
+    original = shutil.copyfileobj
+
+    def interrupted(copy, file):
+        signal.raise_signal(signal.SIGINT)
+        original(copy, file)
+
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    monkeypatch.setattr(putting_back.shutil, "copyfileobj", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        put_back(kept)
+    assert old.read_bytes() == OLD
 
 
 @pytest.mark.parametrize("mode", ["r", "rb"])

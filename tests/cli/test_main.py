@@ -16,6 +16,7 @@ from records import diagnosis, empty_plan, plan
 from uncork import __version__
 from uncork.cli import verbs
 from uncork.cli.main import main
+from uncork.cli.options import parser
 from uncork.core import exits
 from uncork.core.plan import SCHEMA, dump, load
 from uncork.core.record import to_json
@@ -260,3 +261,53 @@ def test_what_another_version_wrote_is_replaced(
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
     assert main(["tune", "train.py"]) == exits.DONE
     assert load((saved / "plan.json").read_bytes()).schema == SCHEMA
+
+
+def test_what_stands_behind_a_script_is_the_script_s() -> None:
+    for verb in ("run", "tune", "diagnose"):
+        options = parser().parse_args([verb, "train.py", "--", "-x", "--plan", "p"])
+        assert (options.script, options.args) == ("train.py", ["--", "-x", "--plan", "p"])
+        options = parser().parse_args([verb, "--", "-odd.py", "-x"])
+        assert (options.script, options.args) == ("-odd.py", ["-x"])
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", "--"])
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run"])
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_what_ends_it_from_outside_is_an_interruption(name: str) -> None:
+    """But for a terminal that is closed where nobody listens, as under nohup."""
+    check = (
+        "import os, signal, sys\n"
+        "from uncork.cli.main import _save_when_ended\n"
+        f"number = signal.{name}\n"
+        "if sys.argv[1:]: signal.signal(number, signal.SIG_IGN)\n"
+        "_save_when_ended()\n"
+        "try: os.kill(os.getpid(), number)\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+        "print('goes on')"
+    )
+    run = [sys.executable, "-c", check]
+    said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert said.split("\n")[0] == "interrupted"
+    if name == "SIGHUP":
+        ignored = subprocess.run([*run, "x"], capture_output=True, text=True, check=True)
+        assert ignored.stdout == "goes on\n"
+
+
+def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(saved)
+    (saved / "train.py").write_text("")
+    earlier = (saved / "plan.json").read_bytes()
+    part = empty_plan(notes=("interrupted",))
+    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (part, exits.INTERRUPTED))
+    assert main(["tune", "--quiet", "train.py"]) == exits.INTERRUPTED
+    assert (saved / "plan.json").read_bytes() == earlier
+    assert load((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)
+    assert "plan.json is as it was" in capsys.readouterr().out
+    (saved / "plan.json").unlink()
+    assert main(["tune", "--quiet", "train.py"]) == exits.INTERRUPTED
+    assert load((saved / "plan.json").read_bytes()).notes == ("interrupted",)

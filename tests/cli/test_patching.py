@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from records import WORKLOAD, plan
+from uncork.cli import patching
 from uncork.cli.main import main
 from uncork.core import exits
 from uncork.core.plan import dump
@@ -120,3 +121,25 @@ def test_a_script_elsewhere_is_patched_by_its_path(
     monkeypatch.chdir(folder / "below")
     assert main(["diff", str(folder / "old.py")]) == exits.DONE
     assert f"patch {folder / 'old.py'}" in capsys.readouterr().err
+
+
+def test_what_stands_behind_the_plan_is_for_check_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", "plan.json", "--output", "tuned.diff"]) == exits.WRONG_USE
+    assert "options before the file" in capsys.readouterr().err
+    assert not (folder / "tuned.diff").exists()
+
+
+def test_a_patch_that_cannot_be_written_is_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(patching, "write_atomically", full)
+    assert main(["diff", "--output", "tuned.diff", "plan.json"]) == exits.WRONG_USE
+    got = capsys.readouterr()
+    assert got.out.startswith("--- train.py")
+    assert "No space left on device" in got.err
+    assert main(["diff", "--output", "plan.json/tuned.diff", "plan.json"]) == exits.WRONG_USE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +16,15 @@ import tensorflow as tf
 
 import uncork
 from records import STEPS
+from records import plan as planned
 from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.pipeline_edit import DiskCache, Prefetch
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
+from uncork.core.step_edit import JitCompile, StepsPerExecution
 from uncork.engine import api
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.running import Running
 from uncork.engine.shown import Shown
 from uncork.pipeline import files_complete, read
 from uncork.pipeline.disk_folder import leave
@@ -277,3 +281,48 @@ def test_a_model_whose_fit_hands_everything_on_is_given_what_keras_takes(tmp_pat
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     found = uncork.diagnose(model, (X, Y), budget=2.0, batch_size=16, quiet=True)
     assert found.record.workloads[0].workload.steps_per_epoch == 16
+
+
+class Reordered(keras.utils.PyDataset):
+    """In another order after each epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order, self.epoch = list(range(8)), 0
+        self.draw = np.random.default_rng(3)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = slice(32 * self.order[index], 32 * self.order[index] + 32)
+        return X[rows], Y[rows]
+
+    def on_epoch_end(self) -> None:
+        self.epoch += 1
+        self.draw.shuffle(self.order)
+
+
+def test_a_loader_is_where_it_was() -> None:
+    loader = Reordered()
+    uncork.diagnose(mlp(), loader, budget_s=2.0, quiet=True)
+    assert (loader.epoch, loader.order) == (0, list(range(8)))
+    assert loader.draw.random() == np.random.default_rng(3).random()
+    loader.lock = threading.Lock()
+    with pytest.raises(WrongUse, match="cannot be copied"):
+        uncork.diagnose(mlp(), loader, budget_s=2.0, quiet=True)
+
+
+def test_another_plan_for_the_same_model_is_another_step() -> None:
+    made, call = mlp(), SimpleNamespace(at="train.py:9")
+    call.model = made
+    steps = [StepsPerExecution(steps=2)], [StepsPerExecution(steps=4), JitCompile()]
+    first, second = (
+        replace(planned(), steps=tuple(replace(planned().kept[0], edits=(e,)) for e in edits))
+        for edits in steps
+    )
+    step = Running(first, strict=True)._planned(call)
+    assert Running(first, strict=True)._planned(call) is step
+    other = Running(second, strict=True)._planned(call)
+    assert other is not step
+    assert other.edits == second.step_edits != step.edits

@@ -19,8 +19,9 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Policy, load
 from uncork.core.record import from_json
 from uncork.core.step_edit import DtypePolicy, JitCompile, StepEdit
+from uncork.engine import processes
 from uncork.engine.processes import Script
-from uncork.engine.verbs import tune
+from uncork.engine.verbs import list_trainings, tune
 
 from .brief_child import children_by_decree
 from .conftest import Run, Write, as_from_a_terminal, environment, left_behind
@@ -269,8 +270,11 @@ def test_files_of_the_user_s_stay_as_they_were(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checkpoints are written on trial, and steps run; how fast they are is said by decree."""
-    write("import os\nopen('log', 'w').write('begun')\nos.remove('notes')\n" + STAGES)
-    for name in ("best.keras", "final.keras", "log", "notes"):
+    write(
+        "import atexit, os\nopen('log', 'w').write('begun')\nos.remove('notes')\n"
+        "atexit.register(lambda: open('results', 'w').write('of a trial'))\n" + STAGES
+    )
+    for name in ("best.keras", "final.keras", "log", "notes", "results"):
         (tmp_path / name).write_bytes(b"of last week")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     children_by_decree(monkeypatch, "saving")
@@ -286,6 +290,25 @@ def test_files_of_the_user_s_stay_as_they_were(
     assert all(step.proof and step.proof.passed for step in tried.values())
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
     assert left_behind(tmp_path) == []
+
+
+def test_a_script_that_leaves_a_thread_behind_is_not_waited_for(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that watches the GPU, and is told to end behind the training."""
+    begin = (
+        "import threading\nstop = threading.Event()\nthreading.Thread(target=stop.wait).start()\n"
+    )
+    write(begin + HEAD + "mlp().fit(x, y, verbose=0)\nstop.set()\nraise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processes, "_GRACE_S", 0.2)
+    (found,) = list_trainings(Script("train.py"), lambda _: None)
+    assert found.at == "train.py:14"
+    stopped = "raise ValueError('before it is told to stop')"
+    write(begin + HEAD + stopped)
+    with pytest.raises(processes.ChildFailed) as failed:
+        list_trainings(Script("train.py"), lambda _: None)
+    assert failed.value.exit_code == 1
 
 
 def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: Path) -> None:

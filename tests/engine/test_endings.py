@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from records import MACHINE
+from records import MACHINE, plan
 from uncork.core.errors import ScriptFailed
 from uncork.core.job import Job, Result
 from uncork.core.record import to_json, write_atomically
-from uncork.engine import child, processes
+from uncork.engine import child, processes, verbs
+from uncork.engine.confirm import confirm
 from uncork.engine.processes import Script, run_child
 
 
@@ -25,8 +31,8 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
 
     monkeypatch.setattr(child, "run_script", run_script)
     job = Job(mode="tune", result=str(tmp_path / "result"))
-    with pytest.raises(ScriptFailed, match="ended itself with 2"):
-        child._trial(job, Path("train.py"), ())
+    with pytest.raises(ScriptFailed, match="ended itself with 2"), ExitStack() as held:
+        child._trial(job, Path("train.py"), (), held)
     assert failed == [{"held_back": (), "made": ()}]
 
 
@@ -46,3 +52,35 @@ def test_one_that_ends_its_process_was_not_interrupted(monkeypatch, code, ending
     monkeypatch.setattr(processes, "_CHILD", "pass")
     found = run_child(Job(mode="tune"), Script("train.py"), lambda event: None)
     assert (found.failed, found.interrupted) == (ending == "failed", ending == "interrupted")
+
+
+def test_a_process_imports_nothing_that_a_script_may_set_up_first():
+    """How many threads NumPy's library of kernels has, for one."""
+    modules = "uncork.engine.child, uncork.engine.whole, uncork.engine.deferred"
+    said = "print([m for m in ('numpy', 'tensorflow', 'keras') if m in sys.modules])"
+    run = [sys.executable, "-c", f"import sys, {modules}; {said}"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise OSError(28, os.strerror(28))
+
+
+@pytest.mark.parametrize("what", [(tempfile, "TemporaryDirectory"), (subprocess, "Popen")])
+def test_what_was_found_is_kept_where_no_process_can_be_started(monkeypatch, what) -> None:
+    monkeypatch.setattr(*what, no_room)
+    found, interrupted = confirm(plan(), Script("train.py"), lambda _: None)
+    assert not interrupted
+    assert "not confirmed in fresh processes: cannot" in found.notes[-1]
+    assert os.strerror(28) in found.notes[-1]
+    assert found.steps == plan().steps
+
+
+def test_a_script_that_was_edited_meanwhile_is_said_to_be() -> None:
+    same = verbs._of_text(plan(), plan().script_digest)
+    assert same == plan()
+    other = verbs._of_text(plan(), "0123456789abcdef")
+    assert other.script_digest == "0123456789abcdef"
+    assert "edited meanwhile" in other.notes[-1]
+    assert other.speedup.verdict == "not_proven"

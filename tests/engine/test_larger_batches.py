@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -118,4 +120,20 @@ def test_a_model_for_one_size_of_batch_is_left_alone(tmp_path):
     fixed.add(keras.layers.Lambda(lambda x: tf.reshape(x, (4, 4))))
     fixed.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     found = subject(tmp_path, fixed)
+    assert found.batch_sizes(found.original, 4.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("steps", "times", "full"),
+    [(19, 16, False), (19, 4, False), (32, 16, True), (1_563, 16, True), (None, 16, True)],
+)
+def test_batches_that_no_data_fills_are_not_counted_as_faster(tmp_path, steps, times, full):
+    """600 samples are 19 steps of 32, and two of 512 that would count as 1,024."""
+    sizes = dataclasses.replace(subject(tmp_path)._larger_batches(), steps_per_epoch=steps)
+    assert sizes._fill_epochs(times) is full
+
+
+def test_where_samples_come_again_in_any_order_none_can_be_laid_aside(tmp_path):
+    data = tf.data.Dataset.from_tensor_slices((ROWS, KINDS)).repeat().shuffle(64).batch(4)
+    found = subject(tmp_path, x=data, y=None, batch_size=None, steps_per_epoch=100)
     assert found.batch_sizes(found.original, 4.0) == ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from uncork.measure import available_memory, devices, machine, probe
+from uncork.measure import cgroup as groups
 from uncork.measure.devices import driver_gpus
 
 GB = 1 << 30
@@ -15,7 +17,10 @@ GB = 1 << 30
 
 @pytest.fixture
 def cgroup(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    """A root of control groups, of which this process is in the topmost one."""
+    for function in (groups.quota, groups.memory_limit, groups.free_memory):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(groups, "MEMBERSHIP", tmp_path / "nowhere")
     return tmp_path
 
 
@@ -99,6 +104,47 @@ def test_a_full_cgroup_has_nothing_left(cgroup):
     (cgroup / "memory.max").write_text(str(GB))
     (cgroup / "memory.current").write_text(str(GB + 4096))
     assert available_memory() == 0
+
+
+def test_what_keeps_files_in_memory_is_free(cgroup):
+    (cgroup / "memory.max").write_text(str(GB))
+    (cgroup / "memory.current").write_text(str(GB))
+    (cgroup / "memory.stat").write_text(f"anon {GB // 2}\nfile {GB // 2}\ninactive_file {GB // 4}")
+    assert groups.free_memory() == GB // 4
+
+
+@pytest.mark.parametrize("limits", [("a", 3.0), ("a/job", 2.0), ("", 1.0), ("a/other", math.inf)])
+def test_the_groups_above_limit_it_too(cgroup, monkeypatch, limits):
+    at, cpus = limits
+    membership = cgroup / "membership"
+    membership.write_text("0::/a/job\n")
+    monkeypatch.setattr(groups, "MEMBERSHIP", membership)
+    for name in ("a/job", "a/other"):
+        (cgroup / name).mkdir(parents=True)
+    (cgroup / at / "cpu.max").write_text(f"{int(min(cpus, 9.0) * 1e5)} 100000")
+    assert groups.quota() == cpus
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [("150000", 1.5), ("-1", math.inf)])
+def test_the_older_cgroup_has_a_quota(cgroup, quota, cpus):
+    (cgroup / "cpu").mkdir()
+    (cgroup / "cpu" / "cpu.cfs_quota_us").write_text(quota)
+    (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert groups.quota() == cpus
+
+
+def test_the_older_cgroup_tells_what_is_taken(cgroup, monkeypatch):
+    """Inside a container the path that a process is told is that of the host."""
+    membership = cgroup / "membership"
+    membership.write_text("5:memory:/docker/0123\n4:cpu,cpuacct:/docker/0123\n")
+    monkeypatch.setattr(groups, "MEMBERSHIP", membership)
+    (cgroup / "memory").mkdir()
+    for name, content in {
+        "memory.limit_in_bytes": GB, "memory.usage_in_bytes": GB // 2,
+        "memory.stat": f"cache 9\ntotal_inactive_file {GB // 8}",
+    }.items():  # fmt: skip
+        (cgroup / "memory" / name).write_text(str(content))
+    assert groups.free_memory() == GB // 2 + GB // 8
 
 
 @pytest.mark.parametrize("limit", ["max", "9223372036854771712", None])

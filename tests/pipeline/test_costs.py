@@ -313,6 +313,19 @@ def test_where_the_first_inputs_are_dropped_more_are_tried():
     assert inputs_for_one(kept, below) == 2.0
 
 
+def test_where_few_of_the_first_pass_more_are_tried():
+    """Sorted by what is chosen, the first ones tell little."""
+    below = tf.data.Dataset.range(2_000)
+    kept = read(below.filter(lambda x: (x < 3) | (x >= 1_000))).root
+    assert inputs_for_one(kept, below) == 2_000 / 1_003
+
+
+@pytest.mark.parametrize(("size", "elements"), [(1_024, 150), (100, 100), (32, 32)])
+def test_a_batch_takes_no_more_than_there_is(size, elements):
+    stages = by_decree(RANGE(150).map(lambda x: x + 1).batch(size), batch_size=size)
+    assert [stage.elements_per_step for stage in stages] == [elements, elements, 1]
+
+
 @pytest.mark.parametrize(("length", "expected"), [(10_000, 64), (300, 300 / 7)])
 def test_windows_that_are_not_full_at_the_end_do_not_count(length, expected):
     """300 elements fill seven windows of 64 each a little, or whatever there is."""

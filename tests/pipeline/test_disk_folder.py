@@ -149,3 +149,15 @@ def test_files_without_a_lock_are_nobody_s(tmp_path):
     check_folder(str(tmp_path))
     assert not dead.exists()
     leave(str(tmp_path))
+
+
+def test_a_folder_without_a_mark_is_not_left(tmp_path, monkeypatch):
+    """No file can be opened any more: nobody would ever take it for one of ours."""
+
+    def full(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(EditRefused, match="Too many open files"):
+        new_files(str(tmp_path), 0)
+    assert list(tmp_path.iterdir()) == []

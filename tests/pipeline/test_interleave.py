@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import ParallelInterleave
-from uncork.pipeline import apply, read, seeded
+from uncork.pipeline import apply, concurrency, read, seeded
 
 from .helpers import epochs, measured
 
@@ -99,6 +99,12 @@ def test_what_could_come_otherwise_is_left_serial(data):
     pipeline = read(data())
     with pytest.raises(EditRefused, match="read in parallel"):
         apply(pipeline, ParallelInterleave(stage=1, expects=pipeline.digest))
+
+
+@pytest.mark.parametrize(("files", "readers"), [(1, None), (2, 2), (64, 3)])
+def test_there_are_no_more_readers_than_files(files, readers):
+    data = tf.data.Dataset.range(files).interleave(tf.data.Dataset.range, cycle_length=3)
+    assert concurrency.readers(read(data).root) == readers
 
 
 def test_its_readers_are_told(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import os
 import random
 
 import numpy as np
@@ -171,6 +173,44 @@ def test_what_it_reads_may_change_between_passes(monkeypatch):
     assert values(dataset) == before
     monkeypatch.setitem(SCALE, "by", 5.0)
     assert values(dataset) == values(plain) != before
+
+
+def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
+    holder = KeptGenerator(rows, most_bytes=1_000)
+    runs, noting = [], holder._noting
+    monkeypatch.setattr(holder, "_noting", lambda *of: runs.append(of) or noting(*of))
+    list(holder())
+    list(holder())
+    monkeypatch.setitem(SCALE, "by", 5.0)
+    for _ in range(4):
+        np.testing.assert_array_equal(np.stack(list(holder())), ROWS * 5)
+    assert len(runs) == 3
+
+
+def drawing():
+    """From a state that nobody can see, once it is told to."""
+    for row in ROWS:
+        yield row + (np.float32(int.from_bytes(os.urandom(2), "big")) if SCALE["by"] > 2 else 0)
+
+
+def test_what_gives_something_else_then_is_not_kept(monkeypatch):
+    holder = KeptGenerator(drawing, most_bytes=1_000)
+    list(holder())
+    monkeypatch.setitem(SCALE, "by", 5.0)
+    found = [np.stack(list(holder())).tolist() for _ in range(4)]
+    assert all(a != b for a, b in itertools.combinations(found, 2))
+
+
+def ending():
+    yield from ROWS
+    print("so many were left out: 0")
+
+
+def test_what_a_generator_says_at_its_end_is_said_each_time(capsys):
+    holder = KeptGenerator(ending, most_bytes=1_000)
+    for _ in range(3):
+        list(holder())
+    assert capsys.readouterr().out.count("left out") == 3
 
 
 def test_a_pass_in_which_something_was_drawn_is_not_kept():

@@ -205,3 +205,29 @@ def test_what_tuning_cost(time, said):
 )
 def test_next_command(changed, command):
     assert plan_info(changed, "out dir/plan.json").next_command == command
+
+
+def test_what_is_not_proven_saves_nothing():
+    finish = TimeToFinish(baseline_s=168.0, tuned_s=59.4, extrapolated=True)
+    noise = plan(speedup=speedup("not_proven"), time_to_finish=finish)
+    info = plan_info(noise)
+    assert "paid for itself" not in info.cost
+    assert info.time_to_finish == ""
+    assert info.finish is None
+
+
+def test_after_is_what_the_plan_trains_with():
+    """Not what the last step that was tried would have given."""
+    unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
+    assert plan_info(unconfirmed).after_samples_per_s == unconfirmed.tuned.samples_per_s
+
+
+def test_where_nothing_was_tried_that_is_said():
+    far = empty_plan(before=healthy_diagnosis(headroom=3.0, findings=FINDINGS), steps=())
+    assert "nothing on the road was tried" in plan_verdict(far).cause
+
+
+def test_the_same_training_is_tuned_again():
+    other = replace(plan().before, workload=replace(plan().before.workload, index=2))
+    again = plan(before=other, speedup=speedup("not_proven"))
+    assert plan_info(again).next_command == "uncork tune --training 2 train.py"

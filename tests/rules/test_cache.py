@@ -116,3 +116,16 @@ def test_no_legal_place_no_finding():
 def test_a_cache_that_spares_little_is_left_alone(parallelism):
     cheap = stage(0, "map", 0.002, parallelism=parallelism, cache_point=point())
     assert found(cheap, stage(1, "map", 0.09, parallelism=1)) == []
+
+
+def test_a_fit_that_ends_before_its_data_does_reads_nothing_twice():
+    """Told its number of steps it reads on from epoch to epoch."""
+    given = {"steps_given": True, "steps_per_epoch": 100}
+    assert found(stage(0, "range"), DECODE, workload={**given, "epochs": 99}) == []
+    assert found(stage(0, "range"), DECODE, workload={**given, "epochs": 101})
+    assert found(stage(0, "range"), DECODE, workload={"steps_per_epoch": 100, "epochs": 2})
+
+
+def test_what_repeats_its_source_is_read_again_within_one_epoch():
+    assert found(stage(0, "range"), DECODE, workload={"epochs": 1}) == []
+    assert found(stage(0, "range"), DECODE, workload={"epochs": 1, "reads_again": True})

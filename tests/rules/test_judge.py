@@ -83,6 +83,13 @@ def test_traps_come_before_brakes(monkeypatch):
     assert severities == ["correctness", "environment", *["speed"] * 4]
 
 
+def test_what_gains_nothing_hides_nothing(monkeypatch):
+    """A defect of Keras's, say, of a training whose kernels would be faster in bfloat16."""
+    monkeypatch.setattr(rules, "RULES", (lambda d, m: iter((TRAP,)),))
+    computing = observed(shares={"step": 1.0}, in_bfloat16=LOWER)
+    assert causes(computing) == [TRAP.cause, "low_precision_unused"]
+
+
 def test_the_order_of_rules_does_not_matter(monkeypatch):
     expected = judge(MANY, MACHINE)
     turned = [rules.RULES[i:] + rules.RULES[:i] for i in range(len(rules.RULES))]

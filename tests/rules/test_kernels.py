@@ -119,6 +119,11 @@ class TestAugmentationInModel:
     def test_where_all_cores_are_busy_moving_it_wins_nothing(self):
         assert found(augmentation_in_model, part(0.6, of_batch=0.6), consumer_cpu_s=0.0199) == []
 
+    def test_what_the_input_takes_meanwhile_counts(self):
+        busy = replace(observed(step_s=0.01).measurement, cpu_s_per_step=0.019)
+        words = part(0.6, of_batch=0.6)
+        assert found(augmentation_in_model, words, consumer_cpu_s=0.01, measurement=busy) == []
+
     def test_what_another_device_computes_is_left_to_it(self):
         words = part(0.6, of_batch=0.6, at="a.py:3")
         sent = Transfer(device="GPU:0", bytes=100, needed_bytes=100, wall_s=0.001, cpu_s=0.0)

@@ -59,7 +59,10 @@ def test_what_waits_for_input_is_not_part_of_it():
 
 def test_lines_that_wait_for_an_accelerator_are_not_blamed():
     gpu = replace(MACHINE, devices=("GPU:0 NVIDIA H100",))
-    assert found(line(0.5, "metrics"), machine=gpu) == []
+    shares = {"host": 0.4, "step": 0.6}
+    told = judge(observed(loop_lines=(line(0.4, "metrics"),), shares=shares), gpu)
+    assert [each.cause for each in told.findings] == ["small_steps"]
+    assert told.loop_lines
 
 
 def test_python_that_such_a_line_explains_is_not_named_twice():

@@ -67,3 +67,27 @@ def test_a_brief_generator_should_yield_many_at_once():
     slow = replace(brief, wall_s_per_element=0.05)
     (finding,) = found(stage(0, "from_generator", 0.06, python=True, chunked=slow))
     assert "stacked" not in finding.remedy
+
+
+def test_no_more_is_promised_than_other_stages_leave():
+    """They are as slow, on a thread of their own."""
+    generator = stage(0, "from_generator", 0.07, python=True)
+    shares = {"input": 0.7, "step": 0.3}
+    alone = found(generator, shares=shares)
+    others = stage(1, "prefetch"), stage(2, "map", 0.09, parallelism=1)
+    beside = found(generator, *others, shares=shares)
+    assert alone[0].upper_bound > 2.0
+    assert not beside or beside[0].upper_bound < 1.2
+
+
+def test_what_is_said_of_threads_was_seen():
+    function = stage(0, "map", 0.08, python=True, parallelism=1)
+    told = found(function)[0]
+    assert "parallel calls" not in told.remedy
+    assert "one call at a time" in told.evidence
+    assert "do not help" in found(replace(function, threads_wall_s_per_element=0.079))[0].remedy
+    helps = found(replace(function, threads_wall_s_per_element=0.02))[0].remedy
+    assert "num_parallel_calls" in helps
+    assert "in 20 ms instead of 80 ms" in helps
+    parallel = replace(function, parallelism=4)
+    assert "one call at a time" not in found(parallel)[0].evidence

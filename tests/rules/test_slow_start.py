@@ -31,7 +31,7 @@ def test_what_takes_less_than_a_second_is_not_named():
     assert finding.upper_bound == pytest.approx(1.3 / 0.2)
 
 
-def test_tracing_validations_and_what_passes_between_epochs_belong_to_the_training():
+def test_tracing_and_validations_belong_to_the_training():
     training_s = STEPS * 0.01
     before_s = 0.5 * training_s
     (finding,) = found(before_s)
@@ -42,8 +42,8 @@ def test_tracing_validations_and_what_passes_between_epochs_belong_to_the_traini
     times = WORKLOAD.epochs
     validation = Validation(seconds=training_s / times, samples=100, times=times)
     assert found(before_s, validation=validation)[0].upper_bound == pytest.approx(1.25)
-    pauses = replace(measurement(3_200), between_epochs=0.5)
-    assert found(before_s, measurement=pauses)[0].upper_bound == pytest.approx(1.25)
+    pauses = replace(measurement(3_200), between_epochs=0.5)  # part of what its steps take
+    assert found(before_s, measurement=pauses)[0].upper_bound == pytest.approx(1.5)
 
 
 def test_what_passes_in_a_framework_is_not_to_be_written_otherwise():

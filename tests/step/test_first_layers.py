@@ -302,6 +302,9 @@ def only_scaled():
         lambda: scaled(layers.Dense(3)),
         lambda: scaled(layers.BatchNormalization()),
         lambda: scaled(Counting()),
+        lambda: keras.Sequential(
+            [keras.Input((4, 6)), layers.Masking(), layers.LSTM(3), layers.Dense(2)]
+        ),
         lambda: scaled(layers.ActivityRegularization(0.1)),
         own_step,
         two_users,

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from uncork.engine.pipelines import samples_once
+from uncork.pipeline import read
 from uncork.step import Feed, HeldOut, Snapshot, StepSettings
 from uncork.step.snapshot import weights
 
@@ -81,3 +83,20 @@ def test_only_the_weights_are_left_to_give_back(model):
     assert all(np.array_equal(a, b) for a, b in zip(before, weights(model), strict=True))
     assert model.train_function is None
     assert model.test_function is None
+
+
+def test_no_sample_comes_twice():
+    """Where a pipeline repeats itself, only what comes before its first repetition is taken."""
+    rows = tf.data.Dataset.range(100)
+    once = {
+        100: rows.shuffle(100).repeat(3).batch(8),
+        96: rows.batch(8, drop_remainder=True).repeat(),
+        0: rows.repeat().shuffle(100).batch(8),
+        -1: rows.shuffle(100).batch(8),
+    }
+    for samples, data in once.items():
+        found = samples_once(read(data), 8)
+        assert found == (None if samples < 0 else samples)
+    both = tf.data.Dataset.sample_from_datasets([rows.repeat(), rows.repeat()]).batch(8)
+    assert samples_once(read(both), 8) == 0
+    assert samples_once(read(rows.filter(lambda x: x > 1).repeat().batch(8)), 8) == 0

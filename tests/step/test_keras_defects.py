@@ -143,3 +143,9 @@ def test_of_a_later_keras_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(keras_defects.keras, "__version__", "3.16.0")
     assert names(distiller(features())) == []
     assert defects_of_losses() == ()
+
+
+def test_epochs_that_are_over_leave_nothing_over() -> None:
+    made = model(K.SGD(0.1, gradient_accumulation_steps=4))
+    assert names(made, steps=2, epochs=3, initial_epoch=1) == []
+    assert names(made, steps=2, epochs=4, initial_epoch=1) == ["gradients_left_over"]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import os
 import pickle
 import tempfile
 import threading
@@ -334,3 +336,78 @@ def test_a_training_that_is_stopped_leaves_no_thread_behind():
     while any(t.name.startswith("Worker_") for t in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_what_has_changed_is_made_twice_before_it_is_kept():
+    """It may draw now what it did not when that was looked at, and nothing tells of it."""
+    MADE.unlink(missing_ok=True)
+    loader = kept(Counting())
+    epoch(loader)
+    loader.scale = 2
+    assert epoch(loader) == epoch(loader) == epoch(loader) == [0, 12, 24, 36]
+    assert MADE.read_text() == 3 * "0 1 2 3 "
+
+
+class Drawing(Counting):
+    """From a state that nobody can see, once it is told to."""
+
+    def __getitem__(self, index):
+        drawn = int.from_bytes(os.urandom(2), "big") if self.scale > 1 else 0
+        return np.full((2, 3), drawn + index, "float32"), np.full(2, index)
+
+
+def test_what_gives_something_else_is_not_kept():
+    loader = kept(Drawing())
+    assert epoch(loader) == epoch(loader)
+    loader.scale = 2
+    found = [epoch(loader) for _ in range(4)]
+    assert all(a != b for a, b in itertools.combinations(found, 2))
+
+
+def test_what_is_set_in_the_middle_of_an_epoch_is_seen_at_once():
+    loader = kept(Counting())
+    epoch(loader)
+    loader.on_epoch_begin()
+    assert loader[1][0].sum() == 6
+    loader.scale = 2
+    assert loader[1][0].sum() == 12
+    assert loader[2][0].sum() == 24
+
+
+class Noting(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def train_step(self, data):
+        self.seen.append(int(data[0][0, 0]))
+        return {"loss": 0.0}
+
+
+class Growing(keras.utils.PyDataset):
+    """Has more batches in each epoch, and tells in which one it made a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.epoch = 1
+
+    def __len__(self):
+        return 3 * self.epoch
+
+    def __getitem__(self, index):
+        return np.full((1, 2), self.epoch * 100 + index, "float32"), np.zeros(1)
+
+    def on_epoch_end(self):
+        self.epoch += 1
+
+
+def test_workers_leave_no_batch_of_an_epoch_for_the_next():
+    seen = []
+    for edits in (lambda loader: (), lambda loader: (edit(loader, workers=2),)):
+        loader, model = Growing(), Noting()
+        model.compile("sgd", run_eagerly=True)
+        with loader_edited(loader, edits(loader)):
+            model.fit(loader, epochs=4, verbose=0, shuffle=False)
+        seen.append(model.seen)
+        assert type(loader) is Growing
+    assert seen[1] == seen[0]

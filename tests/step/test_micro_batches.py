@@ -197,6 +197,15 @@ def test_losses_and_metrics_of_the_whole_batch_are_refused(
         check(model, (MicroBatches(parts=2),))
 
 
+def test_a_loss_that_ignores_some_targets_is_refused() -> None:
+    """It is divided by how many there are of the others."""
+    model = keras.Sequential([keras.Input((6, 6, 2)), L.Flatten(), L.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True, ignore_class=2))
+    model.train_on_batch(X[:2], KIND[:2])
+    with pytest.raises(EditRefused, match="does not ignore"):
+        check(model, (MicroBatches(parts=2),))
+
+
 def test_a_mask_that_reaches_the_loss_is_refused_while_it_is_traced() -> None:
     words = keras.Input((5,), dtype="int32")
     given = L.Dense(1)(L.Embedding(9, 3, mask_zero=True)(words))
@@ -223,3 +232,25 @@ def test_dropout_draws_for_each_part_and_is_left_out_for_the_proof() -> None:
         ours, theirs = trained(model, (), SIZE)[0], trained(other, parts, SIZE)[0]
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-4, atol=1e-6)
     assert "call" not in vars(model.layers[1])
+
+
+class Added(L.Layer):
+    """All that there is of a loss."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(tf.reduce_mean(inputs**2))
+        return inputs
+
+
+def without_a_loss() -> Any:
+    model = keras.Sequential([keras.Input((6, 6, 2)), L.Flatten(), L.Dense(2), Added()])
+    model.compile("sgd")
+    return model
+
+
+def test_a_loss_that_layers_add_is_cut_as_well() -> None:
+    ours, told = trained(made(without_a_loss), ())
+    theirs, as_told = trained(made(without_a_loss), (MicroBatches(parts=2),))
+    assert as_told == pytest.approx(told, rel=1e-5)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)

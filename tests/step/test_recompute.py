@@ -337,3 +337,22 @@ def test_what_a_second_run_might_change_is_refused_while_it_is_traced(layer: Any
         model.fit(X.reshape(ROWS, -1)[:, :6], SIZE, verbose=0)
     assert "Exception encountered" not in refused.value.received  # which is how Keras tells it
     assert "_run_through_graph" not in vars(model)
+
+
+def twice() -> Any:
+    """One layer that adds to the loss, called for each of two inputs."""
+    x = keras.Input((6, 6, 2))
+    shared = L.Conv2D(4, 3, padding="same", activity_regularizer="l2")
+    h = L.Conv2D(2, 1)(x)
+    h = L.Conv2D(4, 1)(L.Add()([shared(h), shared(L.ReLU()(h))]))
+    h = L.Conv2D(4, 1)(L.BatchNormalization()(h))
+    model = keras.Model(x, L.Dense(3)(L.Flatten()(L.ReLU()(h))))
+    model.compile("sgd", LOGITS)
+    return model
+
+
+def test_a_layer_that_adds_to_the_loss_twice_is_refused() -> None:
+    model = made(twice)
+    check(model, (AGAIN,))
+    with pytest.raises(EditRefused, match="several times"):
+        trained(model, (AGAIN,), X, KIND)

@@ -41,6 +41,14 @@ def test_a_schedule_goes_on_by_samples():
     assert np.allclose(ours, stepped(keras.optimizers.SGD(falling(0.02, 2)), steps=6), atol=1e-7)
 
 
+def test_a_schedule_goes_on_from_where_it_is():
+    """Steps of an earlier fit were of the batch as written."""
+    rate = keras.optimizers.schedules.PiecewiseConstantDecay([12], [0.25, 0.0])
+    optimizer = keras.optimizers.SGD(rate)
+    optimizer.iterations.assign(10)
+    assert stepped(optimizer, FOUR, steps=3) == pytest.approx(1 - 0.5)
+
+
 def test_a_rate_that_is_changed_on_the_way_counts():
     optimizer = keras.optimizers.SGD(0.01)
     weight = keras.Variable(np.ones(1, np.float32))

@@ -20,6 +20,7 @@ from uncork.step import (
     Snapshot,
     checkpoint_difference,
     checkpoints,
+    saves_itself,
     who_waits,
 )
 from uncork.step.saves_beside import is_plain_file
@@ -40,6 +41,10 @@ class Seeing(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.seen.append(self.look())
+
+
+RATE = 0.9
+scheduled = keras.callbacks.LearningRateScheduler
 
 
 @functools.cache
@@ -141,6 +146,11 @@ def _loads(path: Path) -> bool:
         ([Checkpoint("a.keras"), Seeing(int)], "Seeing"),
         ([Seeing(int), Checkpoint("a.keras")], ""),
         ([LooksAtBatches(print), Checkpoint("a.keras")], "LooksAtBatches"),
+        ([scheduled(lambda epoch: 0.1 * RATE**epoch), Checkpoint("a.keras")], ""),
+        ([scheduled(lambda epoch: 0.1 * np.exp(-epoch)), Checkpoint("a.keras")], ""),
+        ([scheduled(keras.optimizers.schedules.CosineDecay(0.1, 9)), Checkpoint("a.keras")], ""),
+        ([scheduled(lambda epoch: compiled_once()[1]), Checkpoint("a.keras")], "LearningRate"),
+        ([scheduled(np.load), Checkpoint("a.keras")], "LearningRate"),
         ([keras.callbacks.LambdaCallback(on_epoch_begin=print), Checkpoint("a.keras")], "Lambda"),
         ([Checkpoint("a.keras"), keras.callbacks.LambdaCallback(on_train_end=print)], ""),
         (keras.callbacks.CallbackList([Checkpoint("a.keras")]), ""),
@@ -268,3 +278,32 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     path.chmod(0o640)
     trained([Checkpoint(path)], epochs=1)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+class Saving(keras.Model):
+    """Does something with the file that it has just saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = keras.layers.Dense(Y.shape[-1])
+        self.sizes: list[int] = []
+
+    def call(self, inputs: Any) -> Any:
+        return self.layer(inputs)
+
+    def save_weights(self, filepath: Any, **how: Any) -> None:
+        super().save_weights(filepath, **how)
+        self.sizes.append(Path(filepath).stat().st_size)
+
+
+def test_a_model_with_a_save_of_its_own_finds_its_file(tmp_path: Path) -> None:
+    model = Saving()
+    model.compile("sgd", "mse")
+    saves = Checkpoint(str(tmp_path / "w.weights.h5"), save_weights_only=True)
+    beside = SavesBeside([saves], checkpoints([saves]))
+    with beside.in_force():
+        model.fit(X, Y, epochs=2, verbose=0, callbacks=beside.callbacks)
+    assert len(model.sizes) == 2
+    assert min(model.sizes) > 0
+    assert saves_itself(model)
+    assert not saves_itself(compiled_once()[0])

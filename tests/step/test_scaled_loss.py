@@ -224,3 +224,27 @@ def test_a_model_without_weights_is_left_alone():
     model.compile("sgd", "mse")
     with pytest.raises(EditRefused, match="no weights yet"):
         check(model, (FLOAT16,))
+
+
+class Momentum(keras.optimizers.Optimizer):
+    """As Keras's guide writes one: whether it is built already it does not ask."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.momentums = [self.add_variable_from_reference(v, "momentum") for v in variables]
+
+    def update_step(self, gradient, variable, learning_rate):
+        momentum = self.momentums[self._get_variable_index(variable)]
+        self.assign(momentum, 0.9 * momentum + gradient)
+        self.assign_sub(variable, learning_rate * momentum)
+
+
+def test_an_optimizer_of_the_user_s_own_is_built_once():
+    model = network()
+    model.compile(Momentum(0.01), "mse")
+    model.optimizer.build(model.trainable_variables)
+    kept, count = model.optimizer.momentums, len(model.optimizer.variables)
+    with StepSettings(model, (FLOAT16,)).active():
+        train(model)
+    assert model.optimizer.momentums is kept
+    assert len(model.optimizer.variables) == count

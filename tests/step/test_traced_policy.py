@@ -262,3 +262,23 @@ def test_an_error_while_it_is_traced_leaves_the_layers_as_they_were():
         tf.function(traced_in("mixed_bfloat16", fail))(X)
     assert dense.dtype_policy.name == "float32"
     assert keras.layers.Layer.__call__ is call
+
+
+def test_a_mask_reaches_the_loss():
+    """Keras keeps it on the tensor that a layer gives; padding is no part of the loss."""
+    keras.utils.set_random_seed(1)
+    words = keras.layers.Embedding(9, 8, mask_zero=True)
+    head = keras.layers.Dense(1)
+    loss_fn = keras.losses.MeanSquaredError()
+    x, y = tf.constant([[3, 5, 0, 0], [1, 0, 0, 0]]), tf.constant([[[1.0]] * 4] * 2)
+
+    @tf.function
+    def told(x, y):
+        return loss_fn(y, head(words(x)))
+
+    step = CompiledStep(told)
+    as_written = float(told(x, y))
+    padded = float(tf.reduce_mean((y - head(words(x))) ** 2))
+    step.mode = LOW
+    assert float(told(x, y)) == pytest.approx(as_written, rel=0.01)
+    assert as_written != pytest.approx(padded, rel=0.02)

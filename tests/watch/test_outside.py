@@ -118,3 +118,27 @@ def test_reading_is_allowed(folder):
     with outside(forbid=True) as seen:
         reading(folder)
     assert seen == []
+
+
+def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
+    """One begins before another, and ends before it."""
+    before = sys.stdout, sys.stderr, logging.Logger.callHandlers
+    first, second = threading.Event(), threading.Event()
+    seen = []
+
+    def watched():
+        with outside() as noted:
+            first.set()
+            second.wait(10)
+            print("", end="")
+            seen.append(list(noted))
+
+    thread = threading.Thread(target=watched)
+    with outside() as noted:
+        thread.start()
+        first.wait(10)
+    assert noted == []
+    second.set()
+    thread.join()
+    assert seen == [["print"]]
+    assert (sys.stdout, sys.stderr, logging.Logger.callHandlers) == before

@@ -7,7 +7,8 @@ that it sets first stays in force.
 from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough, StepCall
 from uncork.capture.datasets import datasets_in, with_datasets
 from uncork.capture.hooks import listening
-from uncork.capture.own_files import OwnFiles, PutBack, keep_files, put_back
+from uncork.capture.own_files import OwnFiles, keep_files
+from uncork.capture.putting_back import PutBack, put_back
 from uncork.capture.quiet import HeldSaves, hold_saves
 from uncork.capture.script import run_script, show
 from uncork.capture.stop import StopScript

@@ -1,13 +1,14 @@
 """Leave files as they were before a script overwrote them, in a run that is thrown away.
 
 Logs, tables, arrays: what :mod:`uncork.capture.quiet` does not hold back is written, with what
-trials have made of the weights. Before a file is opened for writing it is copied; the parent, which
-outlives a child that is killed, puts it back. New files stay, and are told. Somebody else may write
-the same files meanwhile, a training that is running: what was only added to is left, and so is what
-was changed after the script had closed it.
+trials have made of the weights. Before a file is opened for writing, renamed or removed it is
+copied, and :mod:`uncork.capture.putting_back` puts it back. New files stay, and are told. Somebody
+else may write the same files meanwhile, a training that is running: what was only added to is left,
+and so is what was changed after the script had closed it.
 
-Seen is what Python opens (``open``, ``os.open``, ``tf.io.gfile``) and what it renames or removes by
-path; not what libraries write from C (HDF5, OpenCV, TFRecord writers).
+Seen is what Python opens (``open``, ``os.open``), renames or removes, file by file or whole
+directories of them, and ``tf.io.gfile``; not what libraries write from C (HDF5, OpenCV, TFRecord
+writers).
 """
 
 from __future__ import annotations
@@ -32,46 +33,14 @@ from typing import Any, Final
 import msgspec
 
 from uncork.capture.patches import Patches
-from uncork.core.record import Record
+from uncork.capture.putting_back import LIST, KeptFile
 from uncork.core.stack import outwards, owner, told
 
 # Bytes of all copies; a script that overwrites more than that overwrites data, not results.
 _LIMIT: Final = 2**29
 # New files that are remembered: a script may make others at every step.
 _MOST_NAMED: Final = 256
-_LIST: Final = "list"
 _ENCODE: Final = msgspec.json.Encoder().encode
-
-
-class KeptFile(Record, frozen=True, kw_only=True):
-    """A file as it was found.
-
-    Attributes:
-        path: Absolute, symbolic links followed.
-        size: Bytes.
-        times: Of its last access and its last change, in nanoseconds.
-        copy: Name of its copy; None where there is none: it is too large, or there is no room.
-        closed_ns: When the script closed it last; None where that was not seen.
-    """
-
-    path: bytes
-    size: int
-    times: tuple[int, int]
-    copy: str | None = None
-    closed_ns: int | None = None
-
-
-@dataclass(frozen=True)
-class PutBack:
-    """What became of files that were overwritten.
-
-    Attributes:
-        done: Those that are as they were.
-        lost: Those that are not.
-    """
-
-    done: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
 
 
 @dataclass
@@ -90,10 +59,9 @@ class OwnFiles:
     at_write: Callable[[], None] = lambda: None
     trials: bool = False
     _own: bytes = field(init=False)
-    _began_ns: int = field(default_factory=time.time_ns)
+    _absent: set[bytes] = field(default_factory=set)
     _made: list[Path] = field(default_factory=list)
     _seen: dict[bytes, KeptFile] = field(default_factory=dict)
-    _added: set[bytes] = field(default_factory=set)
     _closed: dict[bytes, int] = field(default_factory=dict)
     _bytes: int = 0
     _lock: Any = field(default_factory=threading.Lock)
@@ -103,7 +71,7 @@ class OwnFiles:
         self._own = os.path.realpath(os.fsencode(self.folder.parent)) + os.fsencode(os.sep)
 
     def before_writing(self, path: Any, *, adding: bool = False) -> None:
-        """A file is about to be opened for writing, renamed or removed.
+        """A file is about to be opened for writing.
 
         Args:
             path: As the script names it; a number is a file that is open already.
@@ -112,9 +80,24 @@ class OwnFiles:
         if isinstance(path, int) or _is_uncorks_own():
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
-            real = os.path.realpath(os.fsencode(path))
-            if not real.startswith(self._own):
-                self._keep(real, adding=adding)
+            self._keep(os.path.realpath(os.fsencode(path)), adding=adding)
+        self.at_write()
+
+    def before_moving(self, path: Any, to: Any = None) -> None:
+        """A file is about to be renamed or removed; of a link not what it points to.
+
+        Args:
+            path: As the script names it.
+            to: Its new name, where another file may be.
+        """
+        if isinstance(path, int) or _is_uncorks_own():
+            return
+        with suppress(OSError, ValueError, TypeError), self._lock:
+            places = [_place(each) for each in (path, to) if each is not None]
+            for place in places:
+                self._keep(place)
+            if to is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
+                self._keep_directory(*places)
         self.at_write()
 
     def opened(self, path: Any, file: Any) -> None:
@@ -137,23 +120,39 @@ class OwnFiles:
         """Files that are there now and were not before the trials."""
         return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
 
-    def _keep(self, path: bytes, *, adding: bool) -> None:
+    def _keep(self, path: bytes, *, adding: bool = False) -> None:
+        """Copy it, unless the script has made it itself."""
         self._closed.pop(path, None)  # it is open again
-        if path in self._seen:
+        if path in self._seen or path.startswith(self._own):
             return
         file = Path(os.fsdecode(path))
-        if not file.exists() and self.trials and len(self._made) < _MOST_NAMED:
-            self._made.append(file)
-        now = file.stat()
-        by_itself = now.st_ctime_ns >= self._began_ns and path not in self._added
-        if adding or by_itself or not stat.S_ISREG(now.st_mode):
-            if adding and not by_itself:
-                self._added.add(path)
+        if not os.path.lexists(path):
+            self._absent.add(path)
+            if self.trials and len(self._made) < _MOST_NAMED:
+                self._made.append(file)
+        if adding or path in self._absent:
             return
-        times = now.st_atime_ns, now.st_mtime_ns
-        copy = self._copied(file, now.st_size)
-        self._seen[path] = KeptFile(path=path, size=now.st_size, times=times, copy=copy)
+        now = file.lstat()
+        if stat.S_ISLNK(now.st_mode):
+            self._seen[path] = KeptFile(path=path, link=os.readlink(path))  # noqa: PTH115
+        elif stat.S_ISREG(now.st_mode):
+            self._seen[path] = KeptFile(
+                path=path,
+                size=now.st_size,
+                times=(now.st_atime_ns, now.st_mtime_ns),
+                mode=stat.S_IMODE(now.st_mode),
+                copy=self._copied(file, now.st_size),
+            )
+        else:
+            return
         self._note(self._seen[path])
+
+    def _keep_directory(self, path: bytes, to: bytes) -> None:
+        """What is in it is not copied: it moves along, and can move back."""
+        if path in self._absent or path.startswith(self._own):
+            self._absent.add(to)
+            return
+        self._note(KeptFile(path=path, moved=to))
 
     def _copied(self, file: Path, size: int) -> str | None:
         if self._bytes + size > _LIMIT:
@@ -167,7 +166,7 @@ class OwnFiles:
         return copy
 
     def _note(self, kept: KeptFile) -> None:
-        with (self.folder / _LIST).open("ab") as listed:
+        with (self.folder / LIST).open("ab") as listed:
             listed.write(_ENCODE(kept) + b"\n")
 
 
@@ -180,6 +179,7 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
 
     Example:
         >>> import tempfile
+        >>> from uncork.capture.putting_back import put_back
         >>> with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as own:
         ...     log, kept = Path(home, "log.txt"), Path(own, "kept")
         ...     _ = log.write_text("three days")
@@ -193,14 +193,18 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
     patches.replace(builtins, "open", functools.partial(_opening, files))
     patches.replace(io, "open", functools.partial(_opening, files))
     patches.replace(os, "open", functools.partial(_opening_by_flags, files))
-    for name in ("rename", "replace", "remove", "unlink", "truncate"):
-        patches.replace(os, name, functools.partial(_changing, files))
+    patches.replace(os, "truncate", functools.partial(_truncating, files))
+    for name in ("remove", "unlink"):
+        patches.replace(os, name, functools.partial(_removing, files))
+    for name in ("rename", "replace"):
+        patches.replace(os, name, functools.partial(_renaming, files))
     # Before Python 3.11 paths keep functions of their own, taken when pathlib was imported.
     kept = getattr(pathlib, "_normal_accessor", None)
     if kept is not None:
         patches.replace(kept, "open", functools.partial(_opening, files))
-        for name in ("rename", "replace", "unlink"):
-            patches.replace(kept, name, functools.partial(_changing, files))
+        patches.replace(kept, "unlink", functools.partial(_removing, files))
+        for name in ("rename", "replace"):
+            patches.replace(kept, name, functools.partial(_renaming, files))
     patches.when_imported(
         "tensorflow.python.lib.io.file_io", functools.partial(_on_file_io, files, patches)
     )
@@ -209,59 +213,6 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
     finally:
         patches.undo()
         files.finish()
-
-
-def put_back(folder: Path) -> PutBack:
-    """Make all files as they were found, as far as they were changed.
-
-    Args:
-        folder: With the copies; it need not be there.
-    """
-    found: dict[bytes, KeptFile] = {}
-    with suppress(FileNotFoundError):
-        for line in (folder / _LIST).read_bytes().splitlines():
-            with suppress(msgspec.MsgspecError):  # its process was killed while it wrote that
-                kept = msgspec.json.decode(line, type=KeptFile)
-                found[kept.path] = kept
-    done, lost = [], []
-    for kept in found.values():
-        if _is_unchanged(kept):
-            continue
-        name = told(os.fsdecode(kept.path))
-        try:
-            _restore(kept, folder)
-        except OSError:
-            lost.append(name)
-        else:
-            done.append(name)
-    return PutBack(tuple(done), tuple(lost))
-
-
-def _is_unchanged(kept: KeptFile) -> bool:
-    try:
-        now = Path(os.fsdecode(kept.path)).stat()
-    except OSError:
-        return False
-    return (now.st_size, now.st_mtime_ns) == (kept.size, kept.times[1])
-
-
-def _restore(kept: KeptFile, folder: Path) -> None:
-    """Its contents first: where the file is still there, it stays the same file.
-
-    Raises:
-        OSError: It cannot be.
-    """
-    path = Path(os.fsdecode(kept.path))
-    if kept.copy is None or _is_somebody_else_s(kept, path):
-        raise OSError
-    with (folder / kept.copy).open("rb") as copy, path.open("wb") as file:
-        shutil.copyfileobj(copy, file)
-    os.utime(path, ns=kept.times)
-
-
-def _is_somebody_else_s(kept: KeptFile, path: Path) -> bool:
-    """It was written again after the script had closed it, as by a training that is running."""
-    return kept.closed_ns is not None and path.exists() and path.stat().st_mtime_ns > kept.closed_ns
 
 
 def _is_uncorks_own() -> bool:
@@ -296,28 +247,96 @@ def _opening_by_flags(files: OwnFiles, original: Callable[..., Any]) -> Callable
     return opened
 
 
-def _changing(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _truncating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def changed(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not any(name.endswith("dir_fd") for name in kwargs):
-            files.before_writing(path)
-            if original.__name__ in ("rename", "replace") and args:
-                files.before_writing(args[0])
-        return original(path, *args, **kwargs)
+    def truncated(path: Any, length: Any) -> Any:
+        files.before_writing(path)
+        return original(path, length)
 
-    return changed
+    return truncated
+
+
+def _removing(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def removed(path: Any, *, dir_fd: Any = None) -> Any:
+        files.before_moving(_within(dir_fd, path))
+        return original(path, dir_fd=dir_fd)
+
+    return removed
+
+
+def _renaming(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def renamed(src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> Any:
+        files.before_moving(_within(src_dir_fd, src), _within(dst_dir_fd, dst))
+        return original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    return renamed
+
+
+def _within(directory: Any, path: Any) -> Any:
+    """A path that is relative to an open directory, as ``shutil.rmtree`` names all of them."""
+    if directory is None:
+        return path
+    with suppress(OSError, TypeError):  # not Linux
+        return os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(path))  # noqa: PTH115, PTH118
+    return directory
+
+
+def _place(path: Any) -> bytes:
+    """Where a name stands, which may be that of a link."""
+    folder, name = os.path.split(os.path.abspath(os.fsencode(path)))  # noqa: PTH100
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
 
 
 def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
-    """TensorFlow's own files: ``tf.io.gfile.GFile``."""
+    """``tf.io.gfile``: its own files, and what its functions call to rename and remove others."""
+    patches.replace(module.FileIO, "_prewrite_check", functools.partial(_checking, files))
+    below = module._pywrap_file_io
+    patches.replace(below, "DeleteFile", functools.partial(_deleting, files))
+    patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
+    patches.replace(below, "RenameFile", functools.partial(_moving, files))
+    patches.replace(below, "CopyFile", functools.partial(_copying, files))
 
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def check(file: Any) -> Any:
-            mode = str(file.mode)
-            files.before_writing(file.name, adding="a" in mode)
-            return original(file)
 
-        return check
+def _checking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def check(file: Any) -> Any:
+        files.before_writing(file.name, adding="a" in str(file.mode))
+        return original(file)
 
-    patches.replace(module.FileIO, "_prewrite_check", make)
+    return check
+
+
+def _deleting(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def deleted(path: Any, *rest: Any) -> Any:
+        files.before_moving(path)
+        return original(path, *rest)
+
+    return deleted
+
+
+def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def deleted(path: Any, *rest: Any) -> Any:
+        for folder, _, names in os.walk(os.fsdecode(path)):
+            for name in names:
+                files.before_moving(Path(folder, name))
+        return original(path, *rest)
+
+    return deleted
+
+
+def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def moved(path: Any, to: Any, *rest: Any) -> Any:
+        files.before_moving(path, to)
+        return original(path, to, *rest)
+
+    return moved
+
+
+def _copying(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def copied(path: Any, to: Any, *rest: Any) -> Any:
+        files.before_writing(to)
+        return original(path, to, *rest)
+
+    return copied

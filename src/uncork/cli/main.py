@@ -37,9 +37,8 @@ def _call(options: argparse.Namespace) -> int:
     # Imported here: each verb pays for what it uses, and --help for nothing.
     from uncork.cli import patching, verbs  # noqa: PLC0415
 
-    if options.verb in ("diagnose", "tune"):
-        # Ended from outside, by a job's time limit: as after Ctrl-C, what was found is saved.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.verb in ("diagnose", "tune", "diff"):
+        _save_when_ended()
     call = {
         "diagnose": verbs.diagnose,
         "tune": verbs.tune,
@@ -48,6 +47,17 @@ def _call(options: argparse.Namespace) -> int:
         "report": verbs.report,
     }
     return call[options.verb](options)
+
+
+def _save_when_ended() -> None:
+    """Ended from outside, by a job's time limit or a terminal that is closed: as after Ctrl-C.
+
+    Who hears nothing of closed terminals, under ``nohup``, goes on.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    closed = getattr(signal, "SIGHUP", None)
+    if closed is not None and signal.getsignal(closed) is not signal.SIG_IGN:
+        signal.signal(closed, signal.default_int_handler)
 
 
 def _tell(error: UncorkError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from uncork import __version__
 from uncork.core.edit import GUARANTEES
@@ -148,10 +149,11 @@ def _diff(verb: argparse.ArgumentParser) -> None:
     _quiet(verb)
     verb.add_argument(
         "file",
-        type=Path,
-        help="a plan made by 'uncork tune'; or a script that uses what Keras 3 no longer has",
+        action=_Command,
+        nargs=argparse.PARSER,
+        help="a plan made by 'uncork tune', and the script's arguments for --check; "
+        "or a script that uses what Keras 3 no longer has",
     )
-    verb.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments, for --check")
 
 
 def _report(verb: argparse.ArgumentParser) -> None:
@@ -182,8 +184,31 @@ def _quiet(verb: argparse.ArgumentParser) -> None:
 
 
 def _script(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("script", help="your training script, unmodified")
-    verb.add_argument("args", nargs=argparse.REMAINDER, help="its own arguments")
+    verb.add_argument(
+        "script",
+        action=_Command,
+        nargs=argparse.PARSER,
+        help="your training script, unmodified, and its own arguments",
+    )
+
+
+class _Command(argparse.Action):
+    """A file and all that follows it: ``--`` is the script's own from there on."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Set what it is called, and ``args``."""
+        del option_string
+        words = values[1:] if values[0] == "--" else values
+        if not words:
+            parser.error(f"the following arguments are required: {self.dest}")
+        setattr(namespace, self.dest, words[0])
+        namespace.args = words[1:]
 
 
 def _seconds(least: float) -> Callable[[str], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,14 @@ _BEGIN: Final = b"--- "
 
 def diff(options: argparse.Namespace) -> int:
     """The patch goes to standard output or into a file; what is to be said of it, beside it."""
+    options.file = Path(options.file)
     _check_target(options.output)
+    if options.args and not options.check:
+        raise WrongUse(
+            f"{shlex.join(options.args)} behind {options.file}",
+            "options before the file; the script's arguments behind it, with --check",
+            f"uncork diff --check {shlex.quote(str(options.file))} {shlex.join(options.args)}",
+        )
     plan = _plan_in(options.file)
     unseen: tuple[str, ...] = ()
     if plan is None:
@@ -65,10 +73,19 @@ def _plan_in(path: Path) -> Plan | None:
 
 
 def _hand_out(patch: Patch, output: Path | None) -> None:
+    """Into its file; where that cannot be written, what took minutes to check is printed."""
     text = patch.diff(_shown(patch.path))
     if output is not None:
-        write_atomically(output, text)
-        return
+        try:
+            write_atomically(output, text)
+        except OSError as error:
+            _print(text)
+            raise _unwritable(output, error) from error
+    else:
+        _print(text)
+
+
+def _print(text: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(text)
     sys.stdout.flush()
@@ -124,13 +141,31 @@ def _check_target(output: Path | None) -> None:
     """Refuse to write over anything but an earlier patch.
 
     Raises:
-        WrongUse: Something else is there.
+        WrongUse: Something else is there, or it cannot be written.
     """
-    if output is None or not output.exists():
+    if output is None:
         return
-    if not output.is_file() or output.read_bytes()[: len(_BEGIN)] not in (_BEGIN, b""):
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(output, error) from error
+    if output.exists() and not _is_patch(output):
         raise WrongUse(
             f"{output} exists and is not a patch",
             "a new file, or an earlier patch to replace",
             "name another file",
         )
+
+
+def _is_patch(path: Path) -> bool:
+    return path.is_file() and path.read_bytes()[: len(_BEGIN)] in (_BEGIN, b"")
+
+
+def _unwritable(path: Path, error: OSError) -> WrongUse:
+    return WrongUse(
+        f"cannot write {path}: {error.strerror}",
+        "a folder with space and permission to write",
+        "name another place with --output",
+    )

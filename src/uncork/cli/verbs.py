@@ -81,14 +81,19 @@ def tune(options: argparse.Namespace) -> int:
         policy=policy,
         training=options.training,
     )
+    target = options.plan
+    if code != exits.DONE:  # what was found before is worth more than a part
+        target, report = _beside(target), _beside(report)
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
-        _save(options.plan, dump(plan))
-        path = Path(options.plan.name) if options.confidential else options.plan
+        _save(target, dump(plan))
+        path = Path(target.name) if options.confidential else target
         _save(report, _html(_shown(plan, options), path))
     finally:
-        _print(plan, options.plan, script.args)
-    print(f"plan:   {options.plan}\nreport: {report}")
+        _print(plan, target, script.args)
+    print(f"plan:   {target}\nreport: {report}")
+    if target != options.plan:
+        print(f"{options.plan} is as it was: an earlier plan, and this one is not complete")
     return code
 
 
@@ -108,6 +113,11 @@ def report(options: argparse.Namespace) -> int:
         _save(options.html, _html(record, path))
         print(f"report: {options.html}")
     return exits.DONE
+
+
+def _beside(path: Path) -> Path:
+    """Where there is an earlier result, another name for one that is not complete."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}") if path.exists() else path
 
 
 def _script(options: argparse.Namespace) -> Script:

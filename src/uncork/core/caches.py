@@ -11,12 +11,17 @@ def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
     """A cache of a stage would be complete after the first pass, as far as that is known.
 
     A loop of the user's own may leave its data early, in every epoch. A cache that never saw their
-    end begins anew each time.
+    end begins anew each time. And a ``fit`` that is told its number of steps reads on from epoch to
+    epoch, and may end before it has read all.
     """
-    steps, point = diagnosis.workload.steps_per_epoch, stage.cache_point
-    to_the_end = diagnosis.stages[-1].length == steps
-    if point is None or diagnosis.workload.kind != "custom_loop" or steps is None or to_the_end:
+    work, point = diagnosis.workload, stage.cache_point
+    steps, to_the_end = work.steps_per_epoch, diagnosis.stages[-1].length == work.steps_per_epoch
+    if point is None or steps is None or to_the_end:
         return True
+    if work.kind == "fit":
+        steps *= work.epochs
+        if not work.steps_given:
+            return True
     return steps * (stage.elements_per_step or 0.0) > point.elements
 
 

@@ -15,6 +15,8 @@ from uncork.core.workload import Workload
 
 # Of the folder beside the result with what a child's script has overwritten.
 KEPT: Final = "kept"
+# There, too: the exit code, once all that a child has to say has been written.
+ENDED: Final = "ended"
 # How long a fresh process waits for its first epoch to end, whatever it is timed for.
 FIRST_EPOCH_S: Final = 25.0
 

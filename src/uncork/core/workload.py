@@ -57,6 +57,7 @@ class Workload(Record, frozen=True, kw_only=True):
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         validation_steps: As given to ``fit``; None where it was not, or nothing is validated.
         epochs: As the user asked.
+        reads_again: Its pipeline repeats its source by itself, within an epoch or beyond one.
         arrays_in_step: Set on arrays whose rows the training step could gather on its device.
         numbers: Arguments of a loop's step that are Python numbers and change from call to call.
         pipeline: Digest of the pipeline's structure, ``""`` when it is not tf.data.
@@ -130,6 +131,12 @@ class Workload(Record, frozen=True, kw_only=True):
     random_layers: tuple[str, ...] = ()
     arrays_in_step: InStep | None = None
     numbers: tuple[str, ...] = ()
+    reads_again: bool = False
+
+    @property
+    def passes(self) -> int:
+        """Over the data, at least: what repeats its source by itself is not read once."""
+        return max(self.epochs, 2) if self.reads_again else self.epochs
 
     @property
     def dtype_policies(self) -> tuple[str, ...]:

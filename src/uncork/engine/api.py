@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 import tempfile
@@ -44,6 +45,7 @@ from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
 from uncork.pipeline import continued, fill, read, record_source_lines, state_kept
 from uncork.report.progress import Progress
+from uncork.step import has_hooks
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
 _EPOCHS = 10
@@ -285,12 +287,32 @@ def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitS
     record_source_lines()
     at = user_line(sys._getframe(3))
     bound = _bound(model, data, arguments)
+    bound["x"] = _apart(bound["x"])
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(data):
         subject = FitSubject(model, bound, 0, at, scratch)
         try:
             yield subject
         finally:
             subject.restore()
+
+
+def _apart(data: Any) -> Any:
+    """What trials may read: a copy of a loader that does something between epochs.
+
+    Raises:
+        WrongUse: It cannot be copied.
+    """
+    if not isinstance(data, keras.utils.PyDataset) or not has_hooks(data):
+        return data
+    try:
+        return copy.deepcopy(data)
+    except Exception as error:
+        name = type(data).__name__
+        raise WrongUse(
+            f"{name} does something between epochs, and cannot be copied: {error}",
+            "a loader that trials can read without moving it on",
+            f"give {name} a __deepcopy__, or tune the whole script: uncork tune SCRIPT",
+        ) from error
 
 
 def _data_kept(data: Any) -> AbstractContextManager[None]:

@@ -6,10 +6,12 @@ TensorFlow before the script does: the script may set environment variables firs
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 from uncork.capture import OwnFiles, hold_saves, keep_files, run_script
 from uncork.core import exits
 from uncork.core.errors import ScriptFailed, UncorkError
-from uncork.core.job import KEPT, Job
+from uncork.core.job import ENDED, KEPT, Job
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan
 from uncork.core.record import from_json, replace, to_json, write_atomically
@@ -36,8 +38,18 @@ def main(argv: Sequence[str]) -> int:
     remember_start()
     job = from_json(Path(argv[0]).read_bytes(), Job)
     script, args = Path(argv[2]), argv[3:]
+    code = _outcome(job, script, args)
+    # Threads and processes of the script may go on: they are not waited for.
+    Path(job.result or "result.json").with_name(ENDED).write_text(str(code))
+    return code
+
+
+def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
+    # To the very end: a script's exit handlers save, too, and what is registered first comes last.
+    held = ExitStack()
+    atexit.register(held.close)
     try:
-        return _trial(job, script, args)
+        return _trial(job, script, args, held)
     except UncorkError as error:
         sys.stdout.flush()
         if error.exit_code != exits.SCRIPT_FAILED:  # the script's own traceback stands already
@@ -47,8 +59,15 @@ def main(argv: Sequence[str]) -> int:
         return exits.INTERRUPTED
 
 
-def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
-    """Work on one training call, hand back what was found, end the script."""
+def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
+    """Work on one training call, hand back what was found, end the script.
+
+    Args:
+        job: What to do.
+        script: What to run.
+        args: Its arguments.
+        held: Told what is to be undone when nothing of the script runs any more.
+    """
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
     plan = _plan(job)
@@ -57,8 +76,9 @@ def _trial(job: Job, script: Path, args: Sequence[str]) -> int:
     result_path = Path(job.result or "result.json")
     # In the parent's folder: it cleans up even after a child that was killed.
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
-    kept = result_path.parent / KEPT
-    with folder as scratch, hold_saves() as saves, keep_files(kept) as files:
+    saves = held.enter_context(hold_saves())
+    files = held.enter_context(keep_files(result_path.parent / KEPT))
+    with folder as scratch:
         lines = job.mode in ("diagnose", "tune")
         trial = Deferred(
             lambda: _make(job, scratch, files, plan),

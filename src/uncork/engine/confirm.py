@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +14,10 @@ from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
 from uncork.core.measurement import Comparison, Measurement, compare, spread
 from uncork.core.pipeline_edit import Cache, DiskCache, GeneratorCache, PyFunctionCache
-from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes, dump
+from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
 from uncork.core.validating import seconds_of
-from uncork.engine.processes import Follow, Script, run_quietly
+from uncork.engine.processes import Follow, Script, own_folder, run_quietly, write_plan
 
 PAIRS: Final = 3
 # More of them where these leave a gain open that is worth having: at most once, and all count.
@@ -45,36 +44,39 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
         The plan, and whether this was interrupted: it is unconfirmed then, unless only processes
         were missing that were to tell more.
     """
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-        path = Path(folder, "plan.json")
-        path.write_bytes(dump(plan))
-        work = plan.before.workload
-        base = Job(
-            mode="confirm",
-            training=work.index,
-            in_loop=work.called_in_loop,
-            validates=_validates(plan),
-        )
-        with_plan = replace(base, plan=str(path), environment=plan.environment)
-        jobs = (base, with_plan)
-        if plan.needed:  # as written it cannot be run
-            needed = Path(folder, "needed.json")
-            needed.write_bytes(dump(replace(plan, steps=plan.needed)))
-            jobs = (replace(base, plan=str(needed)), with_plan)
-        try:
+    try:
+        with own_folder() as folder:
+            jobs = _jobs(plan, Path(folder))
             if plan.needed == plan.kept:
-                return _seen_to_train(plan, _measured(with_plan, script)), False
+                return _seen_to_train(plan, _measured(jobs[1], script)), False
             turns = _InTurn(jobs, plan.base, script, follow)
             ours, theirs = turns.more(PAIRS)
             if _leaves_open(plan, ours, theirs):
                 ours, theirs = turns.once_more(_MORE_PAIRS)
-        except UncorkError as error:
-            note = f"not confirmed in fresh processes: {error.received}"
-            return replace(plan, notes=(*plan.notes, note)), False
-        except KeyboardInterrupt:
-            note = "interrupted: the speed-up is not confirmed in fresh processes"
-            return replace(plan, notes=(*plan.notes, note)), True
+    except UncorkError as error:
+        note = f"not confirmed in fresh processes: {error.received}"
+        return replace(plan, notes=(*plan.notes, note)), False
+    except KeyboardInterrupt:
+        note = "interrupted: the speed-up is not confirmed in fresh processes"
+        return replace(plan, notes=(*plan.notes, note)), True
     return _confirmed(plan, ours, theirs), turns.interrupted
+
+
+def _jobs(plan: Plan, folder: Path) -> tuple[Job, Job]:
+    """As the script is written, or as it can be run at all; and with the plan."""
+    work = plan.before.workload
+    base = Job(
+        mode="confirm",
+        training=work.index,
+        in_loop=work.called_in_loop,
+        validates=_validates(plan),
+    )
+    path = write_plan(plan, folder / "plan.json")
+    with_plan = replace(base, plan=path, environment=plan.environment)
+    if plan.needed:
+        needed = replace(plan, steps=plan.needed)
+        base = replace(base, plan=write_plan(needed, folder / "needed.json"))
+    return base, with_plan
 
 
 def confirming_s(reaching_s: float, budget_s: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -11,10 +10,10 @@ from uncork.core.edit import Guarantee, loosest
 from uncork.core.errors import UncorkError
 from uncork.core.job import Job, Mode, ProcessTrial
 from uncork.core.journal import Event
-from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step, dump
+from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step
 from uncork.core.record import replace
 from uncork.engine.outcomes import figures, sentence
-from uncork.engine.processes import Follow, Script, run_quietly
+from uncork.engine.processes import Follow, Script, own_folder, run_quietly, write_plan
 from uncork.road import Optimization, Proposal, Skipped
 
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
@@ -97,20 +96,18 @@ class Elsewhere:
     ) -> ProcessTrial | UncorkError:
         """What came of it, or why it does not run."""
         made = self._in_force(plan, self._step("kept", proposal.why, proposal))
-        with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-            path = Path(folder, "plan.json")
-            path.write_bytes(dump(made))
-            job = Job(
-                mode=self._mode,
-                training=plan.before.workload.index,
-                plan=str(path),
-                environment=made.environment,
-                hand_over=handed_over,
-            )
-            try:
+        job = Job(
+            mode=self._mode,
+            training=plan.before.workload.index,
+            environment=made.environment,
+            hand_over=handed_over,
+        )
+        try:
+            with own_folder() as folder:
+                job = replace(job, plan=write_plan(made, Path(folder, "plan.json")))
                 found = run_quietly(job, script).elsewhere
-            except UncorkError as error:
-                return error
+        except UncorkError as error:
+            return error
         assert found is not None
         return found
 

@@ -22,7 +22,7 @@ from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedFit, HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
-from uncork.engine.pipelines import default_rewrites, readable, repeats
+from uncork.engine.pipelines import default_rewrites, readable, repeats, samples_once
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.shorter_data import ShorterData
 from uncork.engine.step_proofs import StepProver, proved_elsewhere
@@ -244,15 +244,18 @@ class FitSubject(FitLooks):
         if size is None or self.original.step or why_not_larger(self.model) is not None:
             return None
         if self._judged is None:
-            self._judged = HeldOut.of(
-                self.feed, self.model, most=_JUDGED_SAMPLES, max_bytes=_RECORDED_BYTES
-            )
+            once = samples_once(self.original.pipeline, size)
+            if once == 0:
+                return None
+            most = min(_JUDGED_SAMPLES, once or _JUDGED_SAMPLES)
+            self._judged = HeldOut.of(self.feed, self.model, most=most, max_bytes=_RECORDED_BYTES)
         if self._judged is None:
             return None
         return LargerBatches(
             held_out=self._judged,
             snapshot=self.snapshot,
             batch_size=size,
+            steps_per_epoch=self.workload.steps_per_epoch,
             settings=lambda version: self._with(version.step),
             resident=self.resident,
         )
@@ -303,7 +306,8 @@ class FitSubject(FitLooks):
             steps_per_epoch=self.feed.epochs(model).num_batches or self.feed.steps_per_epoch,
             steps_given=self.feed.steps_per_epoch is not None,
             validation_steps=validation_steps(arguments),
-            epochs=max(epochs, 2) if repeats(pipeline) else epochs,
+            epochs=epochs,
+            reads_again=repeats(pipeline),
             pipeline=pipeline.digest if pipeline else "",
             loader=loader_digest(self.feed.x) if self.feed.kind == "pydataset" else "",
             loader_workers=workers_of(self.feed.x) if self.feed.kind == "pydataset" else 1,

@@ -23,6 +23,9 @@ from uncork.step import HeldOut, Snapshot, StepSettings, rate_for
 _TIMES: Final = (2, 4, 8, 16)
 # Samples/s over those of half the batch. Less is not worth another training.
 _PAYS: Final = 1.15
+# Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
+# counts as if it were, and a schedule goes on by as much too far.
+_MISSING: Final = 0.03
 _BLOCK_S: Final = 0.2
 # Of the memory that is left; what a step takes beside it is not known to the last byte.
 _MARGIN: Final = 0.8
@@ -50,6 +53,7 @@ class LargerBatches:
         held_out: What is trained on, and what is judged by.
         snapshot: Where every training starts, and what is given back.
         batch_size: As the script has it.
+        steps_per_epoch: Likewise; None where epochs have no end.
         settings: How the step of a version runs.
         resident: Its step on batches from memory.
     """
@@ -57,6 +61,7 @@ class LargerBatches:
     held_out: HeldOut
     snapshot: Snapshot
     batch_size: int
+    steps_per_epoch: int | None
     settings: Callable[[Version], StepSettings]
     resident: Callable[[Version], VersionRunner]
 
@@ -105,7 +110,7 @@ class LargerBatches:
         found: dict[LargerBatch, Comparison] = {}
         for times in _TIMES:
             larger = LargerBatch(times=times, rate=rate_for(self.snapshot.model.optimizer, times))
-            if not _fits(taken, times):
+            if not (self._fill_epochs(times) and _fits(taken, times)):
                 break
             try:
                 with peak_memory() as peak:
@@ -119,6 +124,11 @@ class LargerBatches:
             taken.append((times, peak.bytes))
             found[larger] = compared
         return found
+
+    def _fill_epochs(self, times: int) -> bool:
+        """So large batches are full, all but a few."""
+        steps = self.steps_per_epoch
+        return steps is None or -(-steps // times) * times <= (1 + _MISSING) * steps
 
     def _judged(
         self, sized: Version, faster: Comparison, steps: int, written: list[Curve]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, Final
@@ -152,7 +152,7 @@ def observe(
         untraced_s=subject.untraced_s(seconds.block) if shares.tracing > _TRIFLE else None,
         consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
-        notes=tuple(dict.fromkeys([*subject.notes, *_between_epochs(measured)])),
+        notes=tuple(dict.fromkeys([*subject.notes, *_notes(subject.workload, measured, stages)])),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         float16=native_float16(),
@@ -179,6 +179,17 @@ def _between_epochs(measured: Measurement) -> Iterator[str]:
         yield (
             f"{measured.between_epochs:.0%} of the time passes between epochs, where TensorFlow "
             "may wait for the thread that tunes a tf.data pipeline: see autotune_off"
+        )
+
+
+def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> Iterator[str]:
+    """What figures are to be read with."""
+    yield from _between_epochs(measured)
+    there = next((stage for stage in stages if stage.kind == "cache"), None)
+    if there is not None and work.passes == 1 and not work.called_in_loop:
+        yield (
+            f"figures are of epochs that read the cache at {there.at}; the script has but one, "
+            "which fills it, and takes longer"
         )
 
 

@@ -9,14 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
+import psutil
 
 from uncork.capture import put_back
 from uncork.core import exits
@@ -27,8 +28,9 @@ from uncork.core.errors import (
     UncorkError,
     WrongUse,
 )
-from uncork.core.job import KEPT, Job, Result
+from uncork.core.job import ENDED, KEPT, Job, Result
 from uncork.core.journal import Event, read
+from uncork.core.plan import Plan, dump
 from uncork.core.record import from_json, replace, to_json
 
 Follow = Callable[[Event], None]
@@ -53,7 +55,8 @@ _EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
 _TAIL: Final = 16_384
 _TRACEBACK: Final = "Traceback (most recent call last):"
-# How long an interrupted child may take to write down what it has.
+# How long an interrupted child may take to write down what it has; and what threads and exit
+# handlers of its script may take once it has.
 _GRACE_S: Final = 20.0
 
 
@@ -126,14 +129,16 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         ChildFailed: There is no result.
         NothingToMeasure: There is none, and the script has ended its process itself, with code 0.
         KeyboardInterrupt: Interrupted before there was any result.
+        WrongUse: No process can be started, or there is no room for what it is told.
     """
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+    with own_folder() as folder:
         files = {name: str(Path(folder, name)) for name in ("journal", "result")}
         job = replace(job, journal=files["journal"], result=files["result"])
-        Path(folder, "job").write_bytes(to_json(job))
-        with Path(folder, "stderr").open("wb") as hidden:
-            environment = {**os.environ, **job.environment}
-            child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
+        with _possible("start a process"):
+            Path(folder, "job").write_bytes(to_json(job))
+            with Path(folder, "stderr").open("wb") as hidden:
+                environment = {**os.environ, **job.environment}
+                child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
         try:
             code = _wait(child, Path(files["journal"]), follow)
         finally:
@@ -181,6 +186,43 @@ def run_quietly(job: Job, script: Script) -> Result:
     return found
 
 
+@contextmanager
+def own_folder() -> Iterator[str]:
+    """A folder for what processes tell each other; it goes, whatever happens.
+
+    Raises:
+        WrongUse: There is no room for it.
+    """
+    with _possible("make a folder for temporary files"):
+        folder = tempfile.TemporaryDirectory(prefix="uncork-", ignore_cleanup_errors=True)
+    with folder as path:
+        yield path
+
+
+def write_plan(plan: Plan, path: Path) -> str:
+    """A plan where a child finds it.
+
+    Raises:
+        WrongUse: There is no room for it.
+    """
+    with _possible(f"write {path.name}"):
+        path.write_bytes(dump(plan))
+    return str(path)
+
+
+@contextmanager
+def _possible(what: str) -> Iterator[None]:
+    """What the system does not allow is told, and costs no result that there is already."""
+    try:
+        yield
+    except OSError as error:
+        raise WrongUse(
+            f"cannot {what}: {error.strerror or error}",
+            f"room in {tempfile.gettempdir()}, and memory for another process",
+            "make room, or set TMPDIR to another folder",
+        ) from error
+
+
 def _command(job: Path, script: Script) -> list[str]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-c", _CHILD, str(job), "--", script.path, *script.args]
@@ -226,18 +268,28 @@ def _wait(child: subprocess.Popen[bytes], journal: Path, follow: Follow) -> int:
 
     Whatever happens here, no child is left behind.
     """
-    offset, interrupted = 0, False
+    offset, interrupted, ended = 0, False, journal.with_name(ENDED)
     try:
-        while child.poll() is None:
+        while child.poll() is None and not _lingers(ended):
             offset = _follow(journal, offset, follow)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
         interrupted = True
         _interrupt(child)
     finally:
-        _end(child)
+        lingered = _end(child)
     _follow(journal, offset, follow)
-    return exits.INTERRUPTED if interrupted else child.returncode
+    if interrupted:
+        return exits.INTERRUPTED
+    return int(ended.read_text()) if lingered else child.returncode
+
+
+def _lingers(ended: Path) -> bool:
+    """A child has said all that it has to say, and does not end: its script left threads behind."""
+    try:
+        return time.time() - ended.stat().st_mtime > _GRACE_S
+    except OSError:
+        return False
 
 
 def _follow(journal: Path, offset: int, follow: Follow) -> int:
@@ -255,11 +307,16 @@ def _interrupt(child: subprocess.Popen[bytes]) -> None:
         child.wait(_GRACE_S)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Nothing happens to one that has ended."""
-    if child.poll() is None:
-        child.kill()
-        child.wait()
+def _end(child: subprocess.Popen[bytes]) -> bool:
+    """With the processes that it has started; whether it was still there."""
+    if child.poll() is not None:
+        return False
+    with suppress(psutil.Error):
+        for started in psutil.Process(child.pid).children(recursive=True):
+            started.kill()
+    child.kill()
+    child.wait()
+    return True
 
 
 def _exit_code(code: int) -> int:

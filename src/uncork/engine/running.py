@@ -149,9 +149,10 @@ class Running(PassThrough):
             return None
         held = vars(call.model)  # where it goes when the model does
         step: PlannedStep | None = held.get(_PLANNED)
-        if step is None or not step.serves(call.model):
+        edits = self.plan.step_edits
+        if step is None or step.edits != edits or not step.serves(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
-            step = held[_PLANNED] = PlannedStep(call.model, self.plan.step_edits, refuse)
+            step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
         return step
 
     def _reusing(self) -> AbstractContextManager[None]:

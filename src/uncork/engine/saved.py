@@ -29,6 +29,7 @@ from uncork.step import (
     checkpoint_difference,
     checkpoints,
     saver_of,
+    saves_itself,
     weights,
     who_waits,
 )
@@ -198,6 +199,8 @@ class Saved:
     def _refused(self, frequencies: int, part_s: float) -> str:
         if self._distributed:
             return "it runs under a tf.distribute strategy"
+        if saves_itself(self._model):
+            return "the model has a save of its own, which may look at the file"
         if frequencies > 1:
             return "several callbacks save, each at times of its own"
         if self._waits:

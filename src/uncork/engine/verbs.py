@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,13 @@ from uncork.engine.backends import BACKEND
 from uncork.engine.confirm import confirm
 from uncork.engine.kept_memory import MEMORY
 from uncork.engine.kernel_threads import THREADS
-from uncork.engine.processes import Follow, Script, require_tensorflow, run_child
+from uncork.engine.processes import (
+    Follow,
+    Script,
+    own_folder,
+    require_tensorflow,
+    run_child,
+)
 from uncork.engine.too_large import diagnosed, tuned
 
 # Files of a note; the others are counted.
@@ -89,8 +94,8 @@ def tune(
         holds what was found until then.
     """
     require_tensorflow()
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+    begin, text = time.monotonic(), script_digest(script.path)
+    with own_folder() as folder:
         hand_over = str(Path(folder, "handed_over"))
         job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
         result = tuned(job, script, follow)
@@ -98,12 +103,27 @@ def tune(
         if not (interrupted or result.failed):
             plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
     if plan.kept and not (interrupted or result.failed):
-        text = f"confirming in fresh processes, {plan.base} and tuned in turn"
-        follow(Event(kind="phase", text=text))
+        phase = f"confirming in fresh processes, {plan.base} and tuned in turn"
+        follow(Event(kind="phase", text=phase))
         plan, interrupted = confirm(plan, script, follow)
+    plan = _of_text(plan, text)
     code = exits.SCRIPT_FAILED if result.failed else exits.DONE
     code = exits.INTERRUPTED if interrupted else code
     return replace(plan, tuning_cost_s=time.monotonic() - begin), code
+
+
+def _of_text(plan: Plan, text: str) -> Plan:
+    """For the script as it was when it was tuned.
+
+    Args:
+        plan: Of which nobody knows which processes ran which text, if there were several.
+        text: Digest of the script before the first of them.
+    """
+    if plan.script_digest != text:
+        note = "the script was edited meanwhile: the plan is for the text that it had before"
+        unknown = replace(plan.speedup, verdict="not_proven", n_processes=0)
+        plan = replace(plan, notes=(*plan.notes, note), speedup=unknown)
+    return replace(plan, script_digest=text)
 
 
 def _elsewhere(

@@ -88,11 +88,8 @@ def _enter(plan: Plan) -> None:
     Raises:
         PlanRefused: The user has set it otherwise, or there is no JAX.
     """
-    from uncork.measure.allocator import (  # noqa: PLC0415 - loads NumPy
-        allocator,
-        keep_freed_memory,
-    )
-    from uncork.measure.machine import jax_version  # noqa: PLC0415 - likewise
+    from uncork.measure.allocator import allocator, keep_freed_memory  # noqa: PLC0415
+    from uncork.measure.machine import jax_version  # noqa: PLC0415
 
     for name, value in plan.environment.items():
         if os.environ.get(name, value) != value:

@@ -16,8 +16,6 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import numpy as np
-
 from uncork.measure.machine import cpus
 from uncork.measure.settle import settle
 
@@ -25,7 +23,7 @@ _ROUNDS: Final = 9
 # More would ask the scheduler, not the cores.
 _MOST: Final = 64
 _TEXT: Final = bytes(range(256)) * 256
-_NUMBERS: Final = np.linspace(1.0, 2.0, 1 << 17)
+_NUMBERS: Final = 1 << 17
 
 
 def together() -> float:
@@ -52,8 +50,11 @@ def _took(pool: ThreadPoolExecutor, threads: int) -> float:
 
 def _work(_: int) -> float:
     """CPU seconds of work in caches and in memory, of which none holds the interpreter's lock."""
+    import numpy as np  # noqa: PLC0415 - a script may set first how it is loaded
+
+    numbers = np.linspace(1.0, 2.0, _NUMBERS)
     begin = time.thread_time()
     for _ in range(12):
         zlib.crc32(zlib.compress(_TEXT, 1))
-        np.sqrt(_NUMBERS)
+        np.sqrt(numbers)
     return time.thread_time() - begin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import sys
@@ -12,13 +11,11 @@ from pathlib import Path
 import psutil
 
 from uncork.core.machine import Machine
+from uncork.measure import cgroup
 from uncork.measure.allocator import allocator
 
-_CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = Path("/proc/self/limits")
 _ADDRESSES = "Max address space"
-# cgroup v1 writes "no limit" as a huge number of bytes, close to 2**63.
-_NO_LIMIT = 1 << 60
 _START: list[float] = []
 # Environment variables that hide devices or kernels from TensorFlow.
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ONEDNN_MAX_CPU_ISA", "TF_ENABLE_ONEDNN_OPTS")
@@ -51,7 +48,7 @@ def probe(devices: tuple[str, ...] = ()) -> Machine:
 
 def cpus() -> float:
     """Cores this process may keep busy: its affinity, or the cgroup's quota if that is smaller."""
-    return min(schedulable_cpus(), _quota())
+    return min(schedulable_cpus(), cgroup.quota())
 
 
 def remember_start() -> None:
@@ -61,7 +58,7 @@ def remember_start() -> None:
 
 def allowed_cpus() -> float:
     """The same as :func:`cpus`, at the time of :func:`remember_start`; now, where nobody did."""
-    return min(_START[-1] if _START else schedulable_cpus(), _quota())
+    return min(_START[-1] if _START else schedulable_cpus(), cgroup.quota())
 
 
 def schedulable_cpus() -> int:
@@ -70,21 +67,15 @@ def schedulable_cpus() -> int:
     return there or 1
 
 
-def _quota() -> float:
-    quota, period = (_read("cpu.max") or "max 100000").split()
-    return math.inf if quota == "max" else int(quota) / int(period)
-
-
 def memory_limit() -> int:
     """Bytes this process may use at most: physical memory, or the cgroup's limit if smaller."""
-    return min(int(psutil.virtual_memory().total), _cgroup_limit())
+    return min(int(psutil.virtual_memory().total), cgroup.memory_limit())
 
 
 def available_memory() -> int:
     """Bytes that can still be taken now without swapping or meeting a limit of this process's."""
-    free_in_cgroup = _cgroup_limit() - int(_read("memory.current") or 0)
-    free = min(int(psutil.virtual_memory().available), free_in_cgroup, _free_addresses())
-    return max(0, free)
+    free = min(psutil.virtual_memory().available, cgroup.free_memory(), _free_addresses())
+    return max(0, int(free))
 
 
 def _free_addresses() -> int:
@@ -95,19 +86,7 @@ def _free_addresses() -> int:
         limit = told.removeprefix(_ADDRESSES).split()[0]
         return int(limit) - int(psutil.Process().memory_info().vms)
     except (OSError, StopIteration, ValueError):  # not Linux, or "unlimited"
-        return _NO_LIMIT
-
-
-def _cgroup_limit() -> int:
-    text = _read("memory.max") or _read("memory/memory.limit_in_bytes") or "max"
-    return _NO_LIMIT if text == "max" else min(int(text), _NO_LIMIT)
-
-
-def _read(name: str) -> str:
-    try:
-        return (_CGROUP / name).read_text().strip()
-    except OSError:
-        return ""
+        return cgroup.NO_LIMIT
 
 
 def _cpu_model() -> str:

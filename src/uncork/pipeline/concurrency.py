@@ -32,7 +32,9 @@ def readers(node: Node) -> int | None:
     # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
     # one for another number.
     cycle = schedulable_cpus() if cycle == AUTOTUNE else cycle
-    return None if cycle == 1 else cycle
+    inputs = int(node.inputs[0].dataset.cardinality())
+    cycle = min(cycle, inputs) if inputs >= 0 else cycle
+    return None if cycle <= 1 else cycle
 
 
 def told_ahead(node: Node) -> int | None:

@@ -196,16 +196,23 @@ def _made(folder: Path) -> _Own:
         path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=folder))
         try:
             mark = os.open(path / _MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                os.write(mark, _MARKED)
-                if _locked(mark) and _is_at(mark, path / _MARK):
-                    return _Own(path, mark, os.getpid())
-            except OSError:
-                _remove(path)
-                raise
-            os.close(mark)
         except FileNotFoundError:
             continue
+        except OSError:
+            path.rmdir()  # without its mark nobody would ever take it for one of ours
+            raise
+        try:
+            os.write(mark, _MARKED)
+            if _locked(mark) and _is_at(mark, path / _MARK):
+                return _Own(path, mark, os.getpid())
+        except FileNotFoundError:
+            os.close(mark)
+            continue
+        except OSError:
+            os.close(mark)
+            _remove(path)
+            raise
+        os.close(mark)
     raise OSError(f"other processes remove what is made there ({FOLDER_PREFIX}...)")
 
 

@@ -21,18 +21,21 @@ _CHEAP: Final = 0.05
 
 @dataclass
 class _Answer:
-    """What a call gave, and in which pass over the data it was last handed out."""
+    """What a call gave, in which pass it was last handed out, and whether it may be at all."""
 
     made: Any
     served: int
+    trusted: bool
 
 
 class KeptCalls:
     """Stands in for a function that depends on its arguments alone.
 
     Before an answer is handed out, all that the function can get at is digested: where a callback,
-    or anybody, has changed something, the answers are made anew. Where that takes long, it is done
-    once for each pass over the data: whoever asks the same a second time has begun another one.
+    or anybody, has changed something, the answers are made anew. They are made twice then, and kept
+    where they are equal: the function may draw now what it did not when that was looked at, and
+    what TensorFlow draws leaves no trace. Where looking takes long, it is done once for each pass
+    over the data: whoever asks the same a second time has begun another one.
 
     Args:
         function: Of the user's.
@@ -51,6 +54,7 @@ class KeptCalls:
         self._lock = threading.Lock()
         self._pass = 0
         self._state = ""
+        self._trusts = True
         self._generators: list[Any] = []
         self._look_s = 0.0
         self._call_s = 0.0
@@ -71,10 +75,10 @@ class KeptCalls:
             if answer is not None and (answer.served == self._pass or self._cheap):
                 self._look()
                 answer = self._answers.get(key)
-            if answer is not None:
+            if answer is not None and answer.trusted:
                 answer.served = self._pass
                 return copied(answer.made)
-        return self._asked(key, arguments)
+        return self._asked(key, arguments, answer)
 
     def clear(self) -> None:
         """Let go of all answers."""
@@ -91,26 +95,32 @@ class KeptCalls:
         found = reached_by(self.function)
         if not found.digest or found.digest != self._state:
             self.clear()
+            self._trusts = self._trusts and not self._state
         self._state, self._generators = found.digest, found.generators
         self._pass += 1
         self._look_s = time.perf_counter() - begin
 
-    def _asked(self, key: str, arguments: tuple[Any, ...]) -> Any:
+    def _asked(self, key: str, arguments: tuple[Any, ...], before_it: _Answer | None) -> Any:
         state, draws = self._state, Draws(self._generators)
-        before, begin = draws.now(), time.perf_counter()
+        before, begin = draws.all_now(), time.perf_counter()
         made = self.function(*arguments)
         self._call_s = time.perf_counter() - begin
-        drew = draws.now() != before  # or somebody else did meanwhile; then it is asked again
+        drew = draws.all_now() != before  # or somebody else did meanwhile; then it is asked again
         with self._lock:
             if state and state == self._state and not drew:
-                self._keep(key, made)
+                self._keep(key, made, before_it)
         return made
 
-    def _keep(self, key: str, made: Any) -> None:
+    def _keep(self, key: str, made: Any, before_it: _Answer | None) -> None:
+        if before_it is not None:
+            before_it.served = self._pass
+            before_it.trusted = are_equal(made, before_it.made)
+            before_it.made = before_it.made if before_it.trusted else copied(made)
+            return
         size = size_of(made)
         if size <= self._room:
             self._room -= size
-            self._answers[key] = _Answer(copied(made), self._pass)
+            self._answers[key] = _Answer(copied(made), self._pass, self._trusts)
 
 
 def _key(arguments: tuple[Any, ...]) -> str | None:
@@ -119,6 +129,12 @@ def _key(arguments: tuple[Any, ...]) -> str | None:
         return value_digest(arguments)
     except Exception:
         return None
+
+
+def are_equal(made: Any, before: Any) -> bool:
+    """In all that can be told of them."""
+    digest = _key((made,))
+    return digest is not None and digest == _key((before,))
 
 
 def copied(made: Any) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
-from uncork.pipeline.kept_calls import MORE, copied, size_of
-from uncork.watch import Draws, reached_by
+from uncork.pipeline.kept_calls import MORE, are_equal, copied, size_of
+from uncork.watch import Draws, outside, reached_by
 from uncork.watch.reach import Reached
+
+_END: Final = object()
 
 
 class KeptGenerator:
     """Stands in for a function whose generators yield the same each time.
 
     When a pass begins, all that the function can get at is digested. Where a callback, or anybody,
-    has changed something since the pass that was kept, a generator is made and run anew.
+    has changed something since the pass that was kept, a generator is made and run anew; and once
+    more in the pass after that, which must give the same, for it may draw now.
 
     Args:
         function: Of the user's; takes nothing and returns something to iterate over.
@@ -31,6 +34,7 @@ class KeptGenerator:
         self._most = MORE * most_bytes
         self._kept: list[Any] = []
         self._state = ""
+        self._trusts = True
 
     def __len__(self) -> int:
         """Elements that are kept."""
@@ -39,37 +43,40 @@ class KeptGenerator:
     def __call__(self) -> Iterator[Any]:
         """A pass over the elements."""
         found = reached_by(self.function)
-        if found.digest and found.digest == self._state:
+        same = bool(found.digest) and found.digest == self._state
+        if same and self._trusts:
             return map(copied, self._kept)
-        return self._noting(found)
+        if self._state and not same:
+            self._trusts = False
+        return self._noting(found, self._kept if same else None)
 
-    def _noting(self, found: Reached) -> Iterator[Any]:
-        """A pass over the user's own, of which all is kept if it fits and nothing else happened."""
+    def _noting(self, found: Reached, before_it: list[Any] | None) -> Iterator[Any]:
+        """A pass over the user's own, of which all is kept if it fits and nothing else happened.
+
+        Args:
+            found: When it begins.
+            before_it: What the pass before gave, where it is to give the same.
+        """
         self._kept, self._state = [], ""
         made: list[Any] = []
         room = self._most
         elements = iter(self.function())
-        for element, drew in _telling_draws(elements, Draws(found.generators)):
+        draws = Draws(found.generators)
+        while True:
+            # Between elements others may draw: the training does, and a trial gives states back.
+            before = draws.all_now()
+            with outside() as done:
+                element = next(elements, _END)
+            only_computed = not done and draws.all_now() == before
+            if element is _END:
+                break
             made.append(copied(element))
             room -= size_of(element)
             yield element
-            if drew or room < 0:  # nothing of this pass will be kept
+            if not only_computed or room < 0:  # nothing of this pass will be kept
                 made.clear()
                 yield from elements
                 return
-        if found.digest and reached_by(self.function).digest == found.digest:
+        if only_computed and found.digest and reached_by(self.function).digest == found.digest:
+            self._trusts = self._trusts or (before_it is not None and are_equal(made, before_it))
             self._kept, self._state = made, found.digest
-
-
-def _telling_draws(elements: Iterator[Any], draws: Draws) -> Iterator[tuple[Any, bool]]:
-    """Each element, and whether any random state was moved on while it was made.
-
-    Between elements others may draw: the training does, and a trial gives states back.
-    """
-    while True:
-        before = draws.now()
-        try:
-            element = next(elements)
-        except StopIteration:
-            return
-        yield element, draws.now() != before

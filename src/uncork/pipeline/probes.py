@@ -40,6 +40,9 @@ ERRORS_LIMIT: Final = 5
 # Inputs that a stage is given to see how many outputs it makes of them, and where it makes none.
 _FIRST_INPUTS: Final = 128
 _MOST_INPUTS: Final = 2_048
+# Fewer outputs of what drops elements by what they are say little of other inputs.
+_TELLING: Final = 20
+_CHOOSING: Final = frozenset({"filter", "unique"})
 SAMPLED_ELEMENTS: Final = 16
 # However short a budget is, on a busy machine each probe shall have its turn.
 LAST_CALL_S: Final = 2.0
@@ -242,22 +245,28 @@ def _tensor_bytes(tensor: Any) -> int:
 def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> float | None:
     """How many input elements a filter, flat_map, interleave or unbatch takes for one output.
 
-    Counted on the first inputs, on more of them where these give nothing; None when there was no
-    time to see them through.
+    Counted on the first inputs, on more of them where these give few; None when there was no time
+    to see them through.
     """
     if node.kind == "group_by_window":
         return _inputs_of_window(node, below, budget_s)
-    inputs = _FIRST_INPUTS
+    inputs, found = _FIRST_INPUTS, None
+    enough = _TELLING if node.kind in _CHOOSING else 1
     while inputs:
         fed = below.take(inputs)
         outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
         if outputs:
             taken = int(fed.cardinality())
-            return (taken if taken >= 0 else count(fed, budget_s=budget_s) or inputs) / outputs
-        # Where they took too long, one of them; where all were dropped, more.
+            taken = taken if taken >= 0 else count(fed, budget_s=budget_s) or inputs
+            found = taken / outputs
+            if outputs >= enough or taken < inputs:
+                return found
+        if outputs is None and found is not None:
+            return found
+        # Where they took too long, one of them; where most were dropped, more.
         more = 1 if outputs is None else 16 * inputs
         inputs = 0 if inputs in (1, _MOST_INPUTS) else more
-    return None
+    return found
 
 
 def _inputs_of_window(node: Node, below: Dataset, budget_s: float) -> float | None:

@@ -42,7 +42,9 @@ def count_ratios(stages: Sequence[Measured], batch_size: int | None, budget_s: f
 def static_ratio(node: Node) -> float | None:
     """Input elements for one output element where the parameters say so."""
     if node.kind in ("batch", "padded_batch"):
-        return float(np.asarray(node.dataset._batch_size))
+        size = float(np.asarray(node.dataset._batch_size))
+        there = int(node.inputs[0].dataset.cardinality())
+        return min(size, float(there)) if there > 0 else size
     if node.kind == "shard":
         return float(np.asarray(node.dataset._num_shards))
     if node.kind == "skip":

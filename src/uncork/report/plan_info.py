@@ -111,6 +111,7 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     predictions: tuple[Prediction, ...]
     measured_in: str
     confirmation: str
+    after_samples_per_s: float | None
     finish: TimeToFinish | None
     time_to_finish: str
     validation: str
@@ -141,8 +142,9 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         predictions=predictions(plan),
         measured_in="fresh processes" if plan.speedup.n_processes > 1 else "the tuning process",
         confirmation=confirmation(plan),
-        finish=plan.time_to_finish,
-        time_to_finish=finish_sentence(plan.time_to_finish),
+        after_samples_per_s=known(plan.tuned.samples_per_s),
+        finish=plan.time_to_finish if _proven(plan) else None,
+        time_to_finish=finish_sentence(plan.time_to_finish) if _proven(plan) else "",
         validation=validation_sentence(plan.validation),
         cost=cost_sentence(plan),
         policy=policy_sentence(plan),
@@ -269,7 +271,7 @@ def cost_sentence(plan: Plan) -> str:
     """What tuning cost and when it has paid for itself."""
     cost, time = f"Tuning took {duration(plan.tuning_cost_s)}", plan.time_to_finish
     saved = known(time.baseline_s - time.tuned_s) if time else None
-    if saved is None or known(plan.tuning_cost_s) is None:
+    if saved is None or known(plan.tuning_cost_s) is None or not _proven(plan):
         return f"{cost}."
     if saved <= 0:
         return f"{cost}; a training this short gains nothing from it."
@@ -292,17 +294,19 @@ def plan_command(plan: Plan, path: str) -> str:
     script = shlex.quote(plan.script)
     if not plan.kept:
         return f"python {script}" if plan.script else "model.fit(data)"
-    proven = (
-        plan.needed
-        or plan.speedup.verdict == "faster"
-        or _validates_faster(plan)
-        or _saves_faster(plan)
-    )
+    proven = _proven(plan)
     if not plan.script:  # it was asked for from Python
         return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
     if not proven:
-        return f"uncork tune {script}"
+        index = plan.before.workload.index
+        return f"uncork tune {f'--training {index} ' if index else ''}{script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
+
+
+def _proven(plan: Plan) -> bool:
+    """Something is faster with it, or runs at all."""
+    faster = plan.speedup.verdict == "faster" or _validates_faster(plan) or _saves_faster(plan)
+    return bool(plan.kept) and bool(plan.needed or faster)
 
 
 def _validates_faster(plan: Plan) -> bool:
@@ -325,8 +329,10 @@ def _nothing_kept(plan: Plan) -> Verdict:
     brakes = [f.cause for f in plan.before.findings if f.cause != "healthy"]
     if not brakes and headroom is not None and headroom < WORTH_NAMING:
         return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.", tone="healthy")
-    found = f"{words(brakes[0]).capitalize()} was found, but no" if brakes else "No"
-    cause = f"{found} step on the road was faster and kept its promise."
+    brake = f"{words(brakes[0]).capitalize()} was found" if brakes else ""
+    tried = "no step on the road was faster and kept its promise"
+    tried = tried if plan.steps else "nothing on the road was tried"
+    cause = f"{brake}, but {tried}." if brake else f"{tried.capitalize()}."
     untried = sum(step.reason == NO_TIME for step in plan.steps)
     if untried:
         cause += f" For {untried} of {len(plan.steps)} there was no time: raise it with --budget."

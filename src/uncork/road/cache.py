@@ -211,14 +211,14 @@ class Keeping(Record, frozen=True, kw_only=True):
             return False
         first_s, kept_s = self.costs.vectorized(moved).step_s(), self.kept.step_s()
         later_s = kept_s if _fit_behind(diagnosis, max(moved), room) else first_s
-        later = diagnosis.workload.epochs - 1
+        later = diagnosis.workload.passes - 1
         return first_s + later * later_s < _CLEARLY * (self._first_s + later * kept_s)
 
     def _fills_faster(self, diagnosis: WorkloadDiagnosis, inlined: Proposal | Skipped) -> bool:
         """Whether the first epoch, which fills it, weighs enough to be made brief first."""
         if isinstance(inlined, Skipped):
             return False
-        later_s = (diagnosis.workload.epochs - 1) * self.kept.step_s()
+        later_s = (diagnosis.workload.passes - 1) * self.kept.step_s()
         moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
         first_s = self._first_s
         return self.costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)

@@ -140,7 +140,7 @@ def _in_vain(
 def _passes(diagnosis: WorkloadDiagnosis, steps: float) -> float:
     """How often the whole training goes through the data, of so many steps."""
     work = diagnosis.workload
-    return work.epochs * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
+    return work.passes * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
 
 
 def _kept(costs: StepCosts, stage: Stage, disk: Disk) -> StepCosts:

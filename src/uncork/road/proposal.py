@@ -84,7 +84,7 @@ def no_pipeline(diagnosis: WorkloadDiagnosis) -> Skipped | None:
 
 def read_once(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     """Set when what is kept of the data would not be read again."""
-    if diagnosis.workload.epochs < 2:
+    if diagnosis.workload.passes < 2:
         return Skipped(reason="one epoch only: nothing is read twice")
     if diagnosis.workload.data_made_anew:
         return Skipped(

@@ -104,17 +104,25 @@ RULES = (
 )
 
 
-# What is dear, but no mistake: in turn, where there is nothing else to gain.
+# What is dear, but no mistake: in turn, where there is nothing else to gain. What is told without
+# a gain, as it makes a training wrong, stands beside it.
 _IF_NOTHING_ELSE = (low_precision.find, page_faults.find, compute_bound.find)
 
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
+    told, diagnosis = diagnosis, _as_far_as_lines_tell(diagnosis, machine)
     found = _unexplained(list(_brakes(diagnosis, machine)), diagnosis)
     brakes = sorted(found, key=_rank)
     for rule in _IF_NOTHING_ELSE:
-        brakes = brakes or list(rule(diagnosis, machine))
-    return replace(diagnosis, findings=tuple(brakes or healthy.find(diagnosis)))
+        if not any(finding.upper_bound > 1 for finding in brakes):
+            brakes = sorted([*brakes, *rule(diagnosis, machine)], key=_rank)
+    return replace(told, findings=tuple(brakes or healthy.find(diagnosis)))
+
+
+def _as_far_as_lines_tell(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
+    """Lines of a loop that merely wait for an accelerator are not what takes its time."""
+    return replace(diagnosis, loop_lines=()) if machine.devices else diagnosis
 
 
 def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

@@ -29,7 +29,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     parts = [p for p in diagnosis.kernels if p.of_batch and p not in narrowing]
     if not parts:
         return
-    cpu_s = diagnosis.consumer_cpu_s or diagnosis.measurement.cpu_s_per_step
+    # The input works beside it, on the same cores.
+    cpu_s = max(diagnosis.consumer_cpu_s or 0.0, diagnosis.measurement.cpu_s_per_step)
     moved_s = (
         diagnosis.step_s * diagnosis.breakdown.get("step", 0.0) * sum(p.of_batch for p in parts)
     )

@@ -21,7 +21,7 @@ MEMORY_SHARE = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: the cache that would win most among those that fit."""
-    if diagnosis.workload.epochs < 2 or input_share(diagnosis) <= 1 - 1 / WORTH:
+    if diagnosis.workload.passes < 2 or input_share(diagnosis) <= 1 - 1 / WORTH:
         return
     found = costs_of(diagnosis, machine.cpus)
     # What is expensive only because it is done piece by piece is not a cache's to spare: what

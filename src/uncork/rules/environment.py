@@ -16,6 +16,10 @@ from uncork.core.machine import Machine
 # Cores in use over those that the process is bound to, above which more of them would help.
 _BUSY: Final = 0.7
 _HIDES_ALL: Final = ("", "-1", "none", "NoDevFiles")
+# Values of ONEDNN_MAX_CPU_ISA that hide nothing.
+_ALL_UNITS: Final = ("", "ALL", "DEFAULT")
+# Seconds that a step computes, below which one thread for each kernel may be the better choice.
+_SHORT_S: Final = 0.01
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -57,7 +61,7 @@ def _kernels(machine: Machine) -> Iterator[Finding]:
             "take TF_ENABLE_ONEDNN_OPTS=0 out, unless equal last digits matter more than speed",
         )
     widest = machine.variable("ONEDNN_MAX_CPU_ISA")
-    if widest is not None:
+    if widest is not None and widest.upper() not in _ALL_UNITS:
         yield _finding(
             "no_accelerator",
             f"ONEDNN_MAX_CPU_ISA={widest} hides this processor's wider vector units from "
@@ -76,6 +80,8 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "take out the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
             upper=machine.allowed_cpus / machine.cpus,
         )
+    elif _is_chosen(diagnosis, machine):
+        return
     elif 0 < machine.op_threads < machine.cpus and _BUSY * machine.op_threads < busy < machine.cpus:
         yield _finding(
             "cpu_quota",
@@ -85,6 +91,12 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "all cores by itself",
             upper=diagnosis.with_step_faster(machine.cpus / machine.op_threads),
         )
+
+
+def _is_chosen(diagnosis: WorkloadDiagnosis, machine: Machine) -> bool:
+    """As ``intra_op_threads`` on the road chooses it, for steps of small kernels."""
+    computing_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
+    return machine.op_threads == 1 and computing_s <= _SHORT_S
 
 
 def _finding(cause: Cause, evidence: str, remedy: str, upper: float = 1.0) -> Finding:

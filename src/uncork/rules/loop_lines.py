@@ -27,9 +27,8 @@ _REMEDIES: Final[dict[Cause, str]] = {
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """At most one finding for each cause; none where lines merely wait for an accelerator."""
-    if machine.devices:
-        return
+    """At most one finding for each cause."""
+    del machine
     for cause in _REMEDIES:
         lines = [each for each in diagnosis.loop_lines if _cause_of(each) == cause]
         resident = 1 - diagnosis.breakdown.get("input", 0.0)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
-_OPS: Final = "write the function with TensorFlow's ops; more parallel calls do not help"
+_OPS: Final = "write the function with TensorFlow's ops"
+_LOCKED: Final = "; more parallel calls do not help"
 _CHUNKS: Final = "let it yield many elements at once, stacked, and end it in .unbatch()"
 _KEEP: Final = "keep what it yields: .cache() behind from_generator, before shuffle"
 _AGAIN: Final = "keep what it answers: functools.cache around it; or write it with TensorFlow's ops"
@@ -24,7 +27,6 @@ _SOON: Final = 0.7
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for the Python stage that holds the step up."""
-    del machine  # Python code is bound by the interpreter's lock, not by the cores
     loaders = [s for s in diagnosis.stages if s.python]
     if not loaders:
         return
@@ -35,11 +37,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         found = diagnosis.answering
         wall_s -= found.share * diagnosis.step_s if found else 0.0  # that is Keras's own
         upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
+    elif slowest.kind != "pydataset":  # other stages may be as slow
+        costs = costs_of(diagnosis, machine.cpus)
+        upper = min(upper, gain(costs, costs.without([slowest.index])))
     if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
         return
     if _labels_s(diagnosis, slowest) > wall_s / 2:
         return  # what takes the time is not Python, but zeros
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
+    serially = ", one call at a time under the interpreter's lock"
     yield Finding(
         cause=cause,
         share=min(input_share(diagnosis), 1 - 1 / upper),
@@ -47,15 +53,27 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         interval=interval(diagnosis, "input", upper),
         at=slowest.python_at or slowest.at,
         evidence=(
-            f"{place(slowest)} runs Python for {ms(wall_s)} a step, "
-            f"one call at a time under the interpreter's lock; a step takes {ms(diagnosis.step_s)}"
+            f"{place(slowest)} runs Python for {ms(wall_s)} a step"
+            f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
+            f"{ms(diagnosis.step_s)}"
         ),
         remedy=_in_ops(slowest) if cause == "py_function" else _remedy(slowest),
     )
 
 
 def _in_ops(stage: Stage) -> str:
-    return _AGAIN if stage.keepable is not None else _OPS
+    """What was seen of the function in threads, where it could be tried."""
+    if stage.keepable is not None:
+        return _AGAIN
+    alone, together = stage.wall_s_per_element, stage.threads_wall_s_per_element
+    if alone is None or together is None:
+        return _OPS
+    if together > (1 - _HELP) * alone or stage.parallelism != 1:
+        return _OPS + _LOCKED
+    return (
+        f"map(..., num_parallel_calls=tf.data.AUTOTUNE): a thread on each core made an element in "
+        f"{ms(together)} instead of {ms(alone)}; or {_OPS}"
+    )
 
 
 def _remedy(loader: Stage) -> str:

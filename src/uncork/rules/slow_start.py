@@ -30,7 +30,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     before_s = sum(line.seconds for line in lines)
     steps_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
-    rest_s = diagnosis.first_step_s + _beside_the_steps(diagnosis, steps_s)
+    rest_s = diagnosis.first_step_s + _validating_s(diagnosis)
     training_s = steps_s + rest_s
     if loop and (not lines or loop.seconds > lines[0].seconds):
         upper = bound(training_s, rest_s - loop.seconds + _LOOPING * steps_s)
@@ -52,12 +52,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def _beside_the_steps(diagnosis: WorkloadDiagnosis, steps_s: float) -> float:
-    """Seconds of all validations, and between epochs."""
-    between = diagnosis.measurement.between_epochs or 0.0
+def _validating_s(diagnosis: WorkloadDiagnosis) -> float:
+    """Seconds of all validations. What passes between epochs is part of what a step takes."""
     validation = diagnosis.validation
-    validating_s = validation.times * validation.seconds if validation else 0.0
-    return steps_s * between / (1 - between) + validating_s if between < 1 else validating_s
+    return validation.times * validation.seconds if validation else 0.0
 
 
 def _of_lines(lines: Sequence[StartLine], before_s: float) -> tuple[str, str, str]:

@@ -56,6 +56,7 @@ from uncork.step.saves_beside import (
     WrittenBeside,
     checkpoints,
     saver_of,
+    saves_itself,
     who_waits,
 )
 from uncork.step.segments import segments_run_again
@@ -165,6 +166,7 @@ __all__ = [
     "returned_loss",
     "row_tables",
     "saver_of",
+    "saves_itself",
     "segments_run_again",
     "several_times",
     "shapes_of",

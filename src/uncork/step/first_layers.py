@@ -287,7 +287,8 @@ def _may_leave(layer: Any) -> bool:
         return False
     inner = list(layer._flatten_layers())
     return not (
-        layer.trainable_weights
+        any(isinstance(each, keras.layers.Masking) for each in inner)  # a mask stays behind
+        or layer.trainable_weights
         or layer.metrics
         or layer.losses
         or any(getattr(each, "activity_regularizer", None) for each in inner)

@@ -41,7 +41,7 @@ class HeldOut:
         Args:
             feed: Of a ``fit``.
             model: That it trains.
-            most: Samples.
+            most: Samples: all of them different ones, as those laid aside are not to be seen.
             max_bytes: Of all samples together.
         """
         batches: list[Any] = []
@@ -50,6 +50,8 @@ class HeldOut:
             leaves = tf.nest.flatten(batch)
             if not leaves or not all(_is_dense(leaf) for leaf in leaves):
                 return None
+            if samples and samples + int(leaves[0].shape[0]) > most:
+                break
             batches.append(batch)
             samples += int(leaves[0].shape[0])
             taken += sum(leaf.dtype.size * leaf.shape.num_elements() for leaf in leaves)

@@ -44,7 +44,8 @@ def defects_of_fit(
     if not is_known():
         return ()
     found = [check(model) for check in _OF_MODELS]
-    found.append(_left_over(model, steps, int(arguments.get("epochs") or 1)))
+    epochs = int(arguments.get("epochs") or 1) - int(arguments.get("initial_epoch") or 0)
+    found.append(_left_over(model, steps, epochs))
     found.append(_weights_dropped(model, arguments))
     return (*(defect for defect in found if defect is not None), *defects_of_losses())
 

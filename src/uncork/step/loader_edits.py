@@ -6,6 +6,7 @@ import copy
 import copyreg
 import functools
 import gc
+import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ import numpy as np
 
 from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers, PyDatasetEdit
 from uncork.core.errors import EditRefused
-from uncork.watch import Draws, in_class, loader_digest, reached, state_digest
+from uncork.watch import Draws, in_class, loader_digest, reached, state_digest, value_digest
 
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
@@ -154,6 +155,8 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     if isinstance(edit, LoaderWorkers):
         dataset.workers = edit.workers
         dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * edit.workers)
+        if type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end:
+            in_class(dataset, {"on_epoch_end": _on_epoch_end(type(dataset))})
         return lambda: None
     kept = _Kept(dataset, edit.bytes)
     try:
@@ -167,11 +170,32 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     return kept.clear
 
 
+def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
+    """The user's own, behind which no batch of the epoch before is left, where there are more now.
+
+    Keras reads as many as there were at its beginning, and lets workers make as many as there are.
+    """
+
+    @functools.wraps(class_.on_epoch_end)
+    def on_epoch_end(loader: Any) -> None:
+        before = loader.num_batches
+        class_.on_epoch_end(loader)
+        if loader.num_batches != before:
+            for enqueuer in _enqueuers(loader):
+                with suppress(queue.Empty):
+                    while True:
+                        enqueuer.ready_queue.get(block=False)
+
+    return on_epoch_end
+
+
 class _Kept:
     """Batches that were made once.
 
-    Before each epoch all that the loader can get at is digested: where a callback, or anybody, has
-    changed something, the batches are made anew. What is handed out is a copy.
+    Before each epoch all that the loader can get at is digested, and what is set on it is seen at
+    once: where a callback, or anybody, has changed something, the batches are made anew. They are
+    made twice then, and kept where they are equal: it may draw now what it did not when that was
+    looked at. What is handed out is a copy.
 
     Args:
         dataset: Of the user's class.
@@ -184,10 +208,13 @@ class _Kept:
         self._most = self._room = _MORE * most_bytes
         self._batches: dict[int, Any] = {}
         self._state = ""
+        self._trusts = True
+        self._trusted: set[int] = set()
 
     def clear(self) -> None:
         """Let go of all batches."""
         self._batches.clear()
+        self._trusted.clear()
         self._room = self._most
 
     def methods(self) -> dict[str, Any]:
@@ -201,6 +228,11 @@ class _Kept:
         def on_epoch_begin(loader: Any) -> None:
             self._look(loader)
 
+        def __setattr__(loader: Any, name: str, value: Any) -> None:  # noqa: N807
+            class_.__setattr__(loader, name, value)
+            if self._state:
+                self._changed("")
+
         def __reduce_ex__(loader: Any, protocol: Any) -> Any:  # noqa: N807
             del protocol  # as an object of the user's own class, whichever
             return copyreg._reconstructor, (class_, object, None), dict(vars(loader))  # type: ignore[attr-defined]
@@ -210,31 +242,51 @@ class _Kept:
             vars(other).update(vars(loader))
             return other
 
-        return {f.__name__: f for f in (__getitem__, on_epoch_begin, __reduce_ex__, __copy__)}
+        made = (__getitem__, on_epoch_begin, __setattr__, __reduce_ex__, __copy__)
+        return {f.__name__: f for f in made}
 
     def _look(self, loader: Any) -> None:
         now = state_digest(loader)
         if not now or now != self._state:
-            self.clear()
+            self._changed(now)
+
+    def _changed(self, now: str) -> None:
+        self._trusts = self._trusts and not self._state
         self._state = now
+        self.clear()
 
     def _batch(self, loader: Any, index: Any) -> Any:
         if index.__hash__ is None:
             return self._class.__getitem__(loader, index)
-        if index not in self._batches:
-            state, draws = self._state, Draws(self._generators).now()
+        if index not in self._trusted:
+            state, draws = self._state, Draws(self._generators).all_now()
             made = self._class.__getitem__(loader, index)
-            if Draws(self._generators).now() != draws or self._state != state or not state:
+            if Draws(self._generators).all_now() != draws or self._state != state or not state:
                 return made
             self._keep(index, made)
             return made
         return _copied(self._batches[index])
 
     def _keep(self, index: Any, made: Any) -> None:
+        if index in self._batches:
+            if _are_equal(made, self._batches[index]):
+                self._trusted.add(index)
+            else:
+                self._batches[index] = _copied(made)
+            return
         size = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(made))
         if size <= self._room:
             self._room -= size
             self._batches[index] = _copied(made)
+            if self._trusts:
+                self._trusted.add(index)
+
+
+def _are_equal(made: Any, before: Any) -> bool:
+    try:
+        return value_digest((made,)) == value_digest((before,))
+    except Exception:
+        return False
 
 
 def _copied(batch: Any) -> Any:

@@ -174,7 +174,8 @@ class InParts:
     @contextmanager
     def _in_shares(self, share: Any, rows: int | None) -> Iterator[None]:
         """Keras's trackers of the losses of several outputs are told as much as of the batch."""
-        trackers = self._model._compile_loss.metrics
+        # Without a loss of its own a model has none to compile: layers add it.
+        trackers = getattr(self._model._compile_loss, "metrics", ())
 
         def told(update: Any) -> Any:
             return lambda loss, sample_weight=None: update(

@@ -39,6 +39,7 @@ _ADAPTED: Final = (
 )
 _OVERRIDDEN: Final = ("train_step", "compute_loss", "compute_metrics")
 _MEAN: Final = ("sum_over_batch_size", "mean")
+_IGNORE: Final = "ignore_class"
 _ACROSS: Final = tuple(
     getattr(keras.losses, name)
     for name in ("Circle", "Dice", "Tversky")
@@ -131,9 +132,17 @@ def _of_losses(model: Any) -> str | None:
     for each in getattr(model._compile_loss, "_flat_losses", None) or ():
         if isinstance(each.loss, _ACROSS):
             return f"the loss {type(each.loss).__name__} looks across the batch"
+        if _ignores(each.loss):
+            return f"the loss {type(each.loss).__name__} is divided by what it does not ignore"
     if found == {"sum"} and len(model._compile_loss._flat_losses) > 1:
         return "it has several losses, each a sum over the batch"
     return None
+
+
+def _ignores(loss: Any) -> bool:
+    """Some of the targets, as many as there may be: a mask, by which Keras divides."""
+    given = getattr(loss, "_fn_kwargs", None) or {}
+    return getattr(loss, _IGNORE, None) is not None or given.get(_IGNORE) is not None
 
 
 def _of_metrics(model: Any) -> str | None:

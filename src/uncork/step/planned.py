@@ -42,6 +42,7 @@ class PlannedStep:
             the plan says so and it cannot be.
 
     Attributes:
+        edits: As given.
         group: What updates small weights as one, where the plan says so.
     """
 
@@ -58,8 +59,8 @@ class PlannedStep:
         self._last_map = map_in_step_of(model, edits)
         self._in_parts = in_parts_of(model, edits)
         self._recomputed = recomputed_of(model, edits)
+        self.edits = edits
         self._model = model
-        self._edits = edits
         self._compiled = _compiled(model)
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
@@ -100,9 +101,9 @@ class PlannedStep:
         parts = self._in_parts.of_model() if self._in_parts else nullcontext()
         again = self._recomputed.of_model() if self._recomputed else nullcontext()
         try:
-            apply(model, self._edits)
+            apply(model, self.edits)
             _set(model, self._functions)
-            updates = updating(model, self._edits, self.group, self._scaled)
+            updates = updating(model, self.edits, self.group, self._scaled)
             step = first, last_map, parts, again
             with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:

@@ -237,6 +237,8 @@ class _Twice:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(again)
             made = self._made(tuple(again), given)
+        if len(made.targets) + len(made.losses) != len(arrived):
+            _check("a layer that adds to the loss is called several times")
         pairs = [
             (value, above)
             for value, above in zip([*made.targets, *made.losses], arrived, strict=True)

@@ -52,7 +52,8 @@ def why_not_larger(model: Any) -> str | None:
 def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     """What is traced inside updates with the learning rate of the larger batch.
 
-    A schedule goes on by samples, as before: a step counts for as many as it takes the place of.
+    A schedule goes on by samples, as before: from here on a step counts for as many as it takes the
+    place of.
     Whoever asks in Python, a callback that lowers the rate among them, is told the rate as written.
 
     Args:
@@ -64,6 +65,7 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
         yield
         return
     times, factor = larger.times, larger.rate
+    begun = int(optimizer.iterations)
     as_written = getattr(optimizer, _RATE)
 
     def rate() -> Any:
@@ -71,7 +73,8 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
             return as_written()
         given = optimizer._learning_rate
         if isinstance(given, keras.optimizers.schedules.LearningRateSchedule):
-            return given(optimizer._iterations * times) * factor
+            done = optimizer._iterations - begun
+            return given(begun + done * times) * factor
         return as_written() * factor
 
     object.__setattr__(optimizer, _RATE, rate)

@@ -14,6 +14,7 @@ hook, the way Keras writes it, and raises there what Keras raises.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import shutil
 import stat
@@ -40,11 +41,16 @@ _INDIFFERENT: Final = (
     keras.callbacks.ProgbarLogger,
     keras.callbacks.EarlyStopping,
     keras.callbacks.ReduceLROnPlateau,
-    keras.callbacks.LearningRateScheduler,
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.CSVLogger,
     keras.callbacks.TensorBoard,
 )
+# What a schedule may call or look up, and does nothing but compute by it.
+_COMPUTING: Final = frozenset({
+    *("math", "np", "numpy", "keras", "ops", "tf", "float", "int", "min", "max", "abs", "round"),
+    *("exp", "cos", "pow", "power", "sqrt", "pi", "floor", "log"),
+})  # fmt: skip
+_NUMBERS: Final = (int, float, bool)
 _AFTER_TRAINING: Final = ("on_train_end",)
 _HOOKS: Final = (
     *("on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"),
@@ -72,6 +78,19 @@ def checkpoints(callbacks: Any) -> list[Any]:
         and not vars(callback).keys() & set(_EXCHANGED)
         and (callback.save_weights_only or callback.filepath.endswith(".keras"))
     ]
+
+
+def saves_itself(model: Any) -> bool:
+    """It has a ``save`` of its own, which may look at the file, or hand it on.
+
+    Example:
+        >>> saves_itself(keras.Sequential())
+        False
+    """
+    names, kind = {"save", "save_weights"}, type(model)
+    of_the_user_s = kind.__mro__[: kind.__mro__.index(keras.Model)]
+    own = {k for c in of_the_user_s if not c.__module__.startswith("keras.") for k in vars(c)}
+    return bool(names & {*own, *vars(model)})
 
 
 def saver_of(callback: Any) -> Callable[..., Any]:
@@ -245,6 +264,9 @@ class _Checkpoint:
     def _save(self, *args: Any, **kwargs: Any) -> Any:
         if self._writing.failed:
             self._writing.wait()
+        if saves_itself(self._callback.model):
+            self._writing.wait()
+            return self._own["_save_model"](*args, **kwargs)
         savers = {name: getattr(saving_lib, name) for name in _SAVERS}
         for name, save in savers.items():
             setattr(saving_lib, name, self._copying(save, weights_only=name == _SAVERS[1]))
@@ -310,9 +332,24 @@ def _listed(callbacks: Any) -> list[Any]:
     return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
 
 
+def _only_computes(callback: Any) -> bool:
+    """A schedule of the learning rate that calls nothing which could read a file."""
+    if type(callback) is not keras.callbacks.LearningRateScheduler:
+        return False
+    schedule = callback.schedule
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return type(schedule).__module__.startswith("keras.")
+    code = getattr(schedule, "__code__", None)
+    if code is None or any(hasattr(each, "co_code") for each in code.co_consts):
+        return False
+    known = inspect.getclosurevars(schedule)
+    numbers = {k for k, v in {**known.nonlocals, **known.globals}.items() if type(v) in _NUMBERS}
+    return {*code.co_names, *code.co_freevars} <= _COMPUTING | numbers
+
+
 def _waiting(callback: Any) -> list[str]:
     """Hooks at which a callback may look at files."""
-    if type(callback) in _INDIFFERENT:
+    if type(callback) in _INDIFFERENT or _only_computes(callback):
         return []
     plain = keras.callbacks.Callback
     return [

@@ -75,7 +75,8 @@ class ScaledLoss:
     def in_force(self) -> Iterator[None]:
         """What is traced inside scales its loss."""
         if not self._scaling.built:
-            self._scaling.build(self._model.trainable_variables)
+            with self._not_built_again():
+                self._scaling.build(self._model.trainable_variables)
         with self._instead(scale_loss=self._scale_loss, apply=self._apply):
             yield
 
@@ -94,6 +95,15 @@ class ScaledLoss:
         self._is_scaled = False
         with self._as_ever():
             self._scaling.apply(grads, trainable_variables)
+
+    @contextmanager
+    def _not_built_again(self) -> Iterator[None]:
+        """Keras's wrapper asks it to; one of the user's own need not know that it has been."""
+        if not self._optimizer.built:
+            yield
+            return
+        with self._instead(build=lambda *_: None):
+            yield
 
     @contextmanager
     def _instead(self, **methods: Any) -> Iterator[None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend import get_keras_mask, set_keras_mask
 from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
@@ -122,5 +123,9 @@ def _computing_in(policy: str, keep: tuple[str, ...]) -> Iterator[None]:
 
 def _in_full(leaf: Any) -> Any:
     """As the code around the layers, which is the user's own, was written for."""
-    low = tf.is_tensor(leaf) and leaf.dtype in (tf.bfloat16, tf.float16)
-    return tf.cast(leaf, tf.float32) if low else leaf
+    if not tf.is_tensor(leaf) or leaf.dtype not in (tf.bfloat16, tf.float16):
+        return leaf
+    full, mask = tf.cast(leaf, tf.float32), get_keras_mask(leaf)
+    if mask is not None:  # which Keras keeps on the tensor: the next layer, or a loss, asks for it
+        set_keras_mask(full, mask)
+    return full

@@ -52,6 +52,11 @@ class Draws:
         """Each of the states that may be shared, as it is at this moment."""
         return _each(random_state(), self._states())
 
+    def all_now(self) -> list[bytes]:
+        """Likewise, with those of TensorFlow and Keras, as far as they can be seen."""
+        *_, ops, _, seed = random_state()
+        return [*self.now(), pickle.dumps((ops, seed))]
+
     def are_other(self) -> bool:
         """Some state is another one by now.
 

@@ -2,16 +2,18 @@
 
 Python tells its audit hooks of all that leaves the process, and a hook stays for ever: there is
 one, which looks up who is being watched. What is printed passes through stand-ins for the streams,
-and what is logged past a stand-in for the method that hands it to whoever listens.
+and what is logged past a stand-in for the method that hands it to whoever listens: both are there
+as long as any thread is watched.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEN
 _seen: dict[int, list[str]] = {}
 _forbidden: set[int] = set()
 _hooked: list[bool] = []
+_changing = threading.Lock()
+_undo: list[Callable[[], None]] = []
 
 
 class ForbiddenError(PermissionError):
@@ -55,33 +59,54 @@ def outside(*, forbid: bool = False) -> Iterator[list[str]]:
     if not _hooked:
         sys.addaudithook(_heard)
         _hooked.append(True)
-    thread, streams = threading.get_ident(), (sys.stdout, sys.stderr)
+    thread = threading.get_ident()
     before, forbidden = _seen.get(thread), thread in _forbidden
-    seen = _seen[thread] = []
+    seen: list[str] = []
+    with _changing:
+        if not _seen:
+            _stand_in()
+        _seen[thread] = seen
     if forbid:
         _forbidden.add(thread)
-    sys.stdout, sys.stderr = (_Stream(s, thread, seen, silent=forbid) for s in streams)
+    try:
+        yield seen
+    finally:
+        if not forbidden:
+            _forbidden.discard(thread)
+        with _changing:
+            del _seen[thread]
+            if before is not None:  # looked at already, from further out
+                before += seen
+                _seen[thread] = before
+            while not _seen and _undo:
+                _undo.pop()()
+
+
+def _stand_in() -> None:
+    """For the streams and for what hands on logs, until they are undone."""
     hand_on = logging.Logger.callHandlers
 
     def told(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if threading.get_ident() == thread:
-            seen.append("log")
-            if forbid:
+        thread = threading.get_ident()
+        if thread in _seen:
+            _seen[thread].append("log")
+            if thread in _forbidden:
                 return
         hand_on(logger, record)
 
     logging.Logger.callHandlers = told  # type: ignore[method-assign, assignment]
-    try:
-        yield seen
-    finally:
-        logging.Logger.callHandlers = hand_on  # type: ignore[method-assign]
-        sys.stdout, sys.stderr = streams
-        if not forbidden:
-            _forbidden.discard(thread)
-        del _seen[thread]
-        if before is not None:  # looked at already, from further out
-            before += seen
-            _seen[thread] = before
+    _undo.append(lambda: setattr(logging.Logger, "callHandlers", hand_on))
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        ours = _Stream(stream)
+        setattr(sys, name, ours)
+        _undo.append(functools.partial(_give_back, name, ours, stream))
+
+
+def _give_back(name: str, ours: Any, stream: Any) -> None:
+    """Unless somebody has put another one there meanwhile."""
+    if getattr(sys, name) is ours:
+        setattr(sys, name, stream)
 
 
 def _heard(event: str, details: Any) -> None:
@@ -103,20 +128,17 @@ def _is_writing(mode: Any, flags: Any) -> bool:
 
 
 class _Stream:
-    """Passes on all that is written; where the watched thread wrote it, says so."""
+    """Passes on all that is written; where a thread that is watched wrote it, notes that."""
 
-    def __init__(self, stream: Any, thread: int, seen: list[str], *, silent: bool) -> None:
-        self._silent = silent
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._thread = thread
-        self._noted = seen
 
     def write(self, text: str) -> Any:
-        if threading.get_ident() == self._thread and self._noted[-1:] != ["print"]:
-            self._noted.append("print")
-        if self._silent and threading.get_ident() == self._thread:
-            return len(text)
-        return self._stream.write(text)
+        thread = threading.get_ident()
+        seen = _seen.get(thread)
+        if seen is not None and seen[-1:] != ["print"]:
+            seen.append("print")
+        return len(text) if thread in _forbidden else self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
