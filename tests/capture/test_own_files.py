@@ -334,3 +334,48 @@ def test_afterwards_nothing_is_replaced(kept):
     with keep_files(kept):
         assert open is not before[0]
     assert (open, os.open, os.rename, os.unlink) == before
+
+
+def test_what_the_script_made_is_left_where_it_is(kept, tmp_path):
+    """As data sets do that are prepared beside their place, and as what C writes meanwhile."""
+    with keep_files(kept):
+        for making in (os.makedirs, tf.io.gfile.makedirs):
+            making(str(tmp_path / "data.incomplete" / "train"))
+            with tf.io.TFRecordWriter(str(tmp_path / "data.incomplete" / "train" / "0")) as file:
+                file.write(b"record")
+            (tmp_path / "data.incomplete").rename(tmp_path / making.__module__)
+        (tmp_path / "latest.tmp").symlink_to(tmp_path / "posix")
+        (tmp_path / "latest.tmp").replace(tmp_path / "latest")
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            subprocess.run(["touch", f"{folder}/made by another process"], check=True)
+        subprocess.run(["touch", str(tmp_path / "made by another process")], check=True)
+        (tmp_path / "made by another process").rename(tmp_path / "its final name")
+    assert put_back(kept) == PutBack()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"latest", "its final name"} <= left
+    assert not {"data.incomplete", "latest.tmp", "made by another process"} & left
+
+
+def test_links_come_back_with_their_directory(old, kept, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "latest").symlink_to(old)
+    (runs / "inner").mkdir()
+    (runs / "all").symlink_to(runs / "inner")
+    for remove in (shutil.rmtree, lambda path: tf.io.gfile.rmtree(str(path))):
+        with keep_files(kept):
+            remove(runs)
+        assert len(put_back(kept).done) == 2
+        assert {path.name: os.readlink(path) for path in runs.iterdir() if path.is_symlink()} == {  # noqa: PTH115
+            "latest": str(old), "all": str(runs / "inner")
+        }  # fmt: skip
+
+
+def test_a_file_that_is_opened_at_the_exit_is_put_back(old, kept):
+    with keep_files(kept) as files:
+        old.write_bytes(b"of a trial")
+        files.finish()
+        old.write_bytes(b"at its exit")
+        old.open("ab").close()  # and its process is killed: nothing more is written down
+        files._closed.clear()
+    assert put_back(kept) == PutBack(done=(str(old),))

@@ -78,9 +78,10 @@ def test_what_was_found_is_kept_where_no_process_can_be_started(monkeypatch, wha
 
 
 def test_a_script_that_was_edited_meanwhile_is_said_to_be() -> None:
-    same = verbs._of_text(plan(), plan().script_digest)
-    assert same == plan()
-    other = verbs._of_text(plan(), "0123456789abcdef")
+    text = plan().script_digest
+    assert verbs._of_text(plan(), text, text) == plan()
+    assert "edited meanwhile" in verbs._of_text(plan(), text, "c0de").notes[-1]
+    other = verbs._of_text(plan(), "0123456789abcdef", "0123456789abcdef")
     assert other.script_digest == "0123456789abcdef"
     assert "edited meanwhile" in other.notes[-1]
     assert other.speedup.verdict == "not_proven"

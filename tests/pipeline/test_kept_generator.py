@@ -187,6 +187,14 @@ def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
     assert len(runs) == 3
 
 
+def test_what_changes_before_the_first_pass_counts(monkeypatch):
+    """As a callback does at the start of a training: nothing was looked at since."""
+    holder = KeptGenerator(drawing, most_bytes=1_000)
+    monkeypatch.setitem(SCALE, "by", 5.0)
+    found = [np.stack(list(holder())).tolist() for _ in range(4)]
+    assert all(a != b for a, b in itertools.combinations(found, 2))
+
+
 def drawing():
     """From a state that nobody can see, once it is told to."""
     for row in ROWS:

@@ -11,7 +11,7 @@ from uncork.step.rescaled_rate import rescaled, why_not_larger
 FOUR = (LargerBatch(times=4, rate=2.0),)
 
 
-def stepped(optimizer, edits=(), steps=3):
+def stepped(optimizer, edits=(), steps=3, **how):
     """A weight after a few steps of a traced update, the gradient 1."""
     weight = keras.Variable(np.ones(2, np.float32))
     optimizer.build([weight])
@@ -20,7 +20,7 @@ def stepped(optimizer, edits=(), steps=3):
     def step():
         optimizer.apply([tf.ones(2)], [weight])
 
-    with rescaled(optimizer, edits):
+    with rescaled(optimizer, edits, **how):
         for _ in range(steps):
             step()
     return weight.numpy()
@@ -47,6 +47,13 @@ def test_a_schedule_goes_on_from_where_it_is():
     optimizer = keras.optimizers.SGD(rate)
     optimizer.iterations.assign(10)
     assert stepped(optimizer, FOUR, steps=3) == pytest.approx(1 - 0.5)
+
+
+def test_a_training_that_was_stopped_goes_on_with_its_schedule():
+    rate = keras.optimizers.schedules.PiecewiseConstantDecay([44], [0.25, 0.0])
+    optimizer = keras.optimizers.SGD(rate)
+    optimizer.iterations.assign(10)  # of the larger batch: 40 of the script's
+    assert stepped(optimizer, FOUR, steps=3, resumed=True) == pytest.approx(1 - 1.0)
 
 
 def test_a_rate_that_is_changed_on_the_way_counts():

@@ -8,7 +8,7 @@ from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, Pass
 from uncork.capture.datasets import datasets_in, with_datasets
 from uncork.capture.hooks import listening
 from uncork.capture.own_files import OwnFiles, keep_files
-from uncork.capture.putting_back import PutBack, put_back
+from uncork.capture.putting_back import PutBack, last_signals, put_back
 from uncork.capture.quiet import HeldSaves, hold_saves
 from uncork.capture.script import run_script, show
 from uncork.capture.stop import StopScript
@@ -27,6 +27,7 @@ __all__ = [
     "datasets_in",
     "hold_saves",
     "keep_files",
+    "last_signals",
     "listening",
     "put_back",
     "run_script",

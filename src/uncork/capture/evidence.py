@@ -66,6 +66,8 @@ class Evidence:
     dtype policy for new layers. ``traced_updates`` counts updates by optimizers in functions that
     were traced.
 
+    ``thread`` is the one that last did any of that, or called a compiled function.
+
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
     """
@@ -78,6 +80,7 @@ class Evidence:
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
+        self.thread = 0
         self.layers = Layers()
         self.start = StartTimes()
         self.policy_at: str | None = None

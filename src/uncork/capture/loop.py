@@ -11,6 +11,7 @@ dataset. Steps that take their elements inside one (the iterator as its argument
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -177,6 +178,9 @@ class Watch:
             self.start = self._loops.evidence.start.so_far()
             return  # before the first element nothing of this loop's can have happened
         if trained(before, self._before):
+            if self._loops.evidence.thread != threading.get_ident():
+                self.settle()  # it only feeds a loop that is on another one, which is found there
+                return
             self._hand_over(self._before.since(before))
         elif self._taken >= _PATIENCE:
             self.settle()

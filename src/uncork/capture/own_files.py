@@ -59,6 +59,8 @@ class OwnFiles:
     at_write: Callable[[], None] = lambda: None
     trials: bool = False
     _own: bytes = field(init=False)
+    _began_ns: int = field(default_factory=time.time_ns)
+    _finished: bool = False
     _absent: set[bytes] = field(default_factory=set)
     _made: list[Path] = field(default_factory=list)
     _seen: dict[bytes, KeptFile] = field(default_factory=dict)
@@ -94,11 +96,22 @@ class OwnFiles:
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
             places = [_place(each) for each in (path, to) if each is not None]
-            for place in places:
+            self._keep(places[0], moving=True)
+            for place in places[1:]:
                 self._keep(place)
             if to is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
                 self._keep_directory(*places)
         self.at_write()
+
+    def before_making(self, path: Any) -> None:
+        """A directory, or another name for something, is about to be made; all above it as well."""
+        if isinstance(path, int):
+            return
+        with suppress(OSError, ValueError, TypeError), self._lock:
+            place = _place(path)
+            while place not in self._absent and not os.path.lexists(place):
+                self._absent.add(place)
+                place = os.path.dirname(place)  # noqa: PTH120 - names are bytes
 
     def opened(self, path: Any, file: Any) -> None:
         """A file was opened for writing; told where it was copied, so that its end is seen."""
@@ -108,7 +121,8 @@ class OwnFiles:
                 weakref.finalize(file, self._close, real).atexit = False
 
     def finish(self) -> None:
-        """The script has ended: write down when it closed what."""
+        """The script has ended, but for its exit handlers: write down when it closed what."""
+        self._finished = True
         with suppress(OSError):  # without it, what it closed counts as its own to the end
             for path, closed_ns in list(self._closed.items()):
                 self._note(msgspec.structs.replace(self._seen[path], closed_ns=closed_ns))
@@ -120,9 +134,17 @@ class OwnFiles:
         """Files that are there now and were not before the trials."""
         return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
 
-    def _keep(self, path: bytes, *, adding: bool = False) -> None:
-        """Copy it, unless the script has made it itself."""
-        self._closed.pop(path, None)  # it is open again
+    def _keep(self, path: bytes, *, adding: bool = False, moving: bool = False) -> None:
+        """Copy it, unless the script has made it itself.
+
+        Args:
+            path: That is about to be written, or to go.
+            adding: What is in it stays.
+            moving: It goes. What has changed since the script began, and was not seen to, has been
+                written from C, or by a process of the script's own: nobody misses it.
+        """
+        if self._closed.pop(path, None) and self._finished:  # it is open again
+            self._note(self._seen[path])
         if path in self._seen or path.startswith(self._own):
             return
         file = Path(os.fsdecode(path))
@@ -130,9 +152,11 @@ class OwnFiles:
             self._absent.add(path)
             if self.trials and len(self._made) < _MOST_NAMED:
                 self._made.append(file)
-        if adding or path in self._absent:
+        if adding or self._is_its_own(path):
             return
         now = file.lstat()
+        if moving and now.st_ctime_ns >= self._began_ns:
+            return
         if stat.S_ISLNK(now.st_mode):
             self._seen[path] = KeptFile(path=path, link=os.readlink(path))  # noqa: PTH115
         elif stat.S_ISREG(now.st_mode):
@@ -147,9 +171,18 @@ class OwnFiles:
             return
         self._note(self._seen[path])
 
+    def _is_its_own(self, path: bytes) -> bool:
+        """It was not there before the script touched it, or lies in a directory that was not."""
+        while path not in self._absent:
+            above = os.path.dirname(path)  # noqa: PTH120 - names are bytes
+            if above == path:
+                return False
+            path = above
+        return True
+
     def _keep_directory(self, path: bytes, to: bytes) -> None:
         """What is in it is not copied: it moves along, and can move back."""
-        if path in self._absent or path.startswith(self._own):
+        if self._is_its_own(path) or path.startswith(self._own):
             self._absent.add(to)
             return
         self._note(KeptFile(path=path, moved=to))
@@ -198,6 +231,10 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
         patches.replace(os, name, functools.partial(_removing, files))
     for name in ("rename", "replace"):
         patches.replace(os, name, functools.partial(_renaming, files))
+    patches.replace(os, "mkdir", functools.partial(_making, files))
+    for name in ("symlink", "link"):
+        if hasattr(os, name):
+            patches.replace(os, name, functools.partial(_linking, files))
     # Before Python 3.11 paths keep functions of their own, taken when pathlib was imported.
     kept = getattr(pathlib, "_normal_accessor", None)
     if kept is not None:
@@ -274,13 +311,45 @@ def _renaming(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., An
     return renamed
 
 
+def _making(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def made(path: Any, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
+        files.before_making(_within(dir_fd, path))
+        return original(path, *args, dir_fd=dir_fd, **kwargs)
+
+    return made
+
+
+def _linking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def linked(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
+        files.before_making(_within(kwargs.get("dir_fd", kwargs.get("dst_dir_fd")), dst))
+        return original(src, dst, *args, **kwargs)
+
+    return linked
+
+
 def _within(directory: Any, path: Any) -> Any:
     """A path that is relative to an open directory, as ``shutil.rmtree`` names all of them."""
     if directory is None:
         return path
-    with suppress(OSError, TypeError):  # not Linux
-        return os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(path))  # noqa: PTH115, PTH118
+    with suppress(OSError, TypeError):
+        return os.path.join(_path_of(directory), os.fsdecode(path))  # noqa: PTH118
     return directory
+
+
+def _path_of(directory: int) -> str:
+    """Of an open one.
+
+    Raises:
+        OSError: It has none any more, or the system tells none.
+    """
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        found = fcntl.fcntl(directory, fcntl.F_GETPATH, bytes(1024))
+        return os.fsdecode(found.rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{directory}")  # noqa: PTH115
 
 
 def _place(path: Any) -> bytes:
@@ -296,6 +365,8 @@ def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
     patches.replace(below, "DeleteFile", functools.partial(_deleting, files))
     patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
     patches.replace(below, "RenameFile", functools.partial(_moving, files))
+    for name in ("CreateDir", "RecursivelyCreateDir"):
+        patches.replace(below, name, functools.partial(_creating, files))
     patches.replace(below, "CopyFile", functools.partial(_copying, files))
 
 
@@ -318,12 +389,21 @@ def _deleting(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., An
 
 def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     def deleted(path: Any, *rest: Any) -> Any:
-        for folder, _, names in os.walk(os.fsdecode(path)):
-            for name in names:
+        for folder, inner, names in os.walk(os.fsdecode(path)):
+            links = [name for name in inner if Path(folder, name).is_symlink()]
+            for name in (*links, *names):
                 files.before_moving(Path(folder, name))
         return original(path, *rest)
 
     return deleted
+
+
+def _creating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def created(path: Any, *rest: Any) -> Any:
+        files.before_making(path)
+        return original(path, *rest)
+
+    return created
 
 
 def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,10 +21,6 @@ from uncork.core.record import Record
 from uncork.core.stack import told
 
 LIST: Final = "list"
-# What would end a process; held back while the only copy of a file is being written.
-_ENDING: Final = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 
 
 class KeptFile(Record, frozen=True, kw_only=True):
@@ -101,10 +97,20 @@ def _listed(folder: Path) -> Sequence[KeptFile]:
     return found
 
 
+def last_signals() -> tuple[signal.Signals, ...]:
+    """Signals that end a process from outside: Ctrl-C, a job's limit, a terminal that is closed.
+
+    The last of them only where somebody listens: under ``nohup`` nobody does.
+    """
+    closed = getattr(signal, "SIGHUP", None)
+    heard = closed is not None and signal.getsignal(closed) is not signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *((closed,) if closed and heard else ()))
+
+
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """What would end this process ends it afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, last_signals())
     try:
         yield
     finally:
@@ -153,11 +159,13 @@ def _move_back(now: Path, before: Path) -> None:
     """A directory, unless the script has made another one in its place."""
     if before.exists():
         raise OSError
+    before.parent.mkdir(parents=True, exist_ok=True)
     now.rename(before)
 
 
 def _link_again(path: Path, target: bytes) -> None:
     """Made beside it first: a directory that has taken its place stays, and so does a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".uncork-", dir=path.parent) as beside:
         link = Path(beside, "link")
         link.symlink_to(os.fsdecode(target))

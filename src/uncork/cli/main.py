@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from uncork.cli.options import parser
 from uncork.core import exits
@@ -50,14 +51,17 @@ def _call(options: argparse.Namespace) -> int:
 
 
 def _save_when_ended() -> None:
-    """Ended from outside, by a job's time limit or a terminal that is closed: as after Ctrl-C.
+    """Ended from outside, by a job's time limit or a terminal that is closed: as after Ctrl-C."""
+    from uncork.capture import last_signals  # noqa: PLC0415
 
-    Who hears nothing of closed terminals, under ``nohup``, goes on.
-    """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    closed = getattr(signal, "SIGHUP", None)
-    if closed is not None and signal.getsignal(closed) is not signal.SIG_IGN:
-        signal.signal(closed, signal.default_int_handler)
+    for number in set(last_signals()) - {signal.SIGINT}:
+        signal.signal(number, _interrupt_once)
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """A terminal that is closed says so twice, and what was found is being saved by then."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.default_int_handler(number, frame)
 
 
 def _tell(error: UncorkError) -> None:

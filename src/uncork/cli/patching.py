@@ -31,7 +31,8 @@ def diff(options: argparse.Namespace) -> int:
         raise WrongUse(
             f"{shlex.join(options.args)} behind {options.file}",
             "options before the file; the script's arguments behind it, with --check",
-            f"uncork diff --check {shlex.quote(str(options.file))} {shlex.join(options.args)}",
+            f"uncork diff --output FILE {shlex.quote(str(options.file))}, or "
+            f"uncork diff --check {shlex.quote(str(options.file))} ARGS",
         )
     plan = _plan_in(options.file)
     unseen: tuple[str, ...] = ()

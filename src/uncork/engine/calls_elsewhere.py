@@ -15,7 +15,7 @@ from uncork.engine.handed_over import (
     steps_handed_over,
     too_large,
 )
-from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
+from uncork.engine.recorded_training import RecordedTraining, began, moves_nothing, state_of_step
 from uncork.proof.rounding import NUDGED_RUNS, unrepeatable
 from uncork.step import Call, Mode, Replay, TakenStep
 from uncork.watch import apart_from_process, random_state
@@ -45,7 +45,10 @@ def handed_over(step: TakenStep) -> HandedCalls:
             order = _order(step, train)
             runs = [train.over(step.written, order), train.over(step.written, order)]
             differ = unrepeatable(runs[0], runs[1], "exact")
-            if differ is None:
+            idle = moves_nothing(state, runs[0])
+            if idle:
+                runs, refused = [], idle
+            elif differ is None:
                 runs += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
             else:
                 runs, refused = [], differ.detail

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from uncork.capture import OwnFiles, hold_saves, keep_files, run_script
+from uncork.capture import OwnFiles, hold_saves, keep_files, last_signals, run_script
 from uncork.core import exits
 from uncork.core.errors import ScriptFailed, UncorkError
 from uncork.core.job import ENDED, KEPT, Job
@@ -48,6 +48,8 @@ def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
     # To the very end: a script's exit handlers save, too, and what is registered first comes last.
     held = ExitStack()
     atexit.register(held.close)
+    for number in last_signals():
+        signal.signal(number, _interrupt)
     try:
         return _trial(job, script, args, held)
     except UncorkError as error:
@@ -68,8 +70,6 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         args: Its arguments.
         held: Told what is to be undone when nothing of the script runs any more.
     """
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
     plan = _plan(job)
     if plan is not None and plan.keeps_memory:
         keep_freed_memory()
@@ -110,6 +110,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
             raise nothing_reached(made.reached if made else (), job.training)
         result = replace(made.result, held_back=_held_back(saves.held), made=files.new())
         write_atomically(result_path, to_json(result))
+        files.finish()  # once more at the end of the process, if that comes
         return exits.INTERRUPTED if result.interrupted else exits.DONE
 
 
@@ -134,8 +135,8 @@ def _not_saved(held: Mapping[str, int]) -> str:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Once: the terminal and the parent may both tell us, and what was found is to be saved."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for each in last_signals():
+        signal.signal(each, signal.SIG_IGN)
     signal.default_int_handler(number, frame)
 
 

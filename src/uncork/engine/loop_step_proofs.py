@@ -11,7 +11,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.engine.data_orders import prove_over_orders
-from uncork.engine.recorded_training import RecordedTraining, began, state_of_step
+from uncork.engine.recorded_training import RecordedTraining, began, moves_nothing, state_of_step
 from uncork.engine.step_arguments import one_row_less
 from uncork.measure.devices import rounds_to_tf32
 from uncork.proof.precision import NO_LOSS
@@ -102,6 +102,9 @@ def _compared(
         return train.over(function, order, seed=seed)
 
     original, again = run(step.written), run(step.written)
+    idle = moves_nothing(state, original)
+    if idle:
+        return Proof(kind=kind, passed=False, detail=idle)
     refused = unrepeatable(original, again, kind)
     if refused is not None:
         return _by_what_repeats(step, calls, otherwise, state) or refused
@@ -141,6 +144,10 @@ def _over_orders(
         nothing = "the step returns no loss, and nothing else tells how the training goes"
         detail = NO_LOSS if first.losses else nothing
         return Proof(kind="precision", passed=False, detail=detail)
+    few = [n % len(step.calls) for n in range(_FIRST_STEPS)]
+    idle = moves_nothing(state, train.over(step.written, few))
+    if idle:
+        return Proof(kind="precision", passed=False, detail=idle)
     return prove_over_orders(
         functools.partial(train.over, step.written),
         functools.partial(train.over, otherwise),

@@ -329,7 +329,7 @@ class LoopSubject(Subject):
             return
         self._again = found.calls[0]
         self.workload = replace(self.workload, called_at=found.at)
-        if code_of(self._again.func):
+        if found.by_users and code_of(self._again.func):
             self._step = StepSwitch(CompiledStep(self._again.func))
 
     def _called(self, resident_s: float) -> CompiledCalls:

@@ -311,9 +311,12 @@ def _end(child: subprocess.Popen[bytes]) -> bool:
     """With the processes that it has started; whether it was still there."""
     if child.poll() is not None:
         return False
+    started: list[psutil.Process] = []
     with suppress(psutil.Error):
-        for started in psutil.Process(child.pid).children(recursive=True):
-            started.kill()
+        started = psutil.Process(child.pid).children(recursive=True)
+    for each in started:
+        with suppress(psutil.Error):
+            each.kill()
     child.kill()
     child.wait()
     return True

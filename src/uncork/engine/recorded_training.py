@@ -74,6 +74,21 @@ class RecordedTraining:
         return Replay(tuple(losses), values, judged=judged, constants=self._constants)
 
 
+def moves_nothing(state: GraphState, original: Replay) -> str:
+    """Why a training proves nothing whose steps only compute something; ``""`` where they train.
+
+    Args:
+        state: Where it began.
+        original: What some calls of the step as written led to.
+    """
+    if state.trains(list(original.weights)):
+        return ""
+    return (
+        "the function moves no weight: what is made of what it gives back is not seen, and not "
+        "compared"
+    )
+
+
 def state_of_step(step: TakenStep) -> GraphState:
     """Of all that a step changes, as it is now; it may be a graph, and calls were recorded.
 

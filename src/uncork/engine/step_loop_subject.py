@@ -127,7 +127,9 @@ class StepLoopSubject(Subject):
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._call = call
-        self._resident_call = in_memory(call, as_arrays=step is not None or call.eager)
+        # A function with a signature casts arrays to it, and no tensors.
+        signed = getattr(call.step, "input_signature", None) is not None
+        self._resident_call = in_memory(call, as_arrays=step is not None or call.eager or signed)
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tensorflow.python.eager import context
 
-from uncork.core.errors import NothingToMeasure
+from uncork.core.errors import NothingToMeasure, UncorkError
 from uncork.core.stack import user_frame
 from uncork.measure.backlog import Backlog
 from uncork.measure.interleave import Block
@@ -185,6 +185,7 @@ class Switchboard(Iterator[Any]):
         self._requests: queue.Queue[_Request | BaseException] = queue.Queue()
         self._answers: queue.Queue[Block | BaseException] = queue.Queue()
         self._current: _Request | None = None
+        self._over: BaseException | None = None
         self._taken = taken
         self.given = 0
         self.steps_before_left: int | None = None
@@ -255,8 +256,11 @@ class Switchboard(Iterator[Any]):
         if self._current is not None:
             self._advance(self._current)
         while self._current is None:
+            if self._over is not None:  # and the script has caught that
+                raise _over(self._over)
             request = self._requests.get()
             if isinstance(request, BaseException):
+                self._over = request
                 raise request
             self._current = request
         try:
@@ -288,6 +292,17 @@ class Switchboard(Iterator[Any]):
                 request.lines.end()
             self._current = None
             self._answers.put(block)
+
+
+def _over(ending: BaseException) -> BaseException:
+    """What ends a script that has caught the first ending, and asks for more."""
+    if not isinstance(ending, Exception) or isinstance(ending, UncorkError):
+        return ending
+    return NothingToMeasure(
+        f"measuring the loop came to an end: {type(ending).__name__}: {ending}",
+        "data that can be read without an error",
+        "let the pipeline leave out what cannot be read: dataset.ignore_errors()",
+    )
 
 
 def run_beside(work: Callable[[], None], board: Switchboard, ending: BaseException) -> Switchboard:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
@@ -45,11 +45,14 @@ from uncork.engine.repeated_fit import (
 )
 from uncork.engine.repetition import made_anew, passes
 from uncork.engine.room import ran_out, said_of
+from uncork.engine.step_arguments import arguments_of
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import run_beside
 from uncork.measure.devices import machine as this_machine
 from uncork.step import EagerStep
+
+_ITERATORS: Final = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class Trial(PassThrough):
@@ -79,6 +82,7 @@ class Trial(PassThrough):
         self._loop: LoopSubject | StepLoopSubject | None = None
         # Where a loop is whose step will be taken over at its next call.
         self._claimed = ""
+        self._lines: LoopLines | None = None
         self._calls = Calls()
         self._notes: list[str] = []
 
@@ -88,6 +92,7 @@ class Trial(PassThrough):
 
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
+        self._stop_behind(sys._getframe())
         brief = brief_of_fit(call)
         subject = self._subject(call, brief) if self._loop is None else None
         if subject is None:
@@ -132,6 +137,7 @@ class Trial(PassThrough):
         epochs = passes(sys._getframe())
         brief = brief_of_loop(call, epochs)
         meant = self._meant(brief)
+        self._stop_behind(sys._getframe())
         if self._loop is not None:
             if call.index != self._loop.workload.index:
                 return first
@@ -149,8 +155,15 @@ class Trial(PassThrough):
         """Take over the loop that is meant at its step; let others go on."""
         epochs = passes(sys._getframe())
         brief = brief_of_steps(call, epochs)
+        self._stop_behind(sys._getframe())
         if self._loop is not None or self._claimed or not self._meant(brief):
             return None
+        if any(isinstance(each, _ITERATORS) for each in arguments_of(call)):
+            raise NothingToMeasure(
+                f"the function called at {call.at} is given an iterator, and reads from it itself",
+                "a step that is given its batch, or a function that is given the dataset",
+                "call it with next(iterator), or let it loop over the dataset",
+            )
         if datasets_in(call.args, call.kwargs):
             if dataset_of(call) is None or tf.distribute.has_strategy():
                 raise NothingToMeasure(
@@ -191,7 +204,7 @@ class Trial(PassThrough):
 
     def _ends_with_its_loop(self, call: LoopCall | StepCall, frame: FrameType) -> None:
         """Behind it, what the script writes would be made of weights that trials have moved."""
-        lines = LoopLines(frame)
+        self._lines = lines = LoopLines(frame)
 
         def at_write() -> None:
             if self.result is None and lines.left(sys._getframe()):
@@ -200,6 +213,12 @@ class Trial(PassThrough):
 
         if self.files is not None:
             self.files.at_write = at_write
+
+    def _stop_behind(self, frame: FrameType) -> None:
+        """Another training begins behind the loop: it would be waited for, and be one of trials."""
+        if self.result is None and self._lines is not None and self._lines.left(frame):
+            self._stop_writing()
+            raise StopScript
 
     def _stop_writing(self) -> None:
         """From here on: once a stop is on its way, ``finally`` blocks may write."""

@@ -106,20 +106,21 @@ def tune(
         phase = f"confirming in fresh processes, {plan.base} and tuned in turn"
         follow(Event(kind="phase", text=phase))
         plan, interrupted = confirm(plan, script, follow)
-    plan = _of_text(plan, text)
+    plan = _of_text(plan, text, script_digest(script.path))
     code = exits.SCRIPT_FAILED if result.failed else exits.DONE
     code = exits.INTERRUPTED if interrupted else code
     return replace(plan, tuning_cost_s=time.monotonic() - begin), code
 
 
-def _of_text(plan: Plan, text: str) -> Plan:
+def _of_text(plan: Plan, text: str, now: str) -> Plan:
     """For the script as it was when it was tuned.
 
     Args:
         plan: Of which nobody knows which processes ran which text, if there were several.
         text: Digest of the script before the first of them.
+        now: After the last.
     """
-    if plan.script_digest != text:
+    if {plan.script_digest, now} != {text}:
         note = "the script was edited meanwhile: the plan is for the text that it had before"
         unknown = replace(plan.speedup, verdict="not_proven", n_processes=0)
         plan = replace(plan, notes=(*plan.notes, note), speedup=unknown)

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from uncork.core.stack import place, user_frame
+from uncork.core.stack import outwards, owner, place, user_frame
 
 
 class CompiledCalls:
@@ -23,6 +23,7 @@ class CompiledCalls:
         at: The user's line that made the last call.
         line: The same, its file and number.
         inside: Names of the user's functions from which calls were made.
+        by_users: Nothing of Keras's stood between them and the functions.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class CompiledCalls:
         self.at: str | None = None
         self.line = ("", 0)
         self.inside: tuple[str, ...] = ()
+        self.by_users = True
         self._calls: dict[int, functools.partial[Any]] = {}
 
     @property
@@ -42,6 +44,7 @@ class CompiledCalls:
         self.count += 1
         self._calls[id(function)] = functools.partial(function, *args, **kwargs)
         users = user_frame(frame)
+        self.by_users = self.by_users and not _is_keras_s(frame)
         if users is None:
             self.at = None
             return
@@ -49,6 +52,11 @@ class CompiledCalls:
         self.at = place(*self.line)
         if users.f_code.co_name not in self.inside:
             self.inside = (*self.inside, users.f_code.co_name)
+
+
+def _is_keras_s(frame: Any) -> bool:
+    """Its trainer calls functions of its own, which nobody runs otherwise there."""
+    return next((who for who in map(owner, outwards(frame)) if who != "library"), "") == "keras"
 
 
 @contextmanager

@@ -33,9 +33,9 @@ class KeptCalls:
 
     Before an answer is handed out, all that the function can get at is digested: where a callback,
     or anybody, has changed something, the answers are made anew. They are made twice then, and kept
-    where they are equal: the function may draw now what it did not when that was looked at, and
-    what TensorFlow draws leaves no trace. Where looking takes long, it is done once for each pass
-    over the data: whoever asks the same a second time has begun another one.
+    if all are equal, as far as they are asked again: the function may draw now what it did not when
+    that was looked at, and what TensorFlow draws leaves no trace. Where looking takes long, it is
+    done once for each pass over the data: whoever asks the same a second time is in another one.
 
     Args:
         function: Of the user's.
@@ -53,9 +53,10 @@ class KeptCalls:
         self._answers: dict[str, _Answer] = {}
         self._lock = threading.Lock()
         self._pass = 0
-        self._state = ""
+        found = reached_by(function)
+        self._state, self._generators = found.digest, found.generators
         self._trusts = True
-        self._generators: list[Any] = []
+        self._draws = False
         self._look_s = 0.0
         self._call_s = 0.0
 
@@ -69,7 +70,7 @@ class KeptCalls:
         if key is None:
             return self.function(*arguments)
         with self._lock:
-            if not self._state:
+            if not (self._state and self._pass):
                 self._look()
             answer = self._answers.get(key)
             if answer is not None and (answer.served == self._pass or self._cheap):
@@ -95,7 +96,7 @@ class KeptCalls:
         found = reached_by(self.function)
         if not found.digest or found.digest != self._state:
             self.clear()
-            self._trusts = self._trusts and not self._state
+            self._trusts = self._draws = False
         self._state, self._generators = found.digest, found.generators
         self._pass += 1
         self._look_s = time.perf_counter() - begin
@@ -107,15 +108,16 @@ class KeptCalls:
         self._call_s = time.perf_counter() - begin
         drew = draws.all_now() != before  # or somebody else did meanwhile; then it is asked again
         with self._lock:
-            if state and state == self._state and not drew:
+            if state and state == self._state and not (drew or self._draws):
                 self._keep(key, made, before_it)
         return made
 
     def _keep(self, key: str, made: Any, before_it: _Answer | None) -> None:
         if before_it is not None:
-            before_it.served = self._pass
-            before_it.trusted = are_equal(made, before_it.made)
-            before_it.made = before_it.made if before_it.trusted else copied(made)
+            before_it.served, before_it.trusted = self._pass, are_equal(made, before_it.made)
+            if not before_it.trusted:  # then others were equal by chance
+                self.clear()
+                self._draws = True
             return
         size = size_of(made)
         if size <= self._room:

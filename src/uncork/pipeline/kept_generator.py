@@ -34,6 +34,7 @@ class KeptGenerator:
         self._most = MORE * most_bytes
         self._kept: list[Any] = []
         self._state = ""
+        self._known = reached_by(function).digest
         self._trusts = True
 
     def __len__(self) -> int:
@@ -43,12 +44,16 @@ class KeptGenerator:
     def __call__(self) -> Iterator[Any]:
         """A pass over the elements."""
         found = reached_by(self.function)
+        self._seen(found.digest)
         same = bool(found.digest) and found.digest == self._state
         if same and self._trusts:
             return map(copied, self._kept)
-        if self._state and not same:
-            self._trusts = False
         return self._noting(found, self._kept if same else None)
+
+    def _seen(self, digest: str) -> None:
+        """All that the function can get at, at some moment."""
+        self._trusts = self._trusts and digest == self._known
+        self._known = digest
 
     def _noting(self, found: Reached, before_it: list[Any] | None) -> Iterator[Any]:
         """A pass over the user's own, of which all is kept if it fits and nothing else happened.
@@ -77,6 +82,7 @@ class KeptGenerator:
                 made.clear()
                 yield from elements
                 return
-        if only_computed and found.digest and reached_by(self.function).digest == found.digest:
+        self._seen(reached_by(self.function).digest)
+        if only_computed and found.digest and self._known == found.digest:
             self._trusts = self._trusts or (before_it is not None and are_equal(made, before_it))
             self._kept, self._state = made, found.digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Final, TextIO
 
 from uncork.core.journal import Event
@@ -37,5 +38,6 @@ class Progress:
             return
         speed = "" if event.samples_per_s is None else f": {event.samples_per_s:,.0f} samples/s"
         passed = time.monotonic() - self._begin
-        self._stream.write(f"[{passed:4.0f} s] {_INDENT[event.kind]}{event.text}{speed}\n")
-        self._stream.flush()
+        with suppress(OSError):  # a terminal that was closed is no reason to lose what was found
+            self._stream.write(f"[{passed:4.0f} s] {_INDENT[event.kind]}{event.text}{speed}\n")
+            self._stream.flush()

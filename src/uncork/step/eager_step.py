@@ -8,6 +8,7 @@ it reads is guarded as long as it is one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, final
@@ -17,13 +18,16 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
+from uncork.core.stack import outwards, owner
 from uncork.step.array_arguments import WithKeptArrays
+from uncork.step.left_out import checked_by
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.returned_loss import names_returned
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import TakenStep, first_line, was_traced
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
+from uncork.watch.code import handles_errors
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
 _MOST_FORMS: Final = 16
@@ -59,7 +63,7 @@ class EagerStep(TakenStep):
         super().__init__(on_refusal)
         self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.expects = ""
-        self._changes = self._served = 0
+        self._changes = self._served = self._met = 0
         self._graphs: dict[Mode, Any] = {}
         self._guards: Guards | None = None
         self._forms: dict[Any, tuple[Any, ...]] = {}
@@ -138,8 +142,11 @@ class EagerStep(TakenStep):
             self._graphs.clear()  # what was traced before is of no use either
             self._forms.clear()
         if len(self._forms) >= _MOST_FORMS:
-            self._refuse("it is called in too many forms: other shapes, or values of Python's")
-            return self._written(*args, **kwargs)
+            if self._served < _CALLS_A_CHANGE * self._met:
+                self._refuse("it is called in too many forms: other shapes, or values of Python's")
+                return self._written(*args, **kwargs)
+            self._graphs.clear()  # each of them has served long: a rate for each epoch, say
+            self._forms.clear()
         try:
             known = [each for objects in self._forms.values() for each in objects]
             guards = self._guards = Guards(self._written, *known, *objects)
@@ -152,6 +159,8 @@ class EagerStep(TakenStep):
             refusal = "it returns something that is no tensor"
         if not refusal and self.expects not in ("", guards.code):
             refusal = "its code is another one than the plan was made for"
+        if not refusal and self.is_looked_at and self.code not in ("", guards.code):
+            refusal = "it is called with objects of several classes of the script's own"
         if refusal.startswith(CHANGES) and form not in self._seen_twice:
             self._seen_twice.add(form)  # perhaps for this once: look again at the next call
         elif refusal:
@@ -159,6 +168,7 @@ class EagerStep(TakenStep):
         else:
             self.refusal, self.code = "", guards.code
             self._forms[form] = objects
+            self._met += 1
         return found
 
     def _as_graph(
@@ -184,12 +194,26 @@ class EagerStep(TakenStep):
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         graph = self.graph()
         try:
+            if not self._served_by(graph, args, kwargs):
+                return self._written(*args, **kwargs)
             return graph(*args, **kwargs)
         except Exception as error:
             if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
             self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
         return self._written(*args, **kwargs)
+
+    def _served_by(self, graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether it does as Python does: there a check that fails comes before the update.
+
+        In a graph both may happen. It is told apart where somebody catches the error, and goes on.
+        """
+        if graph.experimental_get_tracing_count() or not _is_caught():
+            return True
+        checks = checked_by(graph.get_concrete_function(*args, **kwargs))
+        if checks:
+            self._refuse(f"a failed {checks} would not stop its update, and its error is caught")
+        return not checks
 
     def _changes_too_often(self) -> bool:
         earned = self._served >= _CALLS_A_CHANGE * self._changes
@@ -200,6 +224,12 @@ class EagerStep(TakenStep):
         self._graphs.clear()
         self._forms.clear()
         self._on_refusal("op by op", reason)
+
+
+def _is_caught() -> bool:
+    """Errors of the step, by the user's code around it."""
+    around = (frame for frame in outwards(sys._getframe(1)) if owner(frame) == "user")
+    return any(handles_errors(frame.f_code) for frame in around)
 
 
 def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:

@@ -65,6 +65,15 @@ class GraphState:
     def __len__(self) -> int:
         return len(self._variables)
 
+    def trains(self, values: Arrays) -> bool:
+        """Something that can be trained is another one than at the beginning.
+
+        Args:
+            values: After some calls.
+        """
+        each = zip(self._variables, self._saved, values, strict=True)
+        return any(v.trainable and a.tobytes() != b.tobytes() for v, a, b in each)
+
     def restore(self) -> None:
         """Give back what they were at the beginning."""
         for variable, value in zip(self._variables, self._saved, strict=True):

@@ -37,6 +37,11 @@ def left_out(traced: Any) -> str:
     return _said(traced.graph)
 
 
+def checked_by(traced: Any) -> str:
+    """The user's own checks in a traced function, by the names of their ops; ``""`` for none."""
+    return ", ".join(_checks(traced.graph))
+
+
 def left_out_of_fit(model: Any) -> str:
     """The same of all steps of a model that Keras has traced and not let go of.
 
@@ -65,8 +70,12 @@ def is_in_step() -> bool:
     return graph is not None
 
 
+def _checks(graph: Any) -> list[str]:
+    return sorted({*_of_users(graph), *_inside(graph)})
+
+
 def _said(graph: Any) -> str:
-    found = sorted({*_of_users(graph), *_inside(graph)})
+    found = _checks(graph)
     return f"XLA leaves out what it checks with {', '.join(found)}" if found else ""
 
 

@@ -155,19 +155,45 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     if isinstance(edit, LoaderWorkers):
         dataset.workers = edit.workers
         dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * edit.workers)
-        if type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end:
-            in_class(dataset, {"on_epoch_end": _on_epoch_end(type(dataset))})
+        class_ = type(dataset)
+        if class_.on_epoch_end is not keras.utils.PyDataset.on_epoch_end:
+            _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
         return lambda: None
     kept = _Kept(dataset, edit.bytes)
+    _extend(dataset, kept.methods())
+    kept.begin(dataset)
+    return kept.clear
+
+
+def _extend(dataset: Any, methods: dict[str, Any]) -> None:
+    """Let a loader do some things otherwise.
+
+    Raises:
+        EditRefused: Its class cannot be extended.
+    """
     try:
-        in_class(dataset, kept.methods())
+        in_class(dataset, methods)
     except Exception as error:
         raise EditRefused(
             f"no class can be made from {type(dataset).__name__}: {error}",
             "a loader that can be extended",
             "leave it as it is",
         ) from error
-    return kept.clear
+
+
+def _as_of(class_: Any) -> dict[str, Any]:
+    """Methods with which an object of a class made here is pickled and copied as of the user's."""
+
+    def __reduce_ex__(loader: Any, protocol: Any) -> Any:  # noqa: N807
+        del protocol  # as an object of the user's own class, whichever
+        return copyreg._reconstructor, (class_, object, None), dict(vars(loader))  # type: ignore[attr-defined]
+
+    def __copy__(loader: Any) -> Any:  # noqa: N807
+        other = object.__new__(class_)
+        vars(other).update(vars(loader))
+        return other
+
+    return {f.__name__: f for f in (__reduce_ex__, __copy__)}
 
 
 def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
@@ -194,8 +220,8 @@ class _Kept:
 
     Before each epoch all that the loader can get at is digested, and what is set on it is seen at
     once: where a callback, or anybody, has changed something, the batches are made anew. They are
-    made twice then, and kept where they are equal: it may draw now what it did not when that was
-    looked at. What is handed out is a copy.
+    made twice then, and kept if all are equal, as far as they are asked again: it may draw now what
+    it did not when that was looked at. What is handed out is a copy.
 
     Args:
         dataset: Of the user's class.
@@ -209,12 +235,17 @@ class _Kept:
         self._batches: dict[int, Any] = {}
         self._state = ""
         self._trusts = True
+        self._draws = False
         self._trusted: set[int] = set()
+
+    def begin(self, dataset: Any) -> None:
+        """What it finds now is what was looked at; whoever changes it before an epoch is seen."""
+        self._state = state_digest(dataset)
 
     def clear(self) -> None:
         """Let go of all batches."""
+        self._trusted.clear()  # first: another thread may be reading
         self._batches.clear()
-        self._trusted.clear()
         self._room = self._most
 
     def methods(self) -> dict[str, Any]:
@@ -233,17 +264,8 @@ class _Kept:
             if self._state:
                 self._changed("")
 
-        def __reduce_ex__(loader: Any, protocol: Any) -> Any:  # noqa: N807
-            del protocol  # as an object of the user's own class, whichever
-            return copyreg._reconstructor, (class_, object, None), dict(vars(loader))  # type: ignore[attr-defined]
-
-        def __copy__(loader: Any) -> Any:  # noqa: N807
-            other = object.__new__(class_)
-            vars(other).update(vars(loader))
-            return other
-
-        made = (__getitem__, on_epoch_begin, __setattr__, __reduce_ex__, __copy__)
-        return {f.__name__: f for f in made}
+        made = (__getitem__, on_epoch_begin, __setattr__)
+        return {f.__name__: f for f in made} | _as_of(class_)
 
     def _look(self, loader: Any) -> None:
         now = state_digest(loader)
@@ -251,28 +273,33 @@ class _Kept:
             self._changed(now)
 
     def _changed(self, now: str) -> None:
-        self._trusts = self._trusts and not self._state
+        self._trusts = self._draws = False
         self._state = now
         self.clear()
 
     def _batch(self, loader: Any, index: Any) -> Any:
         if index.__hash__ is None:
             return self._class.__getitem__(loader, index)
-        if index not in self._trusted:
+        kept = self._batches.get(index) if index in self._trusted else None
+        if kept is None:
             state, draws = self._state, Draws(self._generators).all_now()
             made = self._class.__getitem__(loader, index)
             if Draws(self._generators).all_now() != draws or self._state != state or not state:
                 return made
             self._keep(index, made)
             return made
-        return _copied(self._batches[index])
+        return _copied(kept)
 
     def _keep(self, index: Any, made: Any) -> None:
-        if index in self._batches:
-            if _are_equal(made, self._batches[index]):
+        before = self._batches.get(index)
+        if self._draws:
+            return
+        if before is not None and index not in self._trusted:
+            if _are_equal(made, before):
                 self._trusted.add(index)
-            else:
-                self._batches[index] = _copied(made)
+            else:  # then others were equal by chance
+                self.clear()
+                self._draws = True
             return
         size = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(made))
         if size <= self._room:

@@ -49,7 +49,7 @@ def why_not_larger(model: Any) -> str | None:
 
 
 @contextmanager
-def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
+def rescaled(optimizer: Any, edits: tuple[Any, ...], *, resumed: bool = False) -> Iterator[None]:
     """What is traced inside updates with the learning rate of the larger batch.
 
     A schedule goes on by samples, as before: from here on a step counts for as many as it takes the
@@ -59,13 +59,14 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     Args:
         optimizer: Of Keras.
         edits: Of the step; those that make the batch no larger leave all as it is.
+        resumed: Steps so far were of the larger batch, too: a training that was stopped goes on.
     """
     larger = next((edit for edit in edits if isinstance(edit, LargerBatch)), None)
     if larger is None:
         yield
         return
     times, factor = larger.times, larger.rate
-    begun = int(optimizer.iterations)
+    begun = 0 if resumed else int(optimizer.iterations)
     as_written = getattr(optimizer, _RATE)
 
     def rate() -> Any:

@@ -187,7 +187,12 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
 
 @contextmanager
 def updating(
-    model: Any, edits: tuple[StepEdit, ...], group: FlatGroup | None, scaled: ScaledLoss | None
+    model: Any,
+    edits: tuple[StepEdit, ...],
+    group: FlatGroup | None,
+    scaled: ScaledLoss | None,
+    *,
+    resumed: bool = False,
 ) -> Iterator[None]:
     """The optimizer updates as the edits say in what is traced inside the block.
 
@@ -196,9 +201,10 @@ def updating(
         edits: All that are in force.
         group: From :func:`flat_group_of`.
         scaled: From :func:`scaled_loss_of`.
+        resumed: The training was stopped, and goes on (:func:`rescaled`).
     """
     with ExitStack() as stack:
-        stack.enter_context(rescaled(model.optimizer, edits))
+        stack.enter_context(rescaled(model.optimizer, edits, resumed=resumed))
         stack.enter_context(fused(model.optimizer, edits))
         stack.enter_context(by_rows(model, edits))
         if group is not None:

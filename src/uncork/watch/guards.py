@@ -224,6 +224,8 @@ class Guards:
         if isinstance(inner, (FunctionType, MethodType)):
             self._walk(name, inner)
             return
+        if isinstance(value, keras.callbacks.Callback):
+            raise UnguardedError(f"'{name}' is a callback, or calls some")
         if isinstance(value, _GENERATORS):
             raise UnguardedError(f"'{name}' draws random numbers in Python")
         if isinstance(value, keras.layers.Layer):
