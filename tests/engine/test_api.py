@@ -305,12 +305,12 @@ class Reordered(keras.utils.PyDataset):
 
 def test_a_loader_is_where_it_was() -> None:
     loader = Reordered()
-    uncork.diagnose(mlp(), loader, budget_s=2.0, quiet=True)
+    uncork.diagnose(mlp(), loader, budget=2.0, quiet=True)
     assert (loader.epoch, loader.order) == (0, list(range(8)))
     assert loader.draw.random() == np.random.default_rng(3).random()
     loader.lock = threading.Lock()
     with pytest.raises(WrongUse, match="cannot be copied"):
-        uncork.diagnose(mlp(), loader, budget_s=2.0, quiet=True)
+        uncork.diagnose(mlp(), loader, budget=2.0, quiet=True)
 
 
 def test_another_plan_for_the_same_model_is_another_step() -> None:

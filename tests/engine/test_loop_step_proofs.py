@@ -183,3 +183,23 @@ def test_windows_of_orders_that_are_handed_over_end_where_losses_are_told():
         lambda order, windows: Replay((1.0,) * windows, []), held=8, budget_s=1.0, unit=6
     )
     assert {len(order) % (4 * 6) for order in orders} == {0}
+
+
+class Computing(Training):
+    """Its compiled function gives gradients back, and the loop applies them."""
+
+    @tf.function
+    def step(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        return {"loss": loss, "gradients": tape.gradient(loss, self.model.trainable_variables)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [(Mode(xla=True), "exact"), (Mode(xla=True), "rounding"), (LOW, "precision")],
+)
+def test_a_function_that_moves_no_weight_proves_nothing(mode, kind):
+    proof = prove_step_of_loop(taken(Computing(0.0)), mode, kind, budget_s=5.0)
+    assert not proof.passed
+    assert "moves no weight" in proof.detail

@@ -178,3 +178,63 @@ def test_arrays_of_other_numbers_are_batches():
     assert kept(a_call(LARGE), a_call(LARGE.copy())) == []
     assert kept(a_call(LARGE), a_call()) == []
     assert kept(a_call(np.zeros(9)), a_call(np.zeros(9))) == []
+
+
+SIGNED = """
+    @tf.function(input_signature=[tf.TensorSpec((None, 32)), tf.TensorSpec((None, 1))])
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+    rows, sums = rows.astype("float64"), sums.astype("float64")
+    for epoch in range(10_000):
+        for chosen in np.random.permutation(4_000).reshape(-1, 40):
+            loss = train_step(rows[chosen], sums[chosen])
+    """
+GIVEN_THE_ITERATOR = """
+    @tf.function
+    def many(iterator):
+        return train_step(*next(iterator))
+    data = tf.data.Dataset.from_tensor_slices((rows, sums)).batch(40)
+    for epoch in range(10_000):
+        iterator = iter(data)
+        for _ in range(100):
+            loss = many(iterator)
+    """
+IN_A_THREAD = """
+    import queue, threading
+    waiting = queue.Queue(4)
+    def feed():
+        for batch in tf.data.Dataset.from_tensor_slices((rows, sums)).batch(40).repeat():
+            waiting.put(batch)
+    threading.Thread(target=feed, daemon=True).start()
+    for _ in range(1_000_000):
+        loss = train_step(*waiting.get())
+    """
+BEHIND_IT = """
+    data = tf.data.Dataset.from_tensor_slices((rows, sums)).batch(40).repeat()
+    for _ in range(30):
+        loss = train_step(rows[:40], sums[:40])
+    model.compile("sgd", "mse")
+    model.fit(data, steps_per_epoch=1_000, epochs=1_000_000, verbose=0)
+    """
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loop", "code", "said"),
+    [
+        (SIGNED, 0, "samples/s"),
+        (IN_A_THREAD, 0, "samples/s"),
+        (GIVEN_THE_ITERATOR, 3, "is given an iterator"),
+        (BEHIND_IT, 3, "ended by itself before it was measured"),
+    ],
+    ids=["a signature", "fed by a thread", "given the iterator", "another one behind it"],
+)
+def test_how_a_step_gets_its_batches(write: Write, uncork: Run, loop, code, said):
+    done = uncork("diagnose", "--budget", "2", "--training", "0", write(TRAINING + loop))
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

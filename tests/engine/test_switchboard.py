@@ -247,3 +247,18 @@ def test_a_loop_that_does_not_come_back_releases_the_engine(board: Switchboard) 
     board.abandon(StopScript())
     with pytest.raises(StopScript):
         board.block(epoch, 1.0)
+
+
+def test_a_loop_that_catches_everything_is_ended_all_the_same(board: Switchboard) -> None:
+    """It skips what cannot be read, and asks for more."""
+
+    def unreadable() -> Iterator[int]:
+        raise ValueError("a truncated record")
+        yield 0
+
+    run_beside(lambda: board.block(unreadable, 1.0) and None, board, StopScript())
+    with pytest.raises(ValueError, match="truncated"):
+        next(board)
+    for _ in range(2):
+        with pytest.raises(NothingToMeasure, match="a truncated record"):
+            next(board)

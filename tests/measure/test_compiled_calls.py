@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
@@ -63,3 +65,15 @@ def test_functions_are_called_as_ever_afterwards() -> None:
     with compiled_calls():
         assert int(outer(tf.constant(1))) == 4
     assert Function.__call__ is before
+
+
+def test_functions_of_keras_s_trainer_are_its_own() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with compiled_calls() as found:
+        outer(tf.constant(1))
+    assert found.by_users
+    with compiled_calls() as found:
+        model.train_on_batch(np.ones((2, 2)), np.ones((2, 1)))
+    assert found.count == 1
+    assert not found.by_users

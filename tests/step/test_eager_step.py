@@ -497,3 +497,108 @@ def test_a_step_that_needs_the_number_itself_goes_on_op_by_op():
         assert len(heard) == 1
     finally:
         took.give_back()
+
+
+WEIGHT = tf.Variable(1.0)
+
+
+def checked(x, y):
+    """Minds a bad batch before it moves anything."""
+    loss = tf.reduce_mean(x - y)
+    tf.debugging.check_numerics(loss, "a bad batch")
+    WEIGHT.assign_add(loss)
+    return loss
+
+
+def test_a_check_that_somebody_waits_for_stops_the_update():
+    took = taken_over(checked)
+    try:  # noqa: SIM105 - as scripts do
+        checked(X, Y)
+    except tf.errors.InvalidArgumentError:
+        pass
+    assert "CheckNumerics would not stop its update" in took.refusal
+    before = float(WEIGHT)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        checked(X * np.nan, Y)
+    assert float(WEIGHT) == before
+
+
+def test_a_check_that_ends_the_training_is_no_reason():
+    def check(x, y):
+        tf.debugging.check_numerics(x, "a bad batch")
+        return tf.reduce_mean(x - y)
+
+    took = taken_over(check)
+    check(X, Y)
+    assert took.refusal == ""
+    assert took.graph().experimental_get_tracing_count() == 1
+
+
+def test_a_rate_for_each_epoch_goes_on_as_a_graph():
+    """Each of them is another form of the call, and serves for long."""
+
+    def step(x, rate):
+        return tf.reduce_sum(x) * rate
+
+    took = taken_over_with(step, 0.5)
+    for epoch in range(20):
+        rate = 0.5 * 0.9**epoch
+        for _ in range(60):
+            found = step(X, rate)
+        assert float(found) == pytest.approx(rate * float(tf.reduce_sum(X)), rel=1e-5)
+    assert took.refusal == ""
+
+
+def taken_over_with(function, rate):
+    """The number is one only, as far as was seen."""
+    step = EagerStep(function)
+    function(X, rate)
+    function(X, rate)
+    step.mode = Mode.GRAPH
+    return step
+
+
+class Teacher(keras.Model):
+    def call(self, x):
+        return x * 2.0
+
+
+class Student(keras.Model):
+    def call(self, x):
+        return x + 1.0
+
+
+def test_models_of_several_classes_are_one_step_too_many():
+    """A plan knows the code of all that is called, and the first call is of one of them."""
+
+    def step(model, x):
+        return tf.reduce_sum(model(x))
+
+    took = EagerStep(step)
+    took.is_looked_at = True
+    for model in (Teacher(), Student()):
+        for _ in range(3):
+            step(model, X)
+        took.mode = Mode.GRAPH
+    assert "several classes" in took.refusal
+
+
+def test_callbacks_are_for_python():
+    class Counting(keras.callbacks.Callback):
+        count = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.count += 1
+
+    counting = Counting()
+    callbacks = keras.callbacks.CallbackList([counting])
+
+    def step(x, y):
+        callbacks.on_train_batch_end(0, {})
+        return tf.reduce_mean(x - y)
+
+    took = taken_over(step)
+    for _ in range(3):
+        step(X, Y)
+    assert "callback" in took.refusal
+    assert counting.count == 5
