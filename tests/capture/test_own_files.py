@@ -198,8 +198,12 @@ def test_nothing_interrupts_it(old, kept, monkeypatch):
     with keep_files(kept):
         old.write_bytes(b"new")
     monkeypatch.setattr(putting_back.shutil, "copyfileobj", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        put_back(kept)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, behind nohup
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            put_back(kept)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert old.read_bytes() == OLD
 
 
@@ -379,3 +383,28 @@ def test_a_file_that_is_opened_at_the_exit_is_put_back(old, kept):
         old.open("ab").close()  # and its process is killed: nothing more is written down
         files._closed.clear()
     assert put_back(kept) == PutBack(done=(str(old),))
+
+
+def test_what_is_exchanged_for_another_directory_is_not_lost(kept, tmp_path):
+    """The one before is removed once the new one stands in its place."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "result").write_bytes(OLD)
+    with keep_files(kept):
+        (tmp_path / "out.tmp").mkdir()
+        (tmp_path / "out.tmp" / "result").write_bytes(b"of a trial")
+        out.rename(tmp_path / "out.bak")
+        (tmp_path / "out.tmp").rename(out)
+        shutil.rmtree(tmp_path / "out.bak")
+    found = put_back(kept)
+    assert (tmp_path / "out.bak" / "result").read_bytes() == OLD
+    assert found.lost == (f"{out} (moved to {tmp_path / 'out.bak'})",)
+
+
+def test_a_log_that_is_added_to_and_then_rotated_is_put_back(old, kept, tmp_path):
+    with keep_files(kept):
+        with old.open("ab") as log:
+            log.write(b"a line of a trial")
+        old.rename(tmp_path / "log.1")
+    assert str(old) in put_back(kept).done
+    assert old.read_bytes().startswith(OLD)

@@ -185,6 +185,14 @@ def test_windows_of_orders_that_are_handed_over_end_where_losses_are_told():
     assert {len(order) % (4 * 6) for order in orders} == {0}
 
 
+def test_gradients_may_be_accumulated_before_they_move_anything():
+    training = Training(0.0)
+    training.optimizer = keras.optimizers.SGD(0.02, gradient_accumulation_steps=8)
+    training.optimizer.build(training.model.trainable_variables)
+    proof = prove_step_of_loop(taken(training), Mode(xla=True), "rounding", budget_s=5.0)
+    assert "moves no weight" not in proof.detail
+
+
 class Computing(Training):
     """Its compiled function gives gradients back, and the loop applies them."""
 

@@ -367,6 +367,9 @@ def test_what_gives_something_else_is_not_kept():
 class Flipping(Counting):
     """Of two ways one, from a state that nobody can see, once it is told to."""
 
+    def __len__(self):
+        return 40
+
     def __getitem__(self, index):
         flipped = os.urandom(1)[0] % 2 if self.scale > 1 else 0
         return np.full((2, 3), flipped * 100 + index, "float32"), np.full(2, index)
@@ -375,14 +378,17 @@ class Flipping(Counting):
 def test_what_comes_out_the_same_by_chance_is_not_kept():
     loader = kept(Flipping())
     loader.scale = 2  # as a callback does before the first epoch
-    found = [tuple(epoch(loader)) for _ in range(40)]
-    assert len(set(found[-20:])) > 4
+    found = []
+    for _ in range(8):
+        loader.on_epoch_begin()
+        found.append(tuple(float(loader[index][0].sum()) for index in range(40)))
+    assert len(set(found)) == 8
 
 
 def test_a_loader_in_threads_is_pickled_as_what_it_is():
     loader = edited_loader(Growing(), (edit(Growing(), workers=2),))
     assert type(pickle.loads(pickle.dumps(loader))) is Growing
-    assert type(copy.copy(loader)).__mro__[1] is Growing
+    assert type(copy.copy(loader)) is Growing
 
 
 def test_what_is_set_in_the_middle_of_an_epoch_is_seen_at_once():

@@ -66,7 +66,7 @@ class Evidence:
     dtype policy for new layers. ``traced_updates`` counts updates by optimizers in functions that
     were traced.
 
-    ``thread`` is the one that last did any of that, or called a compiled function.
+    ``threads`` are those that did any of that, or called a compiled function, since it was emptied.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -80,7 +80,7 @@ class Evidence:
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
-        self.thread = 0
+        self.threads: set[int] = set()
         self.layers = Layers()
         self.start = StartTimes()
         self.policy_at: str | None = None

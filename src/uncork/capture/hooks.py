@@ -136,7 +136,7 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-                evidence.thread = threading.get_ident()
+                evidence.threads.add(threading.get_ident())
                 wanted = listener.wants_steps or datasets_in(args, kwargs)
                 if wanted and eager() and self._is_ours():
                     args, kwargs = self._before(function, args, kwargs, sys._getframe(1))
@@ -165,7 +165,7 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def gradient(*args: Any, **kwargs: Any) -> Any:
-                evidence.thread = threading.get_ident()
+                evidence.threads.add(threading.get_ident())
                 if eager():
                     evidence.eager_gradients += 1
                     if evidence.eager_gradients <= _FIRST:

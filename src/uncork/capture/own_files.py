@@ -62,6 +62,7 @@ class OwnFiles:
     _began_ns: int = field(default_factory=time.time_ns)
     _finished: bool = False
     _absent: set[bytes] = field(default_factory=set)
+    _added: set[bytes] = field(default_factory=set)
     _made: list[Path] = field(default_factory=list)
     _seen: dict[bytes, KeptFile] = field(default_factory=dict)
     _closed: dict[bytes, int] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class OwnFiles:
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
             places = [_place(each) for each in (path, to) if each is not None]
-            self._keep(places[0], moving=True)
+            self._keep(places[0], renaming=to is not None)
             for place in places[1:]:
                 self._keep(place)
             if to is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
@@ -134,14 +135,14 @@ class OwnFiles:
         """Files that are there now and were not before the trials."""
         return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
 
-    def _keep(self, path: bytes, *, adding: bool = False, moving: bool = False) -> None:
+    def _keep(self, path: bytes, *, adding: bool = False, renaming: bool = False) -> None:
         """Copy it, unless the script has made it itself.
 
         Args:
             path: That is about to be written, or to go.
             adding: What is in it stays.
-            moving: It goes. What has changed since the script began, and was not seen to, has been
-                written from C, or by a process of the script's own: nobody misses it.
+            renaming: It gets another name. What has changed since the script began, and was not
+                seen to, has been written from C, or by a process of the script's own.
         """
         if self._closed.pop(path, None) and self._finished:  # it is open again
             self._note(self._seen[path])
@@ -152,10 +153,12 @@ class OwnFiles:
             self._absent.add(path)
             if self.trials and len(self._made) < _MOST_NAMED:
                 self._made.append(file)
+        if adding:
+            self._added.add(path)
         if adding or self._is_its_own(path):
             return
         now = file.lstat()
-        if moving and now.st_ctime_ns >= self._began_ns:
+        if renaming and now.st_ctime_ns >= self._began_ns and path not in self._added:
             return
         if stat.S_ISLNK(now.st_mode):
             self._seen[path] = KeptFile(path=path, link=os.readlink(path))  # noqa: PTH115
@@ -185,6 +188,7 @@ class OwnFiles:
         if self._is_its_own(path) or path.startswith(self._own):
             self._absent.add(to)
             return
+        self._absent.discard(to)  # what is in it is the user's
         self._note(KeptFile(path=path, moved=to))
 
     def _copied(self, file: Path, size: int) -> str | None:
@@ -240,6 +244,9 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
     if kept is not None:
         patches.replace(kept, "open", functools.partial(_opening, files))
         patches.replace(kept, "unlink", functools.partial(_removing, files))
+        patches.replace(kept, "mkdir", functools.partial(_making, files))
+        for name in ("symlink", "link"):
+            patches.replace(kept, name, functools.partial(_linking, files))
         for name in ("rename", "replace"):
             patches.replace(kept, name, functools.partial(_renaming, files))
     patches.when_imported(

@@ -45,7 +45,7 @@ def handed_over(step: TakenStep) -> HandedCalls:
             order = _order(step, train)
             runs = [train.over(step.written, order), train.over(step.written, order)]
             differ = unrepeatable(runs[0], runs[1], "exact")
-            idle = moves_nothing(state, runs[0])
+            idle = moves_nothing(train, step, state, runs[0])
             if idle:
                 runs, refused = [], idle
             elif differ is None:

@@ -25,6 +25,11 @@ class LoopLines:
                 end = loops[0].end_lineno or loops[0].lineno
                 self._lines[each.f_code] = range(loops[0].lineno, end + 1)
 
+    @property
+    def for_good(self) -> bool:
+        """Once left they are not entered again: no function is called to run them."""
+        return bool(self._lines) and all(code.co_name == "<module>" for code in self._lines)
+
     def left(self, frame: FrameType | None) -> bool:
         """Whether the script is in none of them; False on another thread, where nobody knows.
 

@@ -102,7 +102,7 @@ def _compared(
         return train.over(function, order, seed=seed)
 
     original, again = run(step.written), run(step.written)
-    idle = moves_nothing(state, original)
+    idle = moves_nothing(train, step, state, original)
     if idle:
         return Proof(kind=kind, passed=False, detail=idle)
     refused = unrepeatable(original, again, kind)
@@ -144,8 +144,7 @@ def _over_orders(
         nothing = "the step returns no loss, and nothing else tells how the training goes"
         detail = NO_LOSS if first.losses else nothing
         return Proof(kind="precision", passed=False, detail=detail)
-    few = [n % len(step.calls) for n in range(_FIRST_STEPS)]
-    idle = moves_nothing(state, train.over(step.written, few))
+    idle = moves_nothing(train, step, state, first)
     if idle:
         return Proof(kind="precision", passed=False, detail=idle)
     return prove_over_orders(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from uncork.proof.rounding import NUDGE_UNITS
 from uncork.step import Call, GraphState, Replay, TakenStep, not_finite, returned_loss
 from uncork.watch import random_state, set_random_state
+
+# Calls of a step among which at least one updates weights, if it ever does.
+_LONG: Final = 64
 
 
 class RecordedTraining:
@@ -35,6 +38,11 @@ class RecordedTraining:
         self._state = state
         self._constants = not_finite(state.saved)
         self._random = random_state() if random is None else random
+
+    @property
+    def held(self) -> int:
+        """Calls that there are."""
+        return len(self._calls)
 
     def over(
         self,
@@ -74,14 +82,22 @@ class RecordedTraining:
         return Replay(tuple(losses), values, judged=judged, constants=self._constants)
 
 
-def moves_nothing(state: GraphState, original: Replay) -> str:
+def moves_nothing(
+    train: RecordedTraining, step: TakenStep, state: GraphState, original: Replay
+) -> str:
     """Why a training proves nothing whose steps only compute something; ``""`` where they train.
 
     Args:
+        train: Over calls of the step.
+        step: As written.
         state: Where it began.
-        original: What some calls of the step as written led to.
+        original: What some calls led to.
     """
     if state.trains(list(original.weights)):
+        return ""
+    # Gradients may be accumulated over many calls, and the first ones be left out.
+    longer = train.over(step.written, [n % train.held for n in range(_LONG)])
+    if state.trains(list(longer.weights)):
         return ""
     return (
         "the function moves no weight: what is made of what it gives back is not seen, and not "

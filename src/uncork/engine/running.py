@@ -57,6 +57,8 @@ from uncork.step import (
 
 # Where a model has what was traced under the plan.
 _PLANNED: Final = "_uncork_planned"
+# Of the steps that a training must have made to go on with a plan, how many may be missing.
+_OFF: Final = 0.1
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
@@ -153,7 +155,17 @@ class Running(PassThrough):
         if step is None or step.edits != edits or not step.serves(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
+        step.resumed = self._is_resumed(call)
         return step
+
+    def _is_resumed(self, call: FitCall) -> bool:
+        """A training under a plan for larger batches was stopped, and goes on from a checkpoint."""
+        epoch = int(call.arguments.get("initial_epoch") or 0)
+        steps, times = self.plan.before.workload.steps_per_epoch, self.plan.times
+        if not (epoch and steps) or times == 1:
+            return False
+        expected = epoch * -(-steps // times)
+        return abs(int(call.model.optimizer.iterations) - expected) <= _OFF * expected
 
     def _reusing(self) -> AbstractContextManager[None]:
         """``evaluate`` and ``predict`` are called outside of ``fit``, too."""

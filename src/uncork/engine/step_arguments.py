@@ -39,6 +39,17 @@ def in_memory(call: StepCall, *, as_arrays: bool) -> StepCall:
     return call
 
 
+def casts_arrays(call: StepCall) -> bool:
+    """Its step is a function with a signature of other dtypes: to these it casts arrays alone."""
+    try:
+        signature = tf.nest.flatten(getattr(call.step, "input_signature", None) or ())
+    except (TypeError, ValueError):
+        return True
+    given = arguments_of(call)
+    arrays = (a.dtype != s.dtype for a, s in zip(given, signature) if isinstance(a, np.ndarray))  # noqa: B905
+    return bool(signature) and (len(given) != len(signature) or any(arrays))
+
+
 def samples_of(call: StepCall) -> int | None:
     """Samples of a step: the first dimension that most of its arguments share."""
     return _most_common(arguments_of(call))

@@ -36,7 +36,7 @@ from uncork.engine.kept_arrays import KeptArrays
 from uncork.engine.loop_runner import LoopRunner
 from uncork.engine.loop_steps import StepSwitch
 from uncork.engine.loop_waits import answering_in, waiting_in
-from uncork.engine.step_arguments import arguments_of, in_memory, samples_of
+from uncork.engine.step_arguments import arguments_of, casts_arrays, in_memory, samples_of
 from uncork.engine.subject import LARGER, Subject
 from uncork.engine.switchboard import Switchboard
 from uncork.engine.version import Version, VersionRunner
@@ -127,9 +127,8 @@ class StepLoopSubject(Subject):
             self.notes.append("the size of a batch is not known: a step counts as one sample")
         self.board = Switchboard(float(self.workload.batch_size or 1), sys.setprofile)
         self._call = call
-        # A function with a signature casts arrays to it, and no tensors.
-        signed = getattr(call.step, "input_signature", None) is not None
-        self._resident_call = in_memory(call, as_arrays=step is not None or call.eager or signed)
+        as_arrays = step is not None or call.eager or casts_arrays(call)
+        self._resident_call = in_memory(call, as_arrays=as_arrays)
         self._between = Between()
         self._arrays = KeptArrays(call)
         self._left: tuple[float, float] | None = None

@@ -216,7 +216,8 @@ class Trial(PassThrough):
 
     def _stop_behind(self, frame: FrameType) -> None:
         """Another training begins behind the loop: it would be waited for, and be one of trials."""
-        if self.result is None and self._lines is not None and self._lines.left(frame):
+        lines = self._lines
+        if self.result is None and lines is not None and lines.for_good and lines.left(frame):
             self._stop_writing()
             raise StopScript
 

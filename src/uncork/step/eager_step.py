@@ -27,7 +27,7 @@ from uncork.step.returned_loss import names_returned
 from uncork.step.taken_over import TakenOver
 from uncork.step.taken_step import TakenStep, first_line, was_traced
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
-from uncork.watch.code import handles_errors
+from uncork.watch.code import catches_here
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
 _MOST_FORMS: Final = 16
@@ -229,7 +229,7 @@ class EagerStep(TakenStep):
 def _is_caught() -> bool:
     """Errors of the step, by the user's code around it."""
     around = (frame for frame in outwards(sys._getframe(1)) if owner(frame) == "user")
-    return any(handles_errors(frame.f_code) for frame in around)
+    return any(map(catches_here, around))
 
 
 def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:

@@ -44,6 +44,7 @@ class PlannedStep:
     Attributes:
         edits: As given.
         group: What updates small weights as one, where the plan says so.
+        resumed: The steps that were made so far were made under the plan, too.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class PlannedStep:
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
         self._arrays: Rewrite | None = None
-        self._resumed = False
+        self.resumed = False
         self._on_refusal = on_refusal
 
     def serves(self, model: Any) -> bool:
@@ -81,7 +82,6 @@ class PlannedStep:
             EditRefused: It is not data that the edits can be used on.
         """
         feed = Feed.of(arguments)
-        self._resumed = bool(arguments.get("initial_epoch"))
         for each in (self._first, self._last_map):
             feed = each.fed(feed) if each else feed
         self._arrays = feed.arrays
@@ -105,7 +105,7 @@ class PlannedStep:
         try:
             apply(model, self.edits)
             _set(model, self._functions)
-            updates = updating(model, self.edits, self.group, self._scaled, resumed=self._resumed)
+            updates = updating(model, self.edits, self.group, self._scaled, resumed=self.resumed)
             step = first, last_map, parts, again
             with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:

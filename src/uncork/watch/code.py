@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
 
 from uncork.core.stack import is_users
@@ -18,6 +18,8 @@ _FIRST_LINE: Final = "__firstlineno__"
 _SUPPRESS: Final = "suppress"
 # Python's own instructions: an exception is held against types, by 3.10, later ones, and groups.
 _CATCHING: Final = frozenset({"JUMP_IF_NOT_EXC_MATCH", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"})
+# Caught, and of no other error.
+_OTHER_ERRORS: Final = frozenset({"ImportError", "ModuleNotFoundError", "KeyboardInterrupt"})
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -77,6 +79,45 @@ def handles_errors(code: CodeType) -> bool:
     dropped = (each.offset in begins and each.opname == "POP_TOP" for each in found)
     pushed = ((a.opname, b.opname) == ("PUSH_EXC_INFO", "POP_TOP") for a, b in pairwise(found))
     return any(dropped) or any(pushed)
+
+
+def catches_here(frame: FrameType) -> bool:
+    """An error that is raised where a frame is now would be caught by its own function.
+
+    Handlers of errors in imports, and of Ctrl-C, do not count. Before Python 3.11 nobody tells
+    which lines a handler is for: any of the function counts.
+
+    Example:
+        >>> import sys
+        >>> try:
+        ...     caught = catches_here(sys._getframe())
+        ... except ValueError:
+        ...     pass
+        >>> caught, catches_here(sys._getframe())
+        (True, False)
+    """
+    code = frame.f_code
+    table = getattr(dis, "_parse_exception_table", None)
+    if table is None:
+        return handles_errors(code)
+    if _SUPPRESS in code.co_names:
+        return True
+    found = list(dis.get_instructions(code))
+    begins = {e.target for e in table(code) if e.start <= frame.f_lasti < e.end}
+    return any(_catches(found[n:]) for n, each in enumerate(found) if each.offset in begins)
+
+
+def _catches(handler: Sequence[dis.Instruction]) -> bool:
+    """Instructions of a handler, from its first on; not what only cleans up, and raises again."""
+    asked = [each for each in handler[1:] if each.opname not in ("CACHE", "NOP")]
+    if asked and asked[0].opname == "POP_TOP":
+        return True
+    for n, each in enumerate(asked):
+        if each.opname in _CATCHING:
+            return n == 0 or asked[n - 1].argval not in _OTHER_ERRORS
+        if each.opname in ("RERAISE", "WITH_EXCEPT_START", "PUSH_EXC_INFO"):
+            return False
+    return False
 
 
 def attribute_names(code: CodeType) -> set[str]:
