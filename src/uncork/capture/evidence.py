@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from types import CodeType
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ class Evidence:
     dtype policy for new layers. ``traced_updates`` counts updates by optimizers in functions that
     were traced.
 
-    ``threads`` are those that did any of that, or called a compiled function, since it was emptied.
+    ``acts`` counts, for each thread, how often it did any of that, or called a compiled function.
 
     A step inside a traced function calls no Python that could be counted, except while it is
     traced; the optimizer's ``iterations`` variable moves nevertheless.
@@ -80,7 +81,7 @@ class Evidence:
         self.batches = 0
         self.fits = 0
         self.optimizers: WeakSet[Any] = WeakSet()
-        self.threads: set[int] = set()
+        self.acts: dict[int, int] = {}
         self.layers = Layers()
         self.start = StartTimes()
         self.policy_at: str | None = None
@@ -89,6 +90,11 @@ class Evidence:
     def eager_at(self) -> str | None:
         """Where the function begins that computes gradients eagerly; None outside of any."""
         return function_place(self.eager_codes)
+
+    def act(self) -> None:
+        """Note that this thread does something of it."""
+        thread = threading.get_ident()
+        self.acts[thread] = self.acts.get(thread, 0) + 1
 
     def counts(self) -> Counts:
         """As of now; reading the optimizers takes some microseconds and waits for the device."""

@@ -136,7 +136,7 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-                evidence.threads.add(threading.get_ident())
+                evidence.act()
                 wanted = listener.wants_steps or datasets_in(args, kwargs)
                 if wanted and eager() and self._is_ours():
                     args, kwargs = self._before(function, args, kwargs, sys._getframe(1))
@@ -165,7 +165,7 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def gradient(*args: Any, **kwargs: Any) -> Any:
-                evidence.threads.add(threading.get_ident())
+                evidence.act()
                 if eager():
                     evidence.eager_gradients += 1
                     if evidence.eager_gradients <= _FIRST:
@@ -186,6 +186,7 @@ class _Hooks:
             def apply(optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
                 self._evidence.optimizers.add(optimizer)
+                self._evidence.act()
                 self._evidence.traced_updates += not eager()
                 if not steps.watches(optimizer) or not eager() or not self._is_ours():
                     return original(optimizer, *args, **kwargs)
@@ -279,6 +280,7 @@ class _Hooks:
         @functools.wraps(original)
         def train_on_batch(*args: Any, **kwargs: Any) -> Any:
             self._evidence.batches += 1
+            self._evidence.act()
             model, *batch = args
             if not self._steps.watches(model) or not self._is_ours():
                 return original(*args, **kwargs)

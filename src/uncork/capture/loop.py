@@ -140,7 +140,7 @@ class Watch:
         self._open = True
         self._taken = 0
         self._before: Counts | None = None
-        self._threads: set[int] = set()
+        self._acts = 0
         self._given_at = 0.0
         self._first_step_s = 0.0
 
@@ -175,14 +175,16 @@ class Watch:
             self.settle()
             return
         before, self._before = self._before, self._loops.evidence.counts()
-        self._threads = set(self._loops.evidence.threads)
-        self._loops.evidence.threads.clear()
+        acts_before, self._acts = (
+            self._acts,
+            self._loops.evidence.acts.get(threading.get_ident(), 0),
+        )
         if before is None:
             self.start = self._loops.evidence.start.so_far()
             return  # before the first element nothing of this loop's can have happened
         if trained(before, self._before):
-            if threading.get_ident() not in self._threads:
-                self.settle()  # it only feeds a loop that is on another one, which is found there
+            if not acted and threading.current_thread() is not threading.main_thread():
+                self.settle()  # it only feeds a loop of another thread, which is found there
                 return
             self._hand_over(self._before.since(before))
         elif self._taken >= _PATIENCE:
