@@ -175,10 +175,8 @@ class Watch:
             self.settle()
             return
         before, self._before = self._before, self._loops.evidence.counts()
-        acts_before, self._acts = (
-            self._acts,
-            self._loops.evidence.acts.get(threading.get_ident(), 0),
-        )
+        acts = self._loops.evidence.acts.get(threading.get_ident(), 0)
+        acted, self._acts = acts > self._acts, acts
         if before is None:
             self.start = self._loops.evidence.start.so_far()
             return  # before the first element nothing of this loop's can have happened
