@@ -282,7 +282,7 @@ def test_what_ends_it_from_outside_is_an_interruption(name: str) -> None:
         "import os, signal, sys\n"
         "from uncork.cli.main import _save_when_ended\n"
         f"number = signal.{name}\n"
-        "if sys.argv[1:]: signal.signal(number, signal.SIG_IGN)\n"
+        "signal.signal(number, signal.SIG_IGN if sys.argv[1:] else signal.SIG_DFL)\n"
         "_save_when_ended()\n"
         "try: os.kill(os.getpid(), number)\n"
         "except KeyboardInterrupt: print('interrupted')\n"
