@@ -21,7 +21,7 @@ from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.pipeline_edit import DiskCache, Prefetch
 from uncork.core.plan import Plan, Policy, dump
 from uncork.core.record import replace
-from uncork.core.step_edit import JitCompile, StepsPerExecution
+from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine import api
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.running import Running
@@ -314,8 +314,7 @@ def test_a_loader_is_where_it_was() -> None:
 
 
 def test_another_plan_for_the_same_model_is_another_step() -> None:
-    made, call = mlp(), SimpleNamespace(at="train.py:9")
-    call.model = made
+    call = SimpleNamespace(at="train.py:9", arguments={}, model=mlp())
     steps = [StepsPerExecution(steps=2)], [StepsPerExecution(steps=4), JitCompile()]
     first, second = (
         replace(planned(), steps=tuple(replace(planned().kept[0], edits=(e,)) for e in edits))
@@ -326,3 +325,16 @@ def test_another_plan_for_the_same_model_is_another_step() -> None:
     other = Running(second, strict=True)._planned(call)
     assert other is not step
     assert other.edits == second.step_edits != step.edits
+
+
+@pytest.mark.parametrize(
+    ("epoch", "of_larger", "resumed"), [(3, 3, True), (3, 12, False), (0, 3, False)]
+)
+def test_a_training_that_goes_on_is_told_from_one_that_goes_on_otherwise(epoch, of_larger, resumed):
+    """By its steps: four of the script's count as one under the plan."""
+    steps = planned().before.workload.steps_per_epoch
+    larger = replace(planned().kept[0], edits=(LargerBatch(times=4, rate=2.0),))
+    call = SimpleNamespace(at="train.py:9", arguments={"initial_epoch": epoch}, model=mlp())
+    call.model.optimizer.iterations.assign(of_larger * -(-steps // 4))
+    running = Running(replace(planned(), steps=(larger,)), strict=True)
+    assert running._is_resumed(call) is resumed
