@@ -8,12 +8,8 @@ from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
 from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.record import replace
 from uncork.core.step_edit import MicroBatches, RecomputeActivations
-from uncork.report.plan_info import (
-    cost_sentence,
-    plan_info,
-    plan_verdict,
-    road,
-)
+from uncork.report.plan_info import plan_info, road
+from uncork.report.plan_sentences import cost_sentence, plan_verdict
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

@@ -6,8 +6,9 @@ that it sets first stays in force.
 
 from uncork.capture.calls import FitCall, Listener, LoopCall, LoopEvidence, PassThrough, StepCall
 from uncork.capture.datasets import datasets_in, with_datasets
+from uncork.capture.file_hooks import keep_files
 from uncork.capture.hooks import listening
-from uncork.capture.own_files import OwnFiles, keep_files
+from uncork.capture.own_files import OwnFiles
 from uncork.capture.putting_back import PutBack, last_signals, put_back
 from uncork.capture.quiet import HeldSaves, hold_saves
 from uncork.capture.script import run_script, show

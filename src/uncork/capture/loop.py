@@ -6,7 +6,7 @@ back and costs nothing, or is fed by the listener.
 
 Loops that read several datasets at once, a distributed one or none at all are left to
 :mod:`uncork.capture.steps`, and so are whole epochs inside a ``tf.function`` that is given the
-dataset. Steps that take their elements inside one (the iterator as its argument) are not seen.
+dataset. Steps that take their elements inside one (the iterator as its argument) are refused there.
 """
 
 from __future__ import annotations

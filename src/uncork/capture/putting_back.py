@@ -110,6 +110,9 @@ def last_signals() -> tuple[signal.Signals, ...]:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """What would end this process ends it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, last_signals())
     try:
         yield

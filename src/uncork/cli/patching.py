@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from uncork.cli.targets import check_writable, unwritable
 from uncork.core import exits
 from uncork.core.errors import WrongUse
 from uncork.core.plan import Plan, load
@@ -81,7 +81,7 @@ def _hand_out(patch: Patch, output: Path | None) -> None:
             write_atomically(output, text)
         except OSError as error:
             _print(text)
-            raise _unwritable(output, error) from error
+            raise unwritable(output, error, "--output") from error
     else:
         _print(text)
 
@@ -146,12 +146,7 @@ def _check_target(output: Path | None) -> None:
     """
     if output is None:
         return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output.parent):
-            pass
-    except OSError as error:
-        raise _unwritable(output, error) from error
+    check_writable(output, "--output")
     if output.exists() and not _is_patch(output):
         raise WrongUse(
             f"{output} exists and is not a patch",
@@ -162,11 +157,3 @@ def _check_target(output: Path | None) -> None:
 
 def _is_patch(path: Path) -> bool:
     return path.is_file() and path.read_bytes()[: len(_BEGIN)] in (_BEGIN, b"")
-
-
-def _unwritable(path: Path, error: OSError) -> WrongUse:
-    return WrongUse(
-        f"cannot write {path}: {error.strerror}",
-        "a folder with space and permission to write",
-        "name another place with --output",
-    )

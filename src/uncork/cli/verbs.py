@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from uncork.cli.targets import check_writable, unwritable
 from uncork.core import exits
 from uncork.core.confidential import R, conceal
 from uncork.core.diagnosis import Diagnosis
@@ -26,6 +27,7 @@ from uncork.report.progress import Progress
 
 # What every report has had since the first version, and no other page has.
 _MASTHEAD: Final = b'<span class="brand">Uncork</span>'
+_PLACES: Final = "--plan, --report or --json"
 # What a file of results has had since the first version, and nothing else has.
 _MARKS: Final = {
     Diagnosis: frozenset({"schema", "script", "workloads", "overhead"}),
@@ -155,7 +157,7 @@ def _save(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error, _PLACES) from error
 
 
 def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> None:
@@ -170,12 +172,7 @@ def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> Non
     """
     if path.exists() and not path.is_file():
         raise WrongUse(f"{path} is no file", "the name of a file", "name another place")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    check_writable(path, _PLACES)
     if path.exists() and not (_holds(path, kind) if kind else _is_report(path)):
         what = kind.__name__.lower() if kind else "report of Uncork's"
         raise WrongUse(
@@ -233,14 +230,6 @@ def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return False
     return isinstance(found, dict) and found.keys() >= _MARKS[kind]
-
-
-def _unwritable(path: Path, error: OSError) -> WrongUse:
-    return WrongUse(
-        f"cannot write {path}: {error.strerror}",
-        "a folder with space and permission to write",
-        "name another place with --plan, --report or --json; what is printed above is not lost",
-    )
 
 
 def _read(path: Path) -> Diagnosis | Plan:

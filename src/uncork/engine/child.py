@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -40,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
     script, args = Path(argv[2]), argv[3:]
     code = _outcome(job, script, args)
     # Threads and processes of the script may go on: they are not waited for.
-    Path(job.result or "result.json").with_name(ENDED).write_text(str(code))
+    with suppress(OSError):  # no room: then they are
+        Path(job.result or "result.json").with_name(ENDED).write_text(str(code))
     return code
 
 

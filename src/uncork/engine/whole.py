@@ -88,6 +88,7 @@ def _enter(plan: Plan) -> None:
     Raises:
         PlanRefused: The user has set it otherwise, or there is no JAX.
     """
+    # Imported here: without a plan nobody waits for them.
     from uncork.measure.allocator import allocator, keep_freed_memory  # noqa: PLC0415
     from uncork.measure.machine import jax_version  # noqa: PLC0415
 

@@ -54,8 +54,9 @@ class Draws:
 
     def all_now(self) -> list[bytes]:
         """Likewise, with those of TensorFlow and Keras, as far as they can be seen."""
-        *_, ops, _, seed = random_state()
-        return [*self.now(), pickle.dumps((ops, seed))]
+        everywhere = random_state()
+        *_, ops, _, seed = everywhere
+        return [*_each(everywhere, self._states()), pickle.dumps((ops, seed))]
 
     def are_other(self) -> bool:
         """Some state is another one by now.

@@ -1,0 +1,229 @@
+"""Where Python opens, renames, removes and makes files: told to :mod:`uncork.capture.own_files`.
+
+Seen is what goes through ``open`` and ``os``, file by file or whole directories of them, and
+``tf.io.gfile``; not what libraries write from C (HDF5, OpenCV, TFRecord writers).
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from uncork.capture.own_files import OwnFiles
+from uncork.capture.patches import Patches
+
+
+@contextmanager
+def keep_files(folder: Path) -> Iterator[OwnFiles]:
+    """Copy every file that is overwritten while the block runs.
+
+    Args:
+        folder: For the copies, in a directory of Uncork's own.
+
+    Example:
+        >>> import tempfile
+        >>> from uncork.capture.putting_back import put_back
+        >>> with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as own:
+        ...     log, kept = Path(home, "log.txt"), Path(own, "kept")
+        ...     _ = log.write_text("three days")
+        ...     with keep_files(kept):
+        ...         pass  # the user's code
+        ...     put_back(kept)
+        PutBack(done=(), lost=())
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files, patches = OwnFiles(folder), Patches()
+    patches.replace(builtins, "open", functools.partial(_opening, files))
+    patches.replace(io, "open", functools.partial(_opening, files))
+    patches.replace(os, "open", functools.partial(_opening_by_flags, files))
+    patches.replace(os, "truncate", functools.partial(_truncating, files))
+    for name in ("remove", "unlink"):
+        patches.replace(os, name, functools.partial(_removing, files))
+    for name in ("rename", "replace"):
+        patches.replace(os, name, functools.partial(_renaming, files))
+    patches.replace(os, "mkdir", functools.partial(_making, files))
+    for name in ("symlink", "link"):
+        if hasattr(os, name):
+            patches.replace(os, name, functools.partial(_linking, files))
+    # Before Python 3.11 paths keep functions of their own, taken when pathlib was imported.
+    kept = getattr(pathlib, "_normal_accessor", None)
+    if kept is not None:
+        patches.replace(kept, "open", functools.partial(_opening, files))
+        patches.replace(kept, "unlink", functools.partial(_removing, files))
+        patches.replace(kept, "mkdir", functools.partial(_making, files))
+        for name in ("symlink", "link"):
+            patches.replace(kept, name, functools.partial(_linking, files))
+        for name in ("rename", "replace"):
+            patches.replace(kept, name, functools.partial(_renaming, files))
+    patches.when_imported(
+        "tensorflow.python.lib.io.file_io", functools.partial(_on_file_io, files, patches)
+    )
+    try:
+        yield files
+    finally:
+        patches.undo()
+        files.finish()
+
+
+def _opening(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def opened(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+        if isinstance(mode, str) and set(mode) & set("wax+"):
+            files.before_writing(file, adding="a" in mode)
+            found = original(file, mode, *args, **kwargs)
+            files.opened(file, found)
+            return found
+        return original(file, mode, *args, **kwargs)
+
+    return opened
+
+
+def _opening_by_flags(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def opened(path: Any, flags: Any, *args: Any, **kwargs: Any) -> Any:
+        writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC)
+        if writing and kwargs.get("dir_fd") is None:
+            files.before_writing(path, adding=bool(flags & os.O_APPEND))
+        return original(path, flags, *args, **kwargs)
+
+    return opened
+
+
+def _truncating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def truncated(path: Any, length: Any) -> Any:
+        files.before_writing(path)
+        return original(path, length)
+
+    return truncated
+
+
+def _removing(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def removed(path: Any, *, dir_fd: Any = None) -> Any:
+        files.before_moving(_within(dir_fd, path))
+        return original(path, dir_fd=dir_fd)
+
+    return removed
+
+
+def _renaming(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def renamed(src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> Any:
+        files.before_moving(_within(src_dir_fd, src), _within(dst_dir_fd, dst))
+        return original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    return renamed
+
+
+def _making(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def made(path: Any, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
+        files.before_making(_within(dir_fd, path))
+        return original(path, *args, dir_fd=dir_fd, **kwargs)
+
+    return made
+
+
+def _linking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def linked(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
+        files.before_making(_within(kwargs.get("dir_fd", kwargs.get("dst_dir_fd")), dst))
+        return original(src, dst, *args, **kwargs)
+
+    return linked
+
+
+def _within(directory: Any, path: Any) -> Any:
+    """A path that is relative to an open directory, as ``shutil.rmtree`` names all of them."""
+    if directory is None:
+        return path
+    with suppress(OSError, TypeError):
+        return os.path.join(_path_of(directory), os.fsdecode(path))  # noqa: PTH118
+    return directory
+
+
+def _path_of(directory: int) -> str:
+    """Of an open one.
+
+    Raises:
+        OSError: It has none any more, or the system tells none.
+    """
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        found = fcntl.fcntl(directory, fcntl.F_GETPATH, bytes(1024))
+        return os.fsdecode(found.rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{directory}")  # noqa: PTH115
+
+
+def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
+    """``tf.io.gfile``: its own files, and what its functions call to rename and remove others."""
+    patches.replace(module.FileIO, "_prewrite_check", functools.partial(_checking, files))
+    below = module._pywrap_file_io
+    patches.replace(below, "DeleteFile", functools.partial(_deleting, files))
+    patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
+    patches.replace(below, "RenameFile", functools.partial(_moving, files))
+    for name in ("CreateDir", "RecursivelyCreateDir"):
+        patches.replace(below, name, functools.partial(_creating, files))
+    patches.replace(below, "CopyFile", functools.partial(_copying, files))
+
+
+def _checking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def check(file: Any) -> Any:
+        files.before_writing(file.name, adding="a" in str(file.mode))
+        return original(file)
+
+    return check
+
+
+def _deleting(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def deleted(path: Any, *rest: Any) -> Any:
+        files.before_moving(path)
+        return original(path, *rest)
+
+    return deleted
+
+
+def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def deleted(path: Any, *rest: Any) -> Any:
+        for folder, inner, names in os.walk(os.fsdecode(path)):
+            links = [name for name in inner if Path(folder, name).is_symlink()]
+            for name in (*links, *names):
+                files.before_moving(Path(folder, name))
+        return original(path, *rest)
+
+    return deleted
+
+
+def _creating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def created(path: Any, *rest: Any) -> Any:
+        files.before_making(path)
+        return original(path, *rest)
+
+    return created
+
+
+def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def moved(path: Any, to: Any, *rest: Any) -> Any:
+        files.before_moving(path, to)
+        return original(path, to, *rest)
+
+    return moved
+
+
+def _copying(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    def copied(path: Any, to: Any, *rest: Any) -> Any:
+        files.before_writing(to)
+        return original(path, to, *rest)
+
+    return copied
