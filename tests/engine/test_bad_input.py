@@ -452,7 +452,10 @@ def test_a_full_disk_is_named_and_the_result_is_printed(
     write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HEAD + f"mlp().fit({ROWS}.batch(8), epochs=9)")
-    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", preexec_fn=small_files)
+    # Half a compiled module would stay beside its source, for all processes after this one.
+    given = {**environment(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    how = {"preexec_fn": small_files, "env": given}
+    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", **how)
     assert done.returncode == 2, done.stderr
     assert "cannot write" in done.stderr
     assert "samples/s" in done.stdout
