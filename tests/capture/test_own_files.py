@@ -408,3 +408,17 @@ def test_a_log_that_is_added_to_and_then_rotated_is_put_back(old, kept, tmp_path
         old.rename(tmp_path / "log.1")
     assert str(old) in put_back(kept).done
     assert old.read_bytes().startswith(OLD)
+
+
+def test_what_is_made_for_us_and_removed_by_a_library_is_nobody_s(kept, tmp_path, monkeypatch):
+    """AutoGraph writes down what we have it trace, and removes that when Python ends."""
+    generated = tmp_path / "__autograph_generated_file.py"
+    with keep_files(kept):
+        with monkeypatch.context() as ours:
+            ours.setattr(own_files, "_is_uncorks_own", lambda: True)
+            handle = os.open(generated, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            os.write(handle, b"def tf__train(): ...")
+            os.close(handle)
+        generated.unlink()
+    assert put_back(kept) == PutBack(done=(), lost=())
+    assert not generated.exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import os
 import subprocess
@@ -155,6 +154,30 @@ def test_a_plan_of_an_older_format_is_not_called_edited(
     assert "changed after it was proved" not in said
 
 
+@pytest.mark.parametrize(
+    ("schema", "said"), [(1, "run 'uncork diagnose SCRIPT'"), (99, "upgrade Uncork")]
+)
+def test_a_diagnosis_of_another_format_is_not_drawn(
+    schema: int, said: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = json.loads((saved / "diagnosis.json").read_text()) | {"schema": schema, "new": 1}
+    (saved / "other.json").write_text(json.dumps(written))
+    assert main(["report", str(saved / "other.json")]) == exits.WRONG_USE
+    told = capsys.readouterr().err
+    assert f"has schema {schema}" in told
+    assert said in told
+
+
+def test_a_page_that_cannot_be_written_names_its_own_option(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, plan = str(saved / "plan.json" / "page.html"), str(saved / "plan.json")
+    assert main(["report", plan, "--html", page]) == exits.WRONG_USE
+    told = capsys.readouterr().err
+    assert "--html" in told
+    assert "--json" not in told
+
+
 @pytest.mark.parametrize("verb", ["diagnose", "tune"])
 def test_without_tensorflow_it_is_said_how_to_get_one(
     verb: str,
@@ -183,7 +206,8 @@ def test_a_reader_that_stops_reading_costs_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
     monkeypatch.setattr(verbs, "_print", gone)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())  # main closes it
+    nowhere = (tmp_path / "out").open("w")  # main leads it away
+    monkeypatch.setattr(sys, "stdout", nowhere)
     assert main(["tune", "train.py"]) == exits.DONE
     assert load((tmp_path / "plan.json").read_bytes()).kept == ()
     assert (tmp_path / "report.html").exists()
@@ -199,6 +223,7 @@ def test_a_pipe_that_is_closed_early(saved: Path) -> None:
         check=False,
     )
     assert done.stderr == ""
+    assert done.returncode == exits.DONE
     assert "train.py" in done.stdout
 
 

@@ -143,3 +143,15 @@ def test_a_patch_that_cannot_be_written_is_printed(
     assert got.out.startswith("--- train.py")
     assert "No space left on device" in got.err
     assert main(["diff", "--output", "plan.json/tuned.diff", "plan.json"]) == exits.WRONG_USE
+
+
+def test_a_script_above_the_working_directory_is_named_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``patch -p0`` refuses names with dots in them."""
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    assert main(["diff", "../old.py"]) == exits.DONE
+    got = capsys.readouterr()
+    assert ".." not in got.out
+    assert "patch ../old.py" in got.err

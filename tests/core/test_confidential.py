@@ -54,6 +54,8 @@ def secretive():
         batch_hooks=("TumourBoard",),
         not_traceable="it changes 'patient_count' in each step",
         numbers=("tumour_rate",),
+        first_layers=("acme_augment",),
+        random_layers=("patient_dropout",),
     )
     before = replace(
         base,

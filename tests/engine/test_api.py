@@ -338,3 +338,32 @@ def test_a_training_that_goes_on_is_told_from_one_that_goes_on_otherwise(epoch, 
     call.model.optimizer.iterations.assign(of_larger * -(-steps // 4))
     running = Running(replace(planned(), steps=(larger,)), strict=True)
     assert running._is_resumed(call) is resumed
+
+
+class Counted(keras.utils.PyDataset):
+    """Keeps count of its batches, which nobody can give back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = 0
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        self.made += 1
+        return X[:8], Y[:8]
+
+
+def test_what_reading_has_moved_on_is_said(capsys) -> None:
+    uncork.diagnose(mlp(), Counted(), budget=2.0, quiet=True)
+    assert "make the data anew" in capsys.readouterr().err
+    uncork.explain(tf.data.Dataset.range(9), budget=0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_page_does_not_take_the_place_of_its_plan(tuned, tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="place of the report"):
+        tuned[2].save(tmp_path / "plan.html")
+    tuned[2].save(tmp_path / "plan.json")
+    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "plan.html"}

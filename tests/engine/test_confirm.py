@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from records import MACHINE, measurement, plan
-from uncork.core.edit import ValidationInput
+from uncork.core.edit import LoaderCache, ValidationInput
 from uncork.core.facts import Validation
 from uncork.core.job import Confirmation, Result
 from uncork.core.pipeline_edit import Cache
@@ -51,7 +51,8 @@ def test_a_process_that_fails_says_why(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise FileExistsError('runs/exp1')")
     found, _ = confirming.confirm(plan(), Script(str(script)), lambda event: None)
-    (note,) = found.notes[len(plan().notes) :]
+    note, *others = found.notes
+    assert tuple(others) == plan().notes
     assert "not confirmed" in note
     assert "FileExistsError: runs/exp1" in note
 
@@ -124,7 +125,7 @@ def test_what_runs_out_of_memory_elsewhere_is_not_confirmed(monkeypatch):
     monkeypatch.setattr(processes_of, "run_child", lambda *_, **__: answer)
     found, interrupted = confirming.confirm(plan(), Script("train.py"), lambda event: None)
     assert not interrupted
-    assert "not confirmed in fresh processes: OOM when allocating" in found.notes[-1]
+    assert "not confirmed in fresh processes: OOM when allocating" in found.notes[0]
 
 
 def test_a_plan_that_is_slower_is_withdrawn(confirmed):
@@ -132,7 +133,7 @@ def test_a_plan_that_is_slower_is_withdrawn(confirmed):
     assert found.edits == ()
     assert not found.kept
     assert found.tuned == found.baseline
-    assert "slower, 0.67x" in found.notes[-1]
+    assert "slower, 0.67x" in found.notes[0]
     rejected = [s for s in found.steps if "fresh processes" in s.reason]
     assert [s.name for s in rejected] == [s.name for s in plan().kept]
     assert load(dump(found)).edits == ()
@@ -192,7 +193,7 @@ def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
     found = confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(4.0, 60.0))
     assert not found.validation_edits
     assert found.kept == plan().kept
-    assert "validation was slower" in found.notes[-1]
+    assert "validation was slower" in found.notes[0]
     assert found.validation is None
     alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
     assert not alone.kept
@@ -242,3 +243,12 @@ SLOWER = tuple(
     [Confirmation(measurement=measurement(speed), first_epoch_s=None) for speed in speeds]
     for speeds in (WRITTEN, [speed / 2 for speed in WRITTEN])
 )
+
+
+def test_batches_that_are_kept_are_made_in_the_first_epoch(confirmed):
+    """A first epoch that is too long to be waited for is no faster for what it fills."""
+    kept = replace(KEPT, edits=(LoaderCache(bytes=1 << 20, expects="4f2a"),))
+    made = plan(steps=(kept,))
+    faster = confirmed((1200.0, 1212.0, 1191.0), made).time_to_finish
+    epoch_s, epochs = faster.baseline_s / made.before.workload.epochs, made.before.workload.epochs
+    assert faster.tuned_s == pytest.approx(epoch_s + (epochs - 1) * epoch_s / 2, rel=0.05)

@@ -12,7 +12,14 @@ from uncork.core.edit import KerasBackend
 from uncork.core.pipeline_edit import Prefetch
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, JitCompile, StepsPerExecution
+from uncork.core.step_edit import (
+    DtypePolicy,
+    JitCompile,
+    JitCompileOff,
+    MicroBatches,
+    RecomputeActivations,
+    StepsPerExecution,
+)
 from uncork.core.workload import Workload
 from uncork.engine.fitting import differences
 
@@ -136,7 +143,14 @@ def test_a_callback_of_every_batch_stays_with_its_backend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "refused"), [(JitCompile(), True), (BFLOAT16, True), (GROUPED, False)]
+    ("edit", "refused"),
+    [
+        (JitCompile(), True),
+        (BFLOAT16, True),
+        (MicroBatches(parts=2), True),
+        (RecomputeActivations(segments=2), True),
+        (GROUPED, False),
+    ],
 )
 def test_what_was_proved_of_some_code_is_not_used_on_other_code(edit: Any, refused: bool) -> None:
     """XLA would leave out a check that was put into the loss since, without a word."""
@@ -148,3 +162,11 @@ def test_what_was_proved_of_some_code_is_not_used_on_other_code(edit: Any, refus
     assert any("code of the model" in line for line in differences(made, other)) is refused
     elsewhere = replace(made, machine=replace(made.machine, python="2.7.18"))
     assert differences(elsewhere, other) == (), "another Python compiles it to something else"
+
+
+@pytest.mark.parametrize("edit", [JitCompileOff(), DtypePolicy(policy="mixed_float16")])
+def test_steps_that_would_count_otherwise_at_the_end_of_the_data(edit: Any) -> None:
+    made = with_edits(edit)
+    assert differences(made, found(steps_per_epoch=10)) == ()
+    (line,) = differences(made, found(steps_per_epoch=None))
+    assert line.startswith("length of the data")

@@ -12,9 +12,9 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture import StepCall
-from uncork.core.edit import KeepFreedMemory
+from uncork.core.edit import KeepFreedMemory, LoaderCache
 from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.pipeline_edit import Cache, Prefetch
+from uncork.core.pipeline_edit import Cache, GeneratorCache, Prefetch, PyFunctionCache
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy, ReuseIterator
@@ -239,3 +239,14 @@ def test_a_precision_is_refused_where_it_would_be_imitated(
     else:
         with pytest.raises(EditRefused, match="only imitate"):
             check_precision(made)
+
+
+def test_what_python_keeps_needs_room_as_well() -> None:
+    """Of a generator that nobody counted, as much as there was room for where it was tuned."""
+    for edit in (
+        GeneratorCache(stage=0, expects="", bytes=1 << 50, code="c0de"),
+        PyFunctionCache(stage=0, expects="", bytes=1 << 50, code="c0de"),
+        LoaderCache(bytes=1 << 50, expects="4f2a"),
+    ):
+        with pytest.raises(EditRefused, match="GB of memory"):
+            enough_memory(with_edits(edit))

@@ -137,3 +137,21 @@ def test_where_samples_come_again_in_any_order_none_can_be_laid_aside(tmp_path):
     data = tf.data.Dataset.from_tensor_slices((ROWS, KINDS)).repeat().shuffle(64).batch(4)
     found = subject(tmp_path, x=data, y=None, batch_size=None, steps_per_epoch=100)
     assert found.batch_sizes(found.original, 4.0) == ()
+
+
+@pytest.mark.parametrize(("diverging", "times"), [(4, [2]), (2, []), (1, [])])
+def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, diverging, times):
+    """The sound ones are kept."""
+    monkeypatch.setattr(larger_batches, "_PAYS", 0.0)
+    monkeypatch.setattr(larger_batches, "_TIMES", (2, 4))
+    curve = larger_batches.LargerBatches._curve
+
+    def made(self, version, seed, steps):
+        found = curve(self, version, seed, steps)
+        if version.times < diverging:
+            return found
+        return [*found[:-1], (found[-1][0], float("nan"))]
+
+    monkeypatch.setattr(larger_batches.LargerBatches, "_curve", made)
+    found = subject(tmp_path)
+    assert [size.times for size in found.batch_sizes(found.original, 4.0)] == times

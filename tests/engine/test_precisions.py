@@ -9,6 +9,7 @@ import pytest
 import uncork
 from uncork.engine import observe, precisions
 from uncork.measure import devices
+from uncork.step import warms_up
 
 
 def trained(**fake: bool):
@@ -56,3 +57,14 @@ def test_tensor_cores_make_float16_fast(monkeypatch, capability, fast):
 
 def test_a_cpu_is_not_fast_in_float16():
     assert devices.native_float16() is False
+
+
+def test_a_rate_that_is_still_warmed_up_tells_nothing() -> None:
+    """Next to nothing is learned: whatever else is done to the training, it agrees."""
+    slow = keras.optimizers.schedules.CosineDecay(
+        0.0, 20_000, warmup_target=1e-3, warmup_steps=10_000
+    )
+    assert warms_up(keras.optimizers.Adam(slow), 400)
+    quick = keras.optimizers.schedules.CosineDecay(0.0, 20_000, warmup_target=1e-3, warmup_steps=90)
+    assert not warms_up(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(quick)), 400)
+    assert not warms_up(keras.optimizers.SGD(0.1), 400)

@@ -22,7 +22,7 @@ from uncork.core.journal import Journal
 from uncork.core.pipeline_edit import Cache
 from uncork.core.plan import Plan, Policy
 from uncork.core.record import replace
-from uncork.core.step_edit import TfFunction
+from uncork.core.step_edit import JitCompile, TfFunction
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.observe import observe
 from uncork.engine.running import Running
@@ -33,6 +33,7 @@ from uncork.measure import Block
 from uncork.pipeline import element_digests, read
 from uncork.road.validation_input import FeedValidation
 from uncork.step.feed import spec_text
+from uncork.step.snapshot import weights
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -312,3 +313,28 @@ def test_a_cache_that_finds_no_room_is_refused() -> None:
     arguments = {"x": training(), "validation_data": validation(), "epochs": 1, "verbose": 0}
     with pytest.raises(PlanRefused, match="GB of memory"):
         fitted(made_for(model, edit), arguments, model, strict=True)
+
+
+class Judged(keras.Model):
+    """Its validation calls into Python, which XLA cannot compile; its training does not."""
+
+    def test_step(self, data):
+        x, y = data
+        tf.py_function(lambda rows: None, [x], [])
+        return super().test_step((x, y))
+
+
+def test_a_step_that_the_validation_cannot_take_is_not_proved(tmp_path: Path) -> None:
+    """The training itself would die at the end of its first epoch."""
+    rows = keras.Input((ROWS.shape[1],))
+    model = Judged(rows, keras.layers.Dense(2)(rows))
+    model.compile("sgd", "mse")
+    given = {"x": training(), "validation_data": validation(), "epochs": 6}
+    found = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
+    found.ends_here = True
+    before = weights(model)
+    proof = found.prove_step(found.original.with_step_edits((JitCompile(),)), "rounding", 5.0)
+    assert not proof.passed
+    assert proof.detail.startswith("its validation fails: ")
+    assert all((a == b).all() for a, b in zip(weights(model), before, strict=True))
+    found.restore()

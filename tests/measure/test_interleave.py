@@ -295,3 +295,10 @@ def test_one_block_has_no_interval():
     found = summarize([block(100.0)])
     assert found.step_s.high is None
     assert math.isfinite(found.step_s.median)
+
+
+def test_what_pays_although_its_steps_are_slower_is_not_given_up():
+    """XLA that compiles for minutes: steps without it need not be as fast."""
+    assert trial([100.0, 100.0], [85.0, 85.0])[0].comparison.n == LOST_PAIRS
+    found, _ = trial([100.0, 101.0], [85.0, 86.0], at_least=0.4)
+    assert found.comparison.verdict == "faster"

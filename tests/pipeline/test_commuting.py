@@ -42,6 +42,16 @@ def chosen(image):
     return 1.0 / tf.maximum(image, 1.0), tf.shape(image)
 
 
+def checked_where_it_is_mirrored(image):
+    image = made(image)
+
+    def mirrored():
+        tf.debugging.assert_less(image, 99.0)
+        return tf.reverse(image, [1])
+
+    return tf.cond(tf.random.uniform([]) > 0.5, mirrored, lambda: image) / 255.0
+
+
 def by_its_own_most(image):
     image = made(image)
     return tf.image.random_flip_left_right(image) / tf.reduce_max(image)

@@ -34,7 +34,7 @@ def test_every_field_of_a_photo_pipeline(photos):
     assert mapped.prefix.bytes_per_element == mapped.bytes_per_element
     assert 0 < mapped.prefix.cpu_s_per_element <= mapped.cpu_s_per_element
     assert mapped.cache_point.elements == 12
-    assert mapped.cache_point.memory_bytes == 12 * mapped.bytes_per_element
+    assert mapped.cache_point.memory_bytes == 12 * (mapped.bytes_per_element + 2 * 185)
     assert mapped.cache_point.below == ("shuffle",)
     assert mapped.cache_point.saved_cpu_s_per_step > 0
     assert mapped.name == "load_and_flip"
@@ -210,7 +210,7 @@ def test_a_complete_file_cache_is_read_and_worth_one_in_memory(tmp_path):
     assert [s.elements_per_step for s in found] == [0, 0, 4, 1]
     assert found[2].cpu_s_per_element > 0
     assert found[2].cache_point.elements == 40
-    assert found[2].cache_point.memory_bytes == 40 * 60 * 60 * 4
+    assert found[2].cache_point.memory_bytes == 40 * (60 * 60 * 4 + 185)
 
 
 def test_supply_counts_batches():
@@ -449,3 +449,12 @@ def test_what_a_lone_call_costs_more_than_several_is_measured_where_calls_are_al
     assert alone.spread_cpu_s_per_element >= 0
     together = measured(RANGE(64).map(pieces, num_parallel_calls=2))[1]
     assert together.spread_cpu_s_per_element is None
+
+
+def test_what_a_cache_takes_is_reckoned_from_all_over_the_data():
+    """The first elements may be the short ones: files sorted by class, texts by length."""
+    lengths = tf.data.Dataset.from_tensor_slices(np.repeat([1, 1000], 200))
+    data = lengths.map(lambda n: tf.sqrt(tf.random.stateless_uniform([n], [1, 2]))).batch(1)
+    (point,) = [s.cache_point for s in by_decree(data) if s.kind == "map"]
+    assert point is not None
+    assert point.memory_bytes == pytest.approx(400 * (500 * 4 + 185), rel=0.1)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from uncork.core.disk import Disk
 from uncork.core.record import from_json, to_json
-from uncork.pipeline import disk_at
+from uncork.pipeline import disk_at, disk_speed
 from uncork.pipeline.disk_folder import leave, new_files
 
 
@@ -62,3 +62,11 @@ def test_files_are_written_before_the_system_forgets_them(tmp_path, monkeypatch)
     files.leave_memory()
     assert calls == ["fsync", (0, 0, 4)]
     leave(str(tmp_path))
+
+
+def test_a_link_into_memory_is_no_disk(tmp_path, monkeypatch):
+    there = tmp_path / "ram"
+    there.mkdir()
+    (tmp_path / "scratch").symlink_to(there)
+    monkeypatch.setattr(disk_speed, "_is_memory", lambda place: place == str(there.resolve()))
+    assert "in memory" in disk_speed.disk_at(str(tmp_path / "scratch")).refused

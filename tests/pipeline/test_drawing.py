@@ -167,3 +167,18 @@ def test_the_user_s_function_is_not_traced_again():
     cut(data, 1)
     assert drawn_first(read(data).stages[1].functions[0]).ops > 0
     assert len(traced) == 1
+
+
+def distorted(image, label):
+    """As Inception crops: TensorFlow orders the check of sizes behind the draw."""
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        [9, 8, 3], tf.zeros([1, 1, 4]), 0.1, use_image_if_no_bounding_boxes=True
+    )
+    tf.debugging.assert_positive(size[0])
+    cropped = tf.slice(tf.cast(image, tf.float32), begin, size)
+    return tf.image.resize(cropped, [6, 6]) / 255.0, label
+
+
+def test_distorted_boxes_are_drawn_like_other_numbers():
+    found = cut(images().map(distorted), 1)
+    assert [node.kind for node in found.stages] == ["from_tensor_slices", "map", "map"]

@@ -673,3 +673,22 @@ def test_a_map_is_kept_from_the_batch_of_every_branch_that_reads_it():
 
     after = edited(read(made()), filter_first_at(2))
     assert epochs(after.dataset) == epochs(made())
+
+
+def test_windows_of_a_series_are_kept_below_the_shuffle():
+    data = RANGE(40).window(5, 1, drop_remainder=True).flat_map(lambda w: w.batch(5))
+    after = proved(data.shuffle(9, seed=1).map(words).batch(4), cache_at(2))
+    assert kinds(after) == ["range", "window", "flat_map", "cache", "shuffle", "map", "batch"]
+    pipeline = read(data)
+    with pytest.raises(EditRefused, match="gives datasets"):
+        apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+
+
+def test_a_filter_by_a_table_goes_below_the_work():
+    kinds_of_labels = tf.lookup.KeyValueTensorInitializer(
+        tf.constant([1, 3], tf.int64), tf.constant([1, 1], tf.int64)
+    )
+    wanted = tf.lookup.StaticHashTable(kinds_of_labels, default_value=0)
+    data = RANGE(9).map(lambda x: (words(x), x)).filter(lambda _, label: wanted.lookup(label) > 0)
+    after = proved(data.batch(2), filter_first_at(2))
+    assert kinds(after) == ["range", "filter", "map", "batch"]

@@ -23,6 +23,10 @@ def loop(x):
     return tf.map_fn(lambda y: y * 2, tf.range(3, dtype=tf.int64) + x)
 
 
+def with_checked_numbers(x):
+    return tf.debugging.check_numerics(tf.cast(x, tf.float32), "not a number")
+
+
 def random_branch(x):
     return tf.cond(x > 2, lambda: tf.random.uniform([], 0, 5, tf.int64), lambda: x)
 
@@ -47,7 +51,7 @@ def stateless_random(x):
 
 @pytest.mark.parametrize(
     "python_function",
-    [lambda x: x, with_assert, branch, loop, nested_sum, stateless_random],
+    [lambda x: x, with_assert, with_checked_numbers, branch, loop, nested_sum, stateless_random],
 )
 def test_deterministic(python_function):
     function = function_of(python_function)
@@ -124,6 +128,9 @@ def test_python_is_recognised():
         (tf.data.Dataset.range, True),
         (lambda x: tf.data.Dataset.range(x).map(lambda y: y + 1).batch(2), True),
         (lambda x: tf.data.Dataset.range(x).shuffle(3), False),
+        (lambda x: tf.data.experimental.CsvDataset(tf.strings.as_string(x), [0.0]), True),
+        (lambda x: tf.data.Dataset.range(x).take_while(lambda y: y < 2), True),
+        (lambda x: tf.data.Dataset.range(x).scan(x, lambda s, y: (s + y, s)), True),
         (lambda x: tf.data.Dataset.range(x).map(nested_random), False),
         (lambda x: tf.data.Dataset.random(seed=1), False),
         (

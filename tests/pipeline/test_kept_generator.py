@@ -111,7 +111,7 @@ def test_what_yields_the_same_is_kept(generator):
     dataset = made_by(generator)
     found = keepable(dataset.shuffle(10).batch(2))
     assert found is not None
-    assert found.bytes == 10 * 4 * 4
+    assert found.bytes == 10 * (4 * 4 + 128)
     assert element_digests(kept(dataset), epochs=3) == element_digests(dataset, epochs=3)
 
 
@@ -120,7 +120,7 @@ def test_what_is_kept_is_a_copy():
 
     The same happens without us, so the elements themselves are not compared.
     """
-    holder = KeptGenerator(rows_in_one_place, most_bytes=1_000)
+    holder = KeptGenerator(rows_in_one_place, most_bytes=10_000)
     list(holder())
     np.testing.assert_array_equal(np.stack(list(holder())), ROWS)
 
@@ -176,7 +176,7 @@ def test_what_it_reads_may_change_between_passes(monkeypatch):
 
 
 def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
-    holder = KeptGenerator(rows, most_bytes=1_000)
+    holder = KeptGenerator(rows, most_bytes=10_000)
     runs, noting = [], holder._noting
     monkeypatch.setattr(holder, "_noting", lambda *of: runs.append(of) or noting(*of))
     list(holder())
@@ -189,7 +189,7 @@ def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
 
 def test_what_changes_before_the_first_pass_counts(monkeypatch):
     """As a callback does at the start of a training: nothing was looked at since."""
-    holder = KeptGenerator(drawing, most_bytes=1_000)
+    holder = KeptGenerator(drawing, most_bytes=10_000)
     monkeypatch.setitem(SCALE, "by", 5.0)
     found = [np.stack(list(holder())).tolist() for _ in range(4)]
     assert all(a != b for a, b in itertools.combinations(found, 2))
@@ -202,7 +202,7 @@ def drawing():
 
 
 def test_what_gives_something_else_then_is_not_kept(monkeypatch):
-    holder = KeptGenerator(drawing, most_bytes=1_000)
+    holder = KeptGenerator(drawing, most_bytes=10_000)
     list(holder())
     monkeypatch.setitem(SCALE, "by", 5.0)
     found = [np.stack(list(holder())).tolist() for _ in range(4)]
@@ -215,7 +215,7 @@ def ending():
 
 
 def test_what_a_generator_says_at_its_end_is_said_each_time(capsys):
-    holder = KeptGenerator(ending, most_bytes=1_000)
+    holder = KeptGenerator(ending, most_bytes=10_000)
     for _ in range(3):
         list(holder())
     assert capsys.readouterr().out.count("left out") == 3

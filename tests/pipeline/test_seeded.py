@@ -35,6 +35,13 @@ PIPELINES = {
     "function": lambda: RANGE(9).map(nested),
     "filter": lambda: RANGE(40).filter(lambda x: tf.random.uniform([]) > 0.5),
     "flat_map": lambda: RANGE(9).flat_map(lambda x: RANGE(x).map(nested)),
+    "shuffle in an interleave": lambda: RANGE(3).interleave(
+        lambda x: RANGE(20).shuffle(9).map(nested), cycle_length=2
+    ),
+    "random in a flat_map": lambda: RANGE(3).flat_map(lambda x: tf.data.Dataset.random().take(2)),
+    "group_by_window": lambda: RANGE(20).group_by_window(
+        lambda x: x % 2, lambda key, window: window.shuffle(9).batch(5), 5
+    ),
     "random": lambda: tf.data.Dataset.random().take(5),
     "random anew": lambda: tf.data.Dataset.random(rerandomize_each_iteration=True).take(5),
     "scan": lambda: RANGE(9).scan(0, lambda state, x: (state, tf.random.uniform([]))),

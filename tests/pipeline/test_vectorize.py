@@ -241,3 +241,69 @@ def test_what_goes_by_draws_takes_a_batch_once_they_are_made():
     changed = apply(changed, VectorizeMap(stage=2, expects=changed.digest))
     assert kinds(changed)[:4] == ["from_tensor_slices", "map", "batch", "map"]
     assert epochs(changed.dataset) == epochs(as_it_is.dataset)
+
+
+def rows(*lengths):
+    """A record for each length: so many numbers, which a parser of a batch would pad."""
+    found = []
+    for length in lengths:
+        numbers = tf.train.FloatList(value=[1.0, 3.0, 5.0, 7.0, 9.0, 11.0][:length])
+        features = tf.train.Features(feature={"t": tf.train.Feature(float_list=numbers)})
+        found.append(tf.train.Example(features=features).SerializeToString())
+    return tf.data.Dataset.from_tensor_slices(found)
+
+
+def some_of_each(record):
+    kind = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
+    numbers = tf.io.parse_single_example(record, {"t": kind})["t"]
+    return tf.reduce_mean(numbers), tf.size(numbers)
+
+
+def sums_of_sparse(record):
+    numbers = tf.io.parse_single_example(record, {"t": tf.io.VarLenFeature(tf.float32)})["t"]
+    return tf.reduce_sum(numbers.values), numbers.dense_shape
+
+
+@pytest.mark.parametrize("parse", [some_of_each, sums_of_sparse])
+def test_features_that_a_batch_would_pad_are_parsed_one_by_one(parse):
+    """Where all records that a proof sees are as long, nobody would notice."""
+    dataset = rows(6, 6, 6, 4).map(parse).batch(4)
+    with pytest.raises(EditRefused):
+        moved(dataset)
+
+
+def test_behind_such_a_parser_work_may_be_done_a_batch_at_a_time():
+    dataset = rows(6, 6, 6, 4).map(lambda r: tf.sqrt(some_of_each(r)[0]) + 1.0).batch(4)
+    original, changed = both(dataset)
+    assert changed == original
+    assert kinds(moved(dataset)) == ["from_tensor_slices", "map", "batch", "map"]
+
+
+def halved_or_doubled(x):
+    x = tf.cast(x, tf.float32)
+    return tf.sqrt(tf.cond(x > 3.0, lambda: x / 2.0, lambda: x * 2.0)) + 1.0
+
+
+def test_maps_are_cut_behind_a_branch():
+    dataset = tf.data.Dataset.range(9).map(halved_or_doubled).batch(4)
+    original, changed = both(dataset)
+    assert changed == original
+    assert kinds(moved(dataset)) == ["range", "map", "batch", "map"]
+
+
+IDS = tf.data.Dataset.from_tensor_slices([[0, 1], [0, 2], [0, 1], [0, 1]])
+ELSEWHERE = {
+    "an index without a place": lambda i: tf.math.unsorted_segment_sum(tf.ones([2]), i, 2),
+    "rolled": lambda i: tf.roll(i, 1, -1),
+    "formatted": lambda i: tf.strings.format("img_{}", i),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_what_tensorflow_does_otherwise_to_a_stack_is_not_moved(case):
+    """An error in one element would become numbers in the next one's row."""
+    with pytest.raises(EditRefused):
+        moved(IDS.map(ELSEWHERE[case]).batch(4))
+    with known():
+        assert "Roll" not in pfor._pfor_converter_registry
+    assert "Roll" in pfor._pfor_converter_registry

@@ -4,6 +4,7 @@ import pytest
 
 from records import observed, stage
 from uncork.core.pipeline_edit import GeneratorCache
+from uncork.core.record import replace
 from uncork.core.stage import Keepable
 from uncork.road.generator_cache import KeepElements
 
@@ -65,3 +66,19 @@ def test_batches_of_a_loader_are_another_matter():
         stage(0, "pydataset", 0.09, python=True, keepable=ELEMENTS), workload={"data": "pydataset"}
     )
     assert "not by tf.data" in reason(KEEP, loader)
+
+
+@pytest.mark.parametrize(
+    ("elements", "steps", "read"), [(0, 10, False), (900, 10, False), (100, 10, True)]
+)
+def test_what_is_never_read_to_its_end_is_not_kept(elements, steps, read):
+    """A ``fit`` with ``steps_per_epoch`` may read from a generator that goes on for ever."""
+    counted = Keepable(bytes=1000, wall_s_per_element=0.009, elements=elements)
+    found = yielding(
+        keepable=counted, steps_per_epoch=steps, steps_given=True, epochs=2, kind="fit"
+    )
+    found = replace(found, stages=tuple(replace(s, elements_per_step=8.0) for s in found.stages))
+    if read:
+        assert proposal(KEEP, found).edits
+    else:
+        assert "to the end" in reason(KEEP, found)

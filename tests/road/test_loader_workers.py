@@ -70,6 +70,10 @@ def test_batches_made_ahead_must_fit_the_memory():
     tight = replace(loading(), memory_available_bytes=10)
     stages = tuple(replace(s, bytes_per_element=1_000_000) for s in tight.stages)
     assert "made ahead" in reason(THREADS, replace(tight, stages=stages))
+    # As many as Keras lets wait, and those that are being made.
+    large = replace(loading(), memory_available_bytes=24_000_000_000)
+    stages = tuple(replace(s, bytes_per_element=1_000_000_000) for s in large.stages)
+    assert "made ahead would take" in reason(THREADS, replace(large, stages=stages))
 
 
 @pytest.mark.parametrize(

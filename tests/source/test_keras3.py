@@ -81,6 +81,16 @@ def test_a_scaled_loss_trains_as_one_without_scale() -> None:
             None,
         ),
         ("o.apply_gradients(zip(o.get_unscaled_gradients(g), w)); o.get_scaled_loss(l)", None),
+        (
+            "from tensorflow.keras.mixed_precision import experimental as mixed_precision\n"
+            "mixed_precision.set_policy('mixed_float16')",
+            "from tensorflow.keras import mixed_precision\n"
+            "mixed_precision.set_global_policy('mixed_float16')",
+        ),
+        (
+            "from keras.mixed_precision import experimental\nexperimental.Policy('float32')",
+            "from keras import mixed_precision as experimental\nexperimental.Policy('float32')",
+        ),
     ],
 )
 def test_what_is_called_otherwise(before: str, now: str | None) -> None:
@@ -166,6 +176,10 @@ def test_a_script_of_today_is_left_alone() -> None:
         (
             "mixed_precision' has no attribute 'experimental'",
             "mixed_precision.experimental.set_policy(p)",
+        ),
+        (
+            "cannot import name 'experimental' from 'tensorflow.keras.mixed_precision' (/a/b.py)",
+            "from tensorflow.keras.mixed_precision import experimental",
         ),
         ("fit() got an unexpected keyword argument 'workers'", "m.fit(d, workers=2)"),
         ("fit() got an unexpected keyword argument 'max_queue_size'", "m.fit(d, max_queue_size=2)"),

@@ -90,3 +90,34 @@ def test_any_way_of_giving_them():
 
 def test_what_sees_batches_of_the_validation_alone_takes_no_time_of_a_step():
     assert acting_on_batches([OnTests(), Late()])[0].__class__ is Late
+
+
+class EachHundredth(callbacks.ModelCheckpoint):
+    """As Keras's own it acts once an epoch; the user's hook acts on batches."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+
+class Noting(callbacks.History):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+
+class Renamed(callbacks.ModelCheckpoint):
+    """Changes nothing about batches."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
+
+
+@pytest.mark.parametrize(
+    ("make", "acts"),
+    [
+        (lambda: EachHundredth("x.keras"), True),
+        (Noting, True),
+        (lambda: Renamed("x.keras"), False),
+    ],
+)
+def test_hooks_of_the_user_s_in_a_callback_of_keras_s_are_seen(make, acts):
+    assert bool(batch_hooks([make()])) is acts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,27 @@ def test_files_of_other_models_differ(tmp_path: Path) -> None:
     mlp(keras.layers.Dense(8), compiled=False).save_weights(tmp_path / "other.weights.h5")
     found = checkpoint_difference(tmp_path / "one.weights.h5", tmp_path / "other.weights.h5")
     assert "names" in found
+
+
+class SavedElsewhere(keras.layers.Layer):
+    """While it is copied, another thread saves another model."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.place = path
+
+    def call(self, x: Any) -> Any:
+        return x
+
+    def save_own_variables(self, store: Any) -> None:
+        other = threading.Thread(target=lambda: mlp().save_weights(self.place))
+        other.start()
+        other.join()
+
+
+def test_another_thread_saves_as_ever_meanwhile(tmp_path: Path) -> None:
+    model = mlp(SavedElsewhere(tmp_path / "other.weights.h5"))
+    CopiedSave(model, saver(".weights.h5"), weights_only=True).write(tmp_path / "w.weights.h5")
+    for path, made in (("other", mlp()), ("w", model)):
+        assert (tmp_path / f"{path}.weights.h5").stat().st_size > 1000
+        made.load_weights(tmp_path / f"{path}.weights.h5")

@@ -145,7 +145,7 @@ class Looking(keras.callbacks.Callback):
             raise RuntimeError("the user's own")
 
 
-def run(edits: Any, looking: Looking) -> Any:
+def run(edits: Any, looking: Any) -> Any:
     """As ``uncork run`` trains."""
     made = model("adam")
     planned = PlannedStep(made, edits)
@@ -327,3 +327,48 @@ def test_layers_may_be_frozen_and_state_be_written_by_callbacks(callback: Any) -
     for each in (ours, theirs):
         fit(each, [])
     assert equal(weights(ours), weights(theirs))
+
+
+class Repeating(keras.callbacks.Callback):
+    """Trains on some examples again, at the ends and beginnings of epochs, and by a nested fit."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.again()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.again()
+        self.again()
+
+    def again(self) -> None:
+        words, labels = next(iter(data(1)))
+        self.model.train_on_batch(words, labels)
+
+
+def test_steps_that_a_callback_makes_are_not_forgotten() -> None:
+    ours, theirs = run(AT_ONCE, Repeating()), run((), Repeating())
+    assert equal(weights(ours), weights(theirs))
+    assert not {"fit", "train_on_batch"} & vars(ours).keys()
+
+
+class Saving(keras.callbacks.Callback):
+    """Like a handler of a signal: saves in the middle of an epoch, from no hook that is known."""
+
+    def __init__(self, path: Any) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == 6:
+            self.model.save_weights(self.path)
+
+
+def test_what_is_saved_in_mid_epoch_has_the_state_of_its_weights(tmp_path: Any) -> None:
+    found = []
+    for name, edits in (("ours", AT_ONCE), ("theirs", ())):
+        path = tmp_path / f"{name}.weights.h5"
+        run(edits, Saving(path))
+        loaded = model("adam")
+        loaded.optimizer.build(loaded.trainable_variables)
+        loaded.load_weights(path)
+        found.append(weights(loaded))
+    assert equal(*found)

@@ -12,6 +12,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from uncork.core.edit import LoaderCache, LoaderWorkers
 from uncork.core.errors import EditRefused
@@ -438,3 +439,61 @@ def test_workers_leave_no_batch_of_an_epoch_for_the_next():
         seen.append(model.seen)
         assert type(loader) is Growing
     assert seen[1] == seen[0]
+
+
+class Quick(keras.utils.PyDataset):
+    """So that workers have made all of it before anybody asks."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return np.full((2, 3), index, "float32"), np.full((2, 1), index, "float32")
+
+
+class Reading(keras.Model):
+    """Notes which batches it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {"train": [], "test": []}
+
+    def train_step(self, data):
+        self.seen["train"].append(int(data[0][0, 0]))
+        return {"loss": 0.0}
+
+    def test_step(self, data):
+        self.seen["test"].append(int(data[0][0, 0]))
+        return {"loss": 0.0}
+
+
+def test_an_evaluation_of_some_steps_begins_anew_each_time():
+    """What workers had made by then must not be what the next one is given first."""
+    mine, model = Quick(), Reading()
+    model.compile("sgd", run_eagerly=True)
+    with loader_edited(mine, (edit(mine),)):
+        model.fit(
+            mine,
+            shuffle=False,
+            validation_data=mine,
+            validation_steps=5,
+            epochs=3,
+            verbose=0,
+        )
+    assert model.seen == {"train": [*range(20)] * 3, "test": [*range(5)] * 3}
+
+
+class OfTensors(Quiet):
+    def __getitem__(self, index):
+        texts = np.array(["abc"] * 2, dtype=object)
+        return tf.fill([2, 50], float(index)), texts
+
+
+def test_tensors_and_texts_count_too():
+    (stage,) = loader_stages(Feed(x=OfTensors()))
+    assert stage.keepable.bytes == 4 * (2 * 50 * 4 + 2 * 3)
+    mine = OfTensors()
+    few = LoaderCache(bytes=2 * (400 + 6), expects=loader_digest(mine))
+    with loader_edited(mine, (few,)):
+        assert [float(mine[i][0][0, 0]) for i in (0, 1, 2, 3)] == [0.0, 1.0, 2.0, 3.0]
+        assert len(mine.__class__.__getitem__.__closure__[0].cell_contents._batches) == 2

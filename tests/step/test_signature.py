@@ -175,3 +175,14 @@ def test_a_schedule_that_cannot_be_written_down_is_no_obstacle():
 
     assert signed(0.9) == signed(0.9)
     assert signed(0.9) != signed(0.8)
+
+
+def test_rates_are_no_part_of_it_however_deep() -> None:
+    """Keras puts its own optimizer around one under ``mixed_float16``."""
+
+    def made(rate: float) -> str:
+        model = mlp(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(rate)))
+        return signature(model).optimizer
+
+    assert made(1e-3) == made(5e-4)
+    assert "beta_1" in made(1e-3)

@@ -73,7 +73,12 @@ class OwnFiles:
             path: As the script names it; a number is a file that is open already.
             adding: What it holds is left as it is.
         """
-        if isinstance(path, int) or _is_uncorks_own():
+        if isinstance(path, int):
+            return
+        if _is_uncorks_own():
+            # What is traced for us, say, whose code AutoGraph writes down, and removes at the end.
+            if not self._lock.locked():  # and not our own copies
+                self.before_making(path)
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
             self._keep(os.path.realpath(os.fsencode(path)), adding=adding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        return _call(options)
+        code = _call(options)
+        if options.verb != "run":  # what a script has not written yet is its own affair
+            sys.stdout.flush()
+        return code
     except UncorkError as error:
         _tell(error)
         return error.exit_code
@@ -30,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("uncork: interrupted before there was a result\n")
         return exits.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, `uncork report FILE | head`
-        sys.stderr.close()
+        # What is still to be written is written nowhere, or Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.DONE
 
 

@@ -94,10 +94,11 @@ def _print(text: bytes) -> None:
 
 def _shown(path: str) -> str:
     """A path as ``patch -p0`` takes it: relative to the working directory, where it is below."""
+    found = Path(path).parent.resolve() / Path(path).name
     try:
-        return str(Path(path).absolute().relative_to(Path.cwd()))
+        return str(found.relative_to(Path.cwd()))
     except ValueError:
-        return path
+        return str(found)
 
 
 def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]) -> list[str]:

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from uncork.cli.targets import check_writable, unwritable
-from uncork.core import exits
+from uncork.core import diagnosis, exits
 from uncork.core.confidential import R, conceal
 from uncork.core.diagnosis import Diagnosis
 from uncork.core.disk import refused_name
 from uncork.core.errors import WrongUse
 from uncork.core.plan import Plan, Policy, dump, load
-from uncork.core.record import from_json, to_json, write_atomically
+from uncork.core.record import to_json, write_atomically
 from uncork.engine import reached, verbs, whole
 from uncork.engine.processes import Script
 from uncork.report.progress import Progress
@@ -110,9 +110,9 @@ def report(options: argparse.Namespace) -> int:
     path = Path(options.file.name) if options.confidential else options.file
     _print(record, path)
     if options.html:
-        _check_target(options.html)
-        _check_apart(options.html, options.file)
-        _save(options.html, _html(record, path))
+        _check_target(options.html, named="--html")
+        _check_apart(options.html, options.file, named="--html")
+        _save(options.html, _html(record, path), named="--html")
         print(f"report: {options.html}")
     return exits.DONE
 
@@ -152,27 +152,30 @@ def _shown(record: R, options: argparse.Namespace) -> R:
     return conceal(record) if options.confidential else record
 
 
-def _save(path: Path, content: bytes) -> None:
+def _save(path: Path, content: bytes, named: str = _PLACES) -> None:
     """Write a result, or say why not."""
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise unwritable(path, error, _PLACES) from error
+        raise unwritable(path, error, named) from error
 
 
-def _check_target(path: Path, kind: type[Diagnosis | Plan] | None = None) -> None:
+def _check_target(
+    path: Path, kind: type[Diagnosis | Plan] | None = None, named: str = _PLACES
+) -> None:
     """Refuse a place for results that cannot take them, before minutes are spent.
 
     Args:
         path: Where a result will go; an earlier one is replaced.
         kind: What an earlier one must be, so that nothing else is overwritten; a report if None.
+        named: Options that name another place.
 
     Raises:
         WrongUse: It is no file, cannot be written, or holds something else.
     """
     if path.exists() and not path.is_file():
         raise WrongUse(f"{path} is no file", "the name of a file", "name another place")
-    check_writable(path, _PLACES)
+    check_writable(path, named)
     if path.exists() and not (_holds(path, kind) if kind else _is_report(path)):
         what = kind.__name__.lower() if kind else "report of Uncork's"
         raise WrongUse(
@@ -206,13 +209,13 @@ def _folder(named: str) -> str:
     return path
 
 
-def _check_apart(report: Path, other: Path) -> None:
+def _check_apart(report: Path, other: Path, named: str = "--report") -> None:
     """Refuse one place for two results."""
     if report.resolve() == other.resolve():
         raise WrongUse(
             f"{report} is the place of the report and of what it is drawn from",
             "two files",
-            "name another place with --report, report.html say",
+            f"name another place with {named}, report.html say",
         )
 
 
@@ -226,8 +229,15 @@ def _is_report(path: Path) -> bool:
 def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
     """It was written as one, by whichever version."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return _is(path.read_bytes(), kind)
+    except OSError:
+        return False
+
+
+def _is(text: bytes, kind: type[Diagnosis | Plan]) -> bool:
+    try:
+        found = msgspec.json.decode(text)
+    except (UnicodeDecodeError, msgspec.MsgspecError):
         return False
     return isinstance(found, dict) and found.keys() >= _MARKS[kind]
 
@@ -239,10 +249,7 @@ def _read(path: Path) -> Diagnosis | Plan:
         raise WrongUse(
             f"cannot read {path}: {error.strerror}", "a saved diagnosis.json or plan.json"
         ) from None
-    try:
-        return from_json(text, Diagnosis)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return load(text, str(path))
+    return diagnosis.load(text, str(path)) if _is(text, Diagnosis) else load(text, str(path))
 
 
 def _print(

@@ -25,6 +25,19 @@ def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
     return steps * (stage.elements_per_step or 0.0) > point.elements
 
 
+def ends(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
+    """A generator comes to its end while the training reads it, as far as that is known.
+
+    What it yields is kept only then. A ``fit`` that is told its number of steps may read from one
+    that never ends, and so may a loop of the user's own.
+    """
+    work, kept = diagnosis.workload, stage.keepable
+    if kept is None or work.steps_per_epoch is None or not (work.steps_given or work.kind != "fit"):
+        return True
+    steps = work.steps_per_epoch * (work.epochs if work.kind == "fit" else 1)
+    return 0 < kept.elements <= steps * (stage.elements_per_step or 0.0)
+
+
 def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
     """A stage as it could be kept: whole, and smaller where that does not fit so many bytes.
 

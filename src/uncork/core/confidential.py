@@ -24,7 +24,7 @@ _SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "refused", "rem
 # And paths of the user's, or names of jobs.
 _FOLDERS = frozenset({"folder", "disk_cache", "placement"})
 # And names of arguments and layers, several of them.
-_NAMES = frozenset({"names", "numbers", "layers", "keep"})
+_NAMES = frozenset({"names", "numbers", "layers", "first_layers", "random_layers", "keep"})
 _HIDDEN = "hidden"
 _PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")

@@ -8,6 +8,7 @@ import msgspec
 
 from uncork.core.batch_facts import BatchSize, Larger, NewShapes, TooLarge
 from uncork.core.disk import Disk
+from uncork.core.errors import WrongUse
 from uncork.core.facts import (
     Answering,
     CallbackCost,
@@ -30,7 +31,7 @@ from uncork.core.facts import (
 from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement, Spread
-from uncork.core.record import Record
+from uncork.core.record import Record, from_json
 from uncork.core.stage import Stage
 from uncork.core.workload import Workload
 
@@ -285,3 +286,38 @@ class Diagnosis(Record, frozen=True, kw_only=True):
     workloads: tuple[WorkloadDiagnosis, ...]
     reached: tuple[Workload, ...] = ()
     overhead: Overhead
+
+
+def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
+    """Read a diagnosis, or say exactly why it cannot be.
+
+    Args:
+        text: Content of the file.
+        origin: Its name, for messages.
+
+    Raises:
+        WrongUse: It is of another schema, or misses or misnames a field.
+
+    Example:
+        >>> load(b'{"schema": 1}', "diagnosis.json")
+        Traceback (most recent call last):
+            ...
+        uncork.core.errors.WrongUse: diagnosis.json has schema 1
+          expected: schema 4
+          try: run 'uncork diagnose SCRIPT' to make a new one
+    """
+    again = "run 'uncork diagnose SCRIPT' to make a new one"
+    try:
+        schema = msgspec.json.decode(text, type=_OnlySchema).schema
+        if schema == SCHEMA:
+            return from_json(text, Diagnosis)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WrongUse(
+            f"{origin} is damaged: {error}", "an unchanged diagnosis.json", again
+        ) from None
+    newer = "upgrade Uncork: pip install -U uncork" if schema > SCHEMA else again
+    raise WrongUse(f"{origin} has schema {schema}", f"schema {SCHEMA}", newer)
+
+
+class _OnlySchema(msgspec.Struct):
+    schema: int

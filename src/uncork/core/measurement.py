@@ -13,6 +13,8 @@ Verdict = Literal["faster", "slower", "not_proven"]
 
 # Ratio. A gain this large that is not proven yet deserves a second, more patient trial.
 PROMISING = 1.05
+# Times the ratio, or 1: an end of an interval beyond that comes of two or three pairs.
+_TELLING = 100
 
 # Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom (any statistics table);
 # beyond 30 the normal quantile is within 4 %.
@@ -72,6 +74,16 @@ def spread(values: Sequence[float]) -> Spread:
     # Seconds and speeds have no negative end.
     low = max(middle - half, min(0.0, *values))
     return Spread(median=middle, low=low, high=middle + half, n=len(values))
+
+
+def is_open(ratio: float, high: float | None) -> bool:
+    """An interval's upper end tells nothing: there is none, or it is absurdly far away.
+
+    Example:
+        >>> is_open(0.2, 2e9), is_open(2.0, 3.0)
+        (True, False)
+    """
+    return high is None or not high <= _TELLING * max(1.0, ratio)
 
 
 class Measurement(Record, frozen=True, kw_only=True):

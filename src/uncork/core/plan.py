@@ -15,6 +15,7 @@ from uncork.core.edit import (
     KeepFreedMemory,
     KerasBackend,
     LoaderEdit,
+    ProcessEdit,
     ValidationInput,
     loosest,
     of_validation,
@@ -102,6 +103,11 @@ class Step(Record, frozen=True, kw_only=True):
     def apart(self) -> bool:
         """It leaves the training's steps as they are."""
         return self.validates or self.saves
+
+    @property
+    def alone(self) -> bool:
+        """It was measured in a process of its own, not interleaved with what it is held against."""
+        return any(isinstance(edit, ProcessEdit) for edit in self.edits)
 
 
 class Speedup(Record, frozen=True, kw_only=True):

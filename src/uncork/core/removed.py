@@ -26,7 +26,8 @@ _INSTEAD: Final = (
         "Keras 3 has no loss_scale: it is optimizer.dynamic_scale",
     ),
     (
-        r"mixed_precision' has no attribute 'experimental'",
+        r"mixed_precision' has no attribute 'experimental'|"
+        r"cannot import name 'experimental' from '[\w.]*mixed_precision",
         f"mixed precision is no experiment any more: {_POLICY}",
     ),
     (
@@ -66,6 +67,7 @@ _INSTEAD: Final = (
 # Of the patterns, those whose places `uncork diff` rewrites.
 _WRITTEN: Final = re.compile(
     r"get_scaled_loss|get_unscaled_gradients|mixed_precision' has no attribute 'experimental'|"
+    r"cannot import name 'experimental' from '[\w.]*mixed_precision|"
     r"'(workers|use_multiprocessing|max_queue_size)'|(fit|evaluate|predict)_generator|"
     r"experimental_run_v2|experimental_steps_per_execution"
 )

@@ -189,11 +189,13 @@ class Keepable(Record, frozen=True, kw_only=True):
         bytes: Of all of them; 0 where their number is not known.
         wall_s_per_element: Elapsed seconds of the stage for what is there already.
         code: Digest of the code, where the edit must know it.
+        elements: Of a generator, in one pass; 0 where nobody has seen its end.
     """
 
     bytes: int
     wall_s_per_element: float
     code: str = ""
+    elements: int = 0
 
 
 class Buffer(Record, frozen=True, kw_only=True):

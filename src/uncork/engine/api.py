@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ from uncork.core.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.explanation import Explanation
 from uncork.core.job import Result
 from uncork.core.journal import Journal
-from uncork.core.measurement import Comparison
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
 from uncork.core.repeatable import left_to_timing
+from uncork.engine.confirm import withdrawn
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
@@ -40,12 +40,20 @@ from uncork.engine.subject import Subject
 from uncork.engine.verbs import plan_of
 from uncork.engine.version import Version
 from uncork.engine.walk import Walk
-from uncork.measure import interleave
+from uncork.measure import Trial, interleave
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
-from uncork.pipeline import continued, fill, read, record_source_lines, state_kept
+from uncork.pipeline import (
+    continued,
+    fill,
+    python_state,
+    read,
+    record_source_lines,
+    state_kept,
+)
 from uncork.report.progress import Progress
 from uncork.step import has_hooks
+from uncork.watch import state_digest
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
 _EPOCHS = 10
@@ -124,7 +132,7 @@ def tune(
         notes=tuple(subject.notes),
     )
     plan = replace(plan_of(result, "", policy), tuning_cost_s=time.monotonic() - begin)
-    return Shown(replace(plan, speedup=_speedup(final)) if final else plan)
+    return Shown(_with(plan, final) if final else plan)
 
 
 def fit(model: Any, data: Any, *, plan: Plan | Shown[Plan] | str | Path, **arguments: Any) -> Any:
@@ -266,19 +274,23 @@ def _walked(subject: Subject, policy: Policy, journal: Journal, *, reserved_s: f
     return walk
 
 
-def _compared(subject: Subject, walk: Walk) -> Comparison:
+def _compared(subject: Subject, walk: Walk) -> Trial:
     """The final figure: as written against all kept steps together."""
     runners = [subject.runner(v) for v in (subject.original, walk.version)]
     for runner in runners:
         runner.prime()
-    trial = interleave(*runners, block_s=_FINAL_BLOCK_S, budget_s=_FINAL_BUDGET_S)
-    return trial.comparison
+    return interleave(*runners, block_s=_FINAL_BLOCK_S, budget_s=_FINAL_BUDGET_S)
 
 
-def _speedup(found: Comparison) -> Speedup:
-    return Speedup(
+def _with(plan: Plan, final: Trial) -> Plan:
+    """The plan with both speeds as they were when they were compared."""
+    found = final.comparison
+    if found.verdict == "slower":
+        return withdrawn(plan, found, final.base, "in the last comparison")
+    speedup = Speedup(
         ratio=found.ratio, low=found.low, high=found.high, verdict=found.verdict, n_processes=1
     )
+    return replace(plan, baseline=final.base, tuned=final.candidate, speedup=speedup)
 
 
 @contextmanager
@@ -315,8 +327,24 @@ def _apart(data: Any) -> Any:
         ) from error
 
 
-def _data_kept(data: Any) -> AbstractContextManager[None]:
-    return state_kept(read(data)) if isinstance(data, tf.data.Dataset) else nullcontext()
+@contextmanager
+def _data_kept(data: Any) -> Iterator[None]:
+    """What can be given back is; where Python code of the data keeps anything else, it is said."""
+    is_dataset = isinstance(data, tf.data.Dataset)
+    before = _python_state(data)
+    with state_kept(read(data)) if is_dataset else nullcontext():
+        yield
+    if before and _python_state(data) != before:
+        sys.stderr.write(
+            "uncork: what the Python code of the data keeps was moved on by reading them: make the "
+            "data anew before you train on them\n"
+        )
+
+
+def _python_state(data: Any) -> str:
+    if isinstance(data, tf.data.Dataset):
+        return python_state(read(data))
+    return state_digest(data) if isinstance(data, keras.utils.PyDataset) else ""
 
 
 def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from uncork.core.edit import LoaderCache
 from uncork.core.errors import UncorkError
 from uncork.core.job import Confirmation, Job
 from uncork.core.journal import Event
@@ -31,7 +32,8 @@ _MOST: Final = 0.38
 _LONG_S: Final = 4.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
 _WORTH_TIMING: Final = 0.02
-_KEEPING: Final = Cache | DiskCache | GeneratorCache | PyFunctionCache
+_FRESH: Final = "in fresh processes"
+_KEEPING: Final = Cache | DiskCache | GeneratorCache | LoaderCache | PyFunctionCache
 
 
 def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
@@ -55,10 +57,10 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
                 ours, theirs = turns.once_more(_MORE_PAIRS)
     except UncorkError as error:
         note = f"not confirmed in fresh processes: {error.received}"
-        return replace(plan, notes=(*plan.notes, note)), False
+        return replace(plan, notes=(note, *plan.notes)), False
     except KeyboardInterrupt:
         note = "interrupted: the speed-up is not confirmed in fresh processes"
-        return replace(plan, notes=(*plan.notes, note)), True
+        return replace(plan, notes=(note, *plan.notes)), True
     return _confirmed(plan, ours, theirs), turns.interrupted
 
 
@@ -167,15 +169,15 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
     if _trains_as_before(plan):  # what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
-        return _withdrawn(plan, found, ours)
+        return withdrawn(plan, found, combine([c.measurement for c in ours]))
     validation = _validation(plan, ours, theirs)
     if validation and validation.speedup.verdict == "slower":
         span = _span(validation.speedup)
         if all(step.apart for step in plan.kept):
-            return _withdrawn(plan, validation.speedup, ours)
+            return withdrawn(plan, validation.speedup, combine([c.measurement for c in ours]))
         steps = tuple(_rejected(s, span) if s.validates else s for s in plan.steps)
         note = f"withdrawn: in fresh processes the validation was slower, {span}"
-        plan, validation = replace(plan, steps=steps, notes=(*plan.notes, note)), None
+        plan, validation = replace(plan, steps=steps, notes=(note, *plan.notes)), None
         theirs = [
             replace(tuned, validation_s=as_written.validation_s)
             for tuned, as_written in zip(theirs, ours, strict=True)
@@ -226,17 +228,25 @@ def _validation_s(runs: list[Confirmation]) -> list[float]:
     return found if len(found) == len(runs) else []
 
 
-def _withdrawn(plan: Plan, found: Comparison | Speedup, ours: list[Confirmation]) -> Plan:
-    """The same with nothing in force."""
+def withdrawn(
+    plan: Plan, found: Comparison | Speedup, baseline: Measurement, where: str = _FRESH
+) -> Plan:
+    """The same with nothing in force.
+
+    Args:
+        plan: Of which it turned out that it is slower.
+        found: By how much.
+        baseline: The training as written, when they were compared.
+        where: They were, in words.
+    """
     span = _span(found)
-    baseline = combine([c.measurement for c in ours])
     return replace(
         plan,
         after=None,
         baseline=baseline,
         tuned=baseline,
-        steps=tuple(s if s in plan.needed else _rejected(s, span) for s in plan.steps),
-        notes=(*plan.notes, f"withdrawn: in fresh processes the plan was slower, {span}"),
+        steps=tuple(s if s in plan.needed else _rejected(s, span, where) for s in plan.steps),
+        notes=(f"withdrawn: {where} the plan was slower, {span}", *plan.notes),
     )
 
 
@@ -244,10 +254,10 @@ def _span(found: Comparison | Speedup) -> str:
     return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
 
 
-def _rejected(step: Step, span: str) -> Step:
+def _rejected(step: Step, span: str, where: str = _FRESH) -> Step:
     if step.outcome != "kept":
         return step
-    reason = f"faster in the trial; in fresh processes all that was kept came to {span}"
+    reason = f"faster in the trial; {where} all that was kept came to {span}"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 

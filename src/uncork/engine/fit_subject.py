@@ -15,13 +15,14 @@ from uncork.core.errors import NothingToMeasure, WrongUse
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.core.step_edit import JitCompile, JitCompileOff, MicroBatches, StepEdit
+from uncork.core.step_edit import DtypePolicy, JitCompile, JitCompileOff, MicroBatches, StepEdit
 from uncork.core.workload import Workload
 from uncork.engine import seconds
 from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedFit, HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
+from uncork.engine.outcomes import first_line
 from uncork.engine.pipelines import default_rewrites, readable, repeats, samples_once
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.shorter_data import ShorterData
@@ -179,6 +180,9 @@ class FitSubject(FitLooks):
         unchecked = left_out_of_fit(self.model) if self._is_compiled_now(version) else ""
         if unchecked:
             return Proof(kind=kind, passed=False, detail=unchecked)
+        fails = self._how_validation_fails(version)
+        if fails:
+            return Proof(kind=kind, passed=False, detail=f"its validation fails: {fails}")
         settings = self._with(version.step)
         pairs = settings.in_two(self._feed(version))
         if pairs is None and kind == "rounding" and self._is_cut_otherwise(version):
@@ -188,6 +192,21 @@ class FitSubject(FitLooks):
         recording = Recording.in_two(pairs, **_RECORDED)
         original = self._with(self.original.step)
         return StepProver(original, self.snapshot, recording).prove(settings, kind, budget_s)
+
+    def _how_validation_fails(self, version: Version) -> str:
+        """The validation runs under the same settings, with its own ops; ``""`` where it does."""
+        others = version.step[len(self.original.step) :]
+        changed = any(isinstance(edit, JitCompile | DtypePolicy) for edit in others)
+        found = self._validates() if changed else None
+        if found is None:
+            return ""
+        try:
+            found.runner((), version.step).first_epoch(0.0)
+        except Exception as error:  # whatever an op raises that XLA or another precision lacks
+            return first_line(error)
+        finally:
+            self.snapshot.restore_values()
+        return ""
 
     def _is_compiled_now(self, version: Version) -> bool:
         """With XLA, which it is not as written."""

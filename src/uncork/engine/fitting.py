@@ -5,7 +5,15 @@ from __future__ import annotations
 import platform
 
 from uncork.core.plan import Plan
-from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
+from uncork.core.step_edit import (
+    DtypePolicy,
+    FlatUpdates,
+    JitCompile,
+    JitCompileOff,
+    MicroBatches,
+    RecomputeActivations,
+    StepsPerExecution,
+)
 from uncork.core.workload import ModelSignature, Workload
 
 _MODEL_WORDS = {
@@ -17,6 +25,8 @@ _MODEL_WORDS = {
     "dtype_policy": "dtype policy",
     "train_step": "code of train_step",
 }
+_SCALED = "mixed_float16"
+_OF_CODE = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations
 _CODE = "code of the model's layers, losses or metrics: it has changed since the plan was made"
 
 
@@ -47,7 +57,7 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(("steps_per_epoch", expected.steps_given, found.steps_given))
         if found.batch_size is not None:
             pairs.append(("samples of a batch", expected.batch_size, found.batch_size))
-    if steps > 1 and found.steps_per_epoch is None:
+    if (steps > 1 or _counts_otherwise(plan)) and found.steps_per_epoch is None:
         pairs.append(("length of the data", "a known one", "unknown"))
     if plan.step_edits:
         pairs.append(("tf.distribute strategy", _yes(expected), _yes(found)))
@@ -59,15 +69,25 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     return tuple(changed)
 
 
+def _counts_otherwise(plan: Plan) -> bool:
+    """The step that meets the end of a fit's data would be counted, or not, unlike as written."""
+    counting = (
+        isinstance(e, JitCompileOff) or (isinstance(e, DtypePolicy) and e.policy == _SCALED)
+        for e in plan.step_edits
+    )
+    return plan.before.workload.kind == "fit" and any(counting)
+
+
 def _asks_of_code(plan: Plan) -> bool:
     """Whether the plan holds only for the code that it was proved with, and that can be told.
 
-    XLA knows not all ops, and leaves checks out; another precision does not fit all numbers. Code
-    is compared as Python compiles it, and each version of it does so in its own way.
+    XLA knows not all ops, and leaves checks out; another precision does not fit all numbers; what
+    a loss makes of its batch may not be what it makes of parts. Code is compared as Python compiles
+    it, and each version of it does so in its own way.
     """
     here = platform.python_version_tuple()[:2]
     alike = tuple(plan.machine.python.split(".")[:2]) == here
-    return alike and any(isinstance(e, JitCompile | DtypePolicy) for e in plan.step_edits)
+    return alike and any(isinstance(e, _OF_CODE) for e in plan.step_edits)
 
 
 def _hooks(plan: Plan, found: Workload) -> list[tuple[str, object, object]]:

@@ -16,7 +16,7 @@ from uncork.engine.looks import against
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import available_memory, peak_memory
 from uncork.proof.noninferiority import noninferiority
-from uncork.proof.training import Curve, ends, orders_needed, price, prove_training
+from uncork.proof.training import Curve, ends, finite, orders_needed, price, prove_training
 from uncork.step import HeldOut, Snapshot, StepSettings, rate_for
 
 # Times as large; each is tried only if the one before it paid.
@@ -66,7 +66,10 @@ class LargerBatches:
     resident: Callable[[Version], VersionRunner]
 
     def look(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
-        """Each size that pays, the smallest first: speed, and loss after as many samples."""
+        """Each size that pays, the smallest first: speed, and loss after as many samples.
+
+        From the first on whose loss is not finite there is none: a larger one diverges, too.
+        """
         began = time.monotonic()
         try:
             faster = self._speeds(version)
@@ -74,11 +77,16 @@ class LargerBatches:
                 return ()
             steps = self._steps(version, (budget_s - (time.monotonic() - began)) / _RUNS)
             written = [self._curve(version, seed, steps) for seed in range(_LOOKED_AT)]
-            return tuple(
-                self._judged(version.with_step_edits((larger,)), faster[larger], steps, written)
-                for larger in faster
-                if steps // larger.times >= _FEWEST
-            )
+            if not finite(written):
+                return ()
+            found: list[BatchSize] = []
+            for larger in (each for each in faster if steps // each.times >= _FEWEST):
+                sized = version.with_step_edits((larger,))
+                judged = self._judged(sized, faster[larger], steps, written)
+                if judged is None:
+                    break
+                found.append(judged)
+            return tuple(found)
         finally:
             self.snapshot.restore()
 
@@ -132,9 +140,11 @@ class LargerBatches:
 
     def _judged(
         self, sized: Version, faster: Comparison, steps: int, written: list[Curve]
-    ) -> BatchSize:
+    ) -> BatchSize | None:
         """What a size makes of as many samples, and what it takes to the same loss."""
         curves = [self._curve(sized, seed, steps) for seed in range(_LOOKED_AT)]
+        if not finite(curves):
+            return None
         told = noninferiority(ends(written), ends(curves))
         cost = price(written, curves)
         if cost is None:

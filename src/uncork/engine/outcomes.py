@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from uncork.core.edit import AsyncCheckpoint, of_validation
-from uncork.core.measurement import PROMISING, Comparison
+from uncork.core.measurement import PROMISING, Comparison, is_open
 from uncork.core.plan import OutcomeName, Proof, Ratio, Step
 from uncork.road import Optimization, Proposal
 
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
 KEEP_FROM = 1.03
-# Times a ratio, or 1; an end of its interval that is further away tells nothing.
-_TELLING = 100
 
 
 def record(
@@ -51,8 +49,7 @@ def figures(comparison: Comparison | Ratio) -> str:
         >>> figures(Ratio(ratio=0.2, low=0.0, high=2e9))
         '0.20x [0.00, open]'
     """
-    end = comparison.high
-    high = "open" if end is None or end > _TELLING * max(1, comparison.ratio) else f"{end:.2f}"
+    high = "open" if is_open(comparison.ratio, comparison.high) else f"{comparison.high:.2f}"
     return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {high}]"
 
 

@@ -172,10 +172,9 @@ def enough_memory(
     Raises:
         EditRefused: They would take more than the plan's share of the memory still available.
     """
-    kinds = {type(edit) for edit in plan.edits}
     stages = plan.before.stages
-    kept = [s.keepable.bytes for s in stages if s.keepable and kinds & _KEEPING]
-    wanted = [*_caches(plan.pipeline_edits), (max(kept, default=0), len(stages) - 1)]
+    loaders = [e.bytes for e in plan.loader_edits if isinstance(e, LoaderCache)]
+    wanted = [*_caches(plan.pipeline_edits), *((size, len(stages) - 1) for size in loaders)]
     feed = plan.before.validation.feed if plan.before.validation else None
     others, of_validation = _caches(plan.validation_edits), feed.stages if feed else ()
     then = sum(size for size, _ in (*wanted, *others))
@@ -197,4 +196,5 @@ def enough_memory(
 
 def _caches(edits: Sequence[PipelineEdit]) -> list[tuple[int, int]]:
     """Bytes, and the stage whose elements are kept."""
-    return [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, Cache)]
+    kinds = Cache | PyFunctionCache | GeneratorCache
+    return [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, kinds)]

@@ -15,7 +15,7 @@ from uncork.core.plan import Plan
 from uncork.core.step_edit import on_device
 from uncork.engine.files_room import FirstReaders, planned_dataset
 from uncork.engine.pipelines import enough_memory, keeps
-from uncork.pipeline import MadeThere, Pipeline, read
+from uncork.pipeline import MadeThere, Pipeline, a_pass_begins, read
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
@@ -86,6 +86,7 @@ class PlannedData:
         return dataset in self._handed_out
 
     def _handed(self, dataset: Any, edited: Any) -> Any:
+        a_pass_begins()
         found = self._readers.of(dataset, edited)
         self._handed_out.add(found)
         return found

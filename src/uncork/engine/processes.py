@@ -163,7 +163,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             "a script that trains, and comes to its end",
             "take out the os._exit, or an 'except:' that catches everything",
         )
-    raise ChildFailed(_exit_code(code), said, killed=code == -signal.SIGKILL)
+    raise ChildFailed(_exit_code(code), said, killed=-code == getattr(signal, "SIGKILL", None))
 
 
 def run_quietly(job: Job, script: Script) -> Result:
@@ -302,7 +302,8 @@ def _follow(journal: Path, offset: int, follow: Follow) -> int:
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
     """After Ctrl-C in a terminal it knows already, and takes no notice of a second time."""
-    child.send_signal(signal.SIGINT)
+    with suppress(ValueError):  # Windows, whose terminals tell it, too
+        child.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         child.wait(_GRACE_S)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from uncork.core.diagnosis import Diagnosis
+from uncork.core.errors import WrongUse
 from uncork.core.explanation import Explanation
 from uncork.core.plan import Plan, dump
 from uncork.core.record import to_json, write_atomically
@@ -51,11 +52,20 @@ class Shown(Generic[R]):
         """Write the record as JSON to ``path`` and the report beside it as HTML.
 
         A plan saved so is what ``uncork run --plan`` takes.
+
+        Raises:
+            WrongUse: ``path`` is the report's own.
         """
-        path = Path(path)
+        path, page = Path(path), Path(path).with_suffix(".html")
+        if path == page:
+            raise WrongUse(
+                f"{path} is the place of the report and of what it is drawn from",
+                "the name of the JSON file; the report goes beside it",
+                f"save({str(path.with_suffix('.json'))!r})",
+            )
         text = dump(self.record) if isinstance(self.record, Plan) else to_json(self.record)
         write_atomically(path, text)
-        save_report(self.html(), path.with_suffix(".html"))
+        save_report(self.html(), page)
 
     def _repr_html_(self) -> str:
         """For notebooks: a page in a frame, so that its style stays its own."""

@@ -11,7 +11,7 @@ from uncork.core.edit import Guarantee, loosest
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.step_edit import LayersInInput, StepEdit, StepsPerExecution
-from uncork.engine.data_orders import Train, order_of, prove_over_orders, some_orders
+from uncork.engine.data_orders import MOST_STEPS, Train, order_of, prove_over_orders, some_orders
 from uncork.engine.handed_over import (
     FEWEST_STEPS,
     HandedFit,
@@ -36,6 +36,7 @@ from uncork.step import (
     give_state,
     replay,
     state_of,
+    warms_up,
     weights,
 )
 
@@ -182,6 +183,9 @@ class StepProver:
         return prove_rounding(original, others, self._run(settings, order), len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
+        if warms_up(self._original.model.optimizer, MOST_STEPS):
+            detail = "the learning rate is still warmed up in the steps that would be compared"
+            return Proof(kind="precision", passed=False, detail=detail)
         unit = _group(settings.edits)  # losses are read at the end of an execution only
 
         def train(settings: StepSettings) -> Train:

@@ -186,14 +186,16 @@ def script_digest(script: str) -> str:
 
 
 def _notes(result: Result) -> tuple[str, ...]:
+    # What is gone is told first, and whole: only here stands where copies are.
+    gone = "the script overwrote these files, which could not be put back"
+    lost = (f"{gone}: {', '.join(result.lost)}",) if result.lost else ()
     told_of = {
         "saves by the script were held back": result.held_back,
         "new files that the script made while its weights were those of trials": result.made,
         "the script overwrote these files, which are as they were before": result.put_back,
-        "the script overwrote these files, which could not be put back": result.lost,
     }
     notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
-    return (*result.notes, *notes)
+    return (*lost, *result.notes, *notes)
 
 
 def _several(names: Sequence[str]) -> str:

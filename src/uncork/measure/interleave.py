@@ -181,7 +181,7 @@ def interleave(
         order = ((base, ours), (candidate, theirs))
         for runner, blocks in order if pair % 2 == 0 else order[::-1]:
             blocks.append(runner.block(block_s))
-        if pair + 1 >= LOST_PAIRS and _lost(ours, theirs):
+        if pair + 1 >= LOST_PAIRS and _lost(ours, theirs, at_least):
             break
         if pair + 1 >= MIN_PAIRS:
             found = _compare(ours, theirs, at_least)
@@ -244,10 +244,11 @@ def _worth_s(found: Comparison, at_least: float, passed_s: float, patience_s: fl
     return patience_s
 
 
-def _lost(base: list[Block], candidate: list[Block]) -> bool:
+def _lost(base: list[Block], candidate: list[Block], at_least: float) -> bool:
     """It lost every time, by far. Giving up needs less evidence than keeping: nothing is harmed."""
     pairs = zip(*_speeds(base, candidate), strict=True)
-    return all(theirs < LOSING * ours for ours, theirs in pairs)
+    losing = LOSING * min(1.0, at_least)  # some pay although their steps take longer
+    return all(theirs < losing * ours for ours, theirs in pairs)
 
 
 def _compare(

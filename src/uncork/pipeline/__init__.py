@@ -16,13 +16,14 @@ from uncork.pipeline.edits import apply
 from uncork.pipeline.effects import is_deterministic, runs_python
 from uncork.pipeline.files import redirected
 from uncork.pipeline.gathering import gathered_arrays
+from uncork.pipeline.kept_calls import a_pass_begins
 from uncork.pipeline.last_maps import LastMaps, last_maps, named_maps
 from uncork.pipeline.made_there import MadeThere
 from uncork.pipeline.named_files import bytes_named
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.parted import parted_anew
 from uncork.pipeline.python_calls import keeps_python
-from uncork.pipeline.seeded import seeded, state_kept
+from uncork.pipeline.seeded import python_state, seeded, state_kept
 from uncork.pipeline.shortened import shortened
 from uncork.pipeline.source_lines import record_source_lines, source_line
 from uncork.pipeline.splitting import Split, split
@@ -38,6 +39,7 @@ __all__ = [
     "Node",
     "Pipeline",
     "Split",
+    "a_pass_begins",
     "apart",
     "apply",
     "bytes_named",
@@ -57,6 +59,7 @@ __all__ = [
     "measure",
     "named_maps",
     "parted_anew",
+    "python_state",
     "read",
     "record_source_lines",
     "redirected",

@@ -17,7 +17,7 @@ import tensorflow as tf
 from uncork.core.edit import MOST_WORKERS
 from uncork.core.stage import Keepable
 from uncork.measure.machine import cpus
-from uncork.pipeline.kept_calls import KeptCalls, copied, size_of
+from uncork.pipeline.kept_calls import ANSWER_BYTES, KeptCalls, copied, size_of
 from uncork.pipeline.legality import is_random
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
@@ -167,6 +167,7 @@ def _of_generator(stage: Measured, elements: int | None, wall_s: float) -> Asked
             bytes=math.ceil(size / len(made) * (elements or 0)),
             wall_s_per_element=max(0.0, wall_s - spared_s),
             code=function_digest(function),
+            elements=elements or 0,
         ),
         threads_wall_s=None,
     )
@@ -203,6 +204,7 @@ def _costs(calls: Calls) -> tuple[float, float, float]:
     made_s = [_seconds(kept, asked) for asked in calls.asked]
     kept_s = [_seconds(kept, asked) for asked in calls.asked]
     size = statistics.mean(size_of(calls[index]) for index in range(calls.num_batches))
+    size += ANSWER_BYTES
     return statistics.median(made_s), statistics.median(kept_s), size
 
 

@@ -132,8 +132,14 @@ def _moved(graph: Graph, node: Any, reference: str) -> list[str]:
         return []
     number = int(reference.partition(":")[2])
     bodies = [graph.library.get(node.attr[f"{way}_branch"].func.name) for way in ("then", "else")]
-    taken = [_argument(body, number) if body is not None else None for body in bodies]
+    if not all(body is not None and _only_moves(body) for body in bodies):
+        return []  # a check or a print would see scaled values
+    taken = [_argument(body, number) for body in bodies]
     return [data[1 + index] for index in taken if index is not None] if None not in taken else []
+
+
+def _only_moves(body: Any) -> bool:
+    return all(node.op in _MOVING | {"Const", "NoOp"} for node in body.node_def)
 
 
 def _argument(body: Any, number: int) -> int | None:

@@ -42,7 +42,7 @@ def disk_at(folder: str) -> Disk:
         'no files can be kept in /no/such/folder: No such file or directory'
     """
     place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay
-    if _is_memory(place):
+    if _is_memory(os.path.realpath(place)):
         return Disk(folder=place, refused=f"files in {place} would lie in memory, not on a disk")
     most = 2 * (_SMALL[0] * _SMALL[1] + _LARGE[0] * _LARGE[1])
     try:

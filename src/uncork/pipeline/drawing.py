@@ -70,7 +70,7 @@ class Drawn:
 
         def work(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip(self.carried, tensors, strict=True))
-            names = graph.needed([*graph.outputs, *effects], stop=self.carried)
+            names = graph.needed([*graph.outputs, *effects], stop=_settled(self.carried, inside))
             return replay(graph, names, feeds, graph.outputs)
 
         return trace("uncork_work", self.specs, work)
@@ -89,7 +89,7 @@ def drawn_first(function: ConcreteFunction) -> Drawn | None:
     graph = graph_of(function)
     inside = _drawing(graph)
     carried = _carried(graph, inside)
-    work = graph.needed(graph.outputs, stop=carried)
+    work = graph.needed(graph.outputs, stop=_settled(carried, inside))
     ops = [name for name in work if graph.nodes[name].op not in NO_WORK]
     specs = tuple(spec_of(graph, reference) for reference in carried)
     again = work & stateful_ops(graph)
@@ -101,6 +101,11 @@ def drawn_first(function: ConcreteFunction) -> Drawn | None:
 def _drawing(graph: Graph) -> set[str]:
     """The ops that draw, all that they need to, and the element itself."""
     return graph.needed(f"{name}:0" for name in (*stateful_ops(graph), *graph.arguments))
+
+
+def _settled(carried: Collection[str], inside: Collection[str]) -> list[str]:
+    """Where the work begins: what it is given, and what has run by then."""
+    return [*carried, *(f"^{name}" for name in inside)]
 
 
 def _carried(graph: Graph, inside: Collection[str]) -> tuple[str, ...]:

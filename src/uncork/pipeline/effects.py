@@ -25,10 +25,11 @@ from uncork.pipeline.graphs import (
 
 PYTHON_OPS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
-# Registered as stateful, for reasons other than keeping state: Assert so that it is not pruned,
+# Registered as stateful, for reasons other than keeping state: checks so that they are not pruned,
 # sources so that they are not folded into a constant.
 REPEATABLE_STATEFUL: Final = frozenset({
-    "Assert", "TensorSliceDataset", "TensorDataset", "RangeDataset", "TextLineDataset",
+    "Assert", "CheckNumerics", "CheckNumericsV2", "CSVDataset", "CSVDatasetV2",
+    "TensorSliceDataset", "TensorDataset", "RangeDataset", "TextLineDataset",
     "TFRecordDataset", "TFRecordDatasetV2", "FixedLengthRecordDataset",
     "FixedLengthRecordDatasetV2",
 })  # fmt: skip
@@ -39,7 +40,9 @@ REPEATABLE_DATASETS: Final = REPEATABLE_STATEFUL | {
     "ParallelBatchDataset", "PaddedBatchDataset", "PaddedBatchDatasetV2", "TakeDataset",
     "SkipDataset", "ShardDataset", "FilterDataset", "FlatMapDataset", "InterleaveDataset",
     "ParallelInterleaveDatasetV4", "PrefetchDataset", "ConcatenateDataset", "ZipDataset",
-    "WindowDataset", "UnbatchDataset", "RepeatDataset",
+    "WindowDataset", "UnbatchDataset", "RepeatDataset", "OptionsDataset", "TakeWhileDataset",
+    "UniqueDataset", "ScanDataset", "RebatchDatasetV2", "AssertCardinalityDataset",
+    "DatasetToSingleElement", "ReduceDataset",
 }  # fmt: skip
 
 # Judged by the functions they call: the stateful form is used as soon as one branch *may* be.
@@ -52,7 +55,7 @@ CALLS: Final = frozenset({
 DRAWS: Final = frozenset({
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal",
     "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoisson", "RandomPoissonV2",
-    "RandomShuffle", "Multinomial",
+    "RandomShuffle", "Multinomial", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2",
 })  # fmt: skip
 
 # Every op that takes a resource is registered as stateful; these only look.

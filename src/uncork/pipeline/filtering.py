@@ -11,8 +11,16 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
-from uncork.pipeline.effects import is_order_free, reads_variables
-from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, op_of, replay, trace
+from uncork.pipeline.effects import READS, is_order_free, reads_variables
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    argument_specs,
+    graph_of,
+    op_of,
+    replay,
+    trace,
+)
 from uncork.pipeline.legality import errors_are_ignored
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import MapFunction, derived
@@ -102,7 +110,12 @@ def _maps_below(pipeline: Pipeline, stage: int) -> Iterator[tuple[int, Node]]:
 
 def _is_harmless(node: Node) -> bool:
     """A map that makes an element by itself alone, and leaves nothing behind."""
-    return _is_movable(node.functions[0]) and not graph_of(node.functions[0]).effects
+    return _is_movable(node.functions[0]) and not _speaks(graph_of(node.functions[0]))
+
+
+def _speaks(graph: Graph) -> bool:
+    """It has an assertion or a print; what it looks up is not one."""
+    return any(graph.nodes[name].op not in READS for name in graph.effects)
 
 
 def _is_movable(function: ConcreteFunction) -> bool:
@@ -115,7 +128,7 @@ def _composed(mapped: ConcreteFunction, predicate: ConcreteFunction) -> Concrete
     if not _is_movable(mapped):
         return None
     first, second = graph_of(mapped), graph_of(predicate)
-    if first.effects or second.effects:
+    if _speaks(first) or _speaks(second):
         return None
     inner = second.needed(second.outputs)
     looked_at = [i for i, name in enumerate(second.arguments) if name in inner]

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -24,6 +24,13 @@ GraphDef = Any
 NodeDef = Any
 Tensor = Any
 Answer = TypeVar("Answer")
+
+
+# Of a dataset that a function makes, where its op takes its two seeds.
+SEEDS_BY_INPUT: Final = {
+    "ShuffleDataset": (2, 3), "ShuffleDatasetV3": (2, 3), "ShuffleAndRepeatDatasetV2": (2, 3),
+    "RandomDataset": (0, 1), "RandomDatasetV2": (0, 1),
+}  # fmt: skip
 
 
 def op_of(reference: str) -> str:
@@ -100,6 +107,11 @@ class Graph:
                 taken = (r for r in self.nodes[name].input if ordered or not is_control(r))
                 left.extend(r for r in map(full_name, taken) if r not in cut)
         return found
+
+    def taken(self, names: Iterable[str]) -> set[str]:
+        """The tensors that ops take."""
+        inputs = (r for name in names for r in self.nodes[name].input if not is_control(r))
+        return set(map(full_name, inputs))
 
 
 def full_name(reference: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,9 @@ from uncork.watch import Draws, reached_by, value_digest
 
 # What the answers may take more than was seen when the plan was made.
 MORE: Final = 1.25
+# Of an array or tensor beside its values, and of an answer beside what it holds: its key, say.
+_OBJECT_BYTES: Final = 128
+ANSWER_BYTES: Final = 350
 # Where a look takes no more of the time of a call, there is one before every answer.
 _CHEAP: Final = 0.05
 
@@ -57,8 +61,11 @@ class KeptCalls:
         self._state, self._generators = found.digest, found.generators
         self._trusts = True
         self._draws = False
+        # A pass begins that may not ask what the one before it, left in the middle, has asked.
+        self._due = False
         self._look_s = 0.0
         self._call_s = 0.0
+        _ALL.add(self)
 
     def __len__(self) -> int:
         """Answers that are kept."""
@@ -73,13 +80,17 @@ class KeptCalls:
             if not (self._state and self._pass):
                 self._look()
             answer = self._answers.get(key)
-            if answer is not None and (answer.served == self._pass or self._cheap):
+            if answer is not None and (self._due or answer.served == self._pass or self._cheap):
                 self._look()
                 answer = self._answers.get(key)
             if answer is not None and answer.trusted:
                 answer.served = self._pass
                 return copied(answer.made)
         return self._asked(key, arguments, answer)
+
+    def pass_begins(self) -> None:
+        """Somebody begins to read: look before the next answer is handed out."""
+        self._due = True
 
     def clear(self) -> None:
         """Let go of all answers."""
@@ -99,6 +110,7 @@ class KeptCalls:
             self._trusts = self._draws = False
         self._state, self._generators = found.digest, found.generators
         self._pass += 1
+        self._due = False
         self._look_s = time.perf_counter() - begin
 
     def _asked(self, key: str, arguments: tuple[Any, ...], before_it: _Answer | None) -> Any:
@@ -119,10 +131,19 @@ class KeptCalls:
                 self.clear()
                 self._draws = True
             return
-        size = size_of(made)
+        size = ANSWER_BYTES + size_of(made)
         if size <= self._room:
             self._room -= size
             self._answers[key] = _Answer(copied(made), self._pass, self._trusts)
+
+
+_ALL: Final[weakref.WeakSet[KeptCalls]] = weakref.WeakSet()
+
+
+def a_pass_begins() -> None:
+    """Over some data: whatever keeps answers looks whether they still hold."""
+    for kept in list(_ALL):
+        kept.pass_begins()
 
 
 def _key(arguments: tuple[Any, ...]) -> str | None:
@@ -133,23 +154,47 @@ def _key(arguments: tuple[Any, ...]) -> str | None:
         return None
 
 
+def digest_of(made: Any) -> str | None:
+    """Equal for what is equal in all that can be told; None where that is not all."""
+    return _key((made,))
+
+
 def are_equal(made: Any, before: Any) -> bool:
     """In all that can be told of them."""
-    digest = _key((made,))
-    return digest is not None and digest == _key((before,))
+    digest = digest_of(made)
+    return digest is not None and digest == digest_of(before)
 
 
 def copied(made: Any) -> Any:
     """For TensorFlow, which may take an array as it is, and compute in its place."""
-    return tf.nest.map_structure(lambda v: v.copy() if isinstance(v, np.ndarray) else v, made)
+    return tf.nest.map_structure(own, made, expand_composites=True)
+
+
+def own(leaf: Any) -> Any:
+    """An array that nobody else writes to; a tensor in the host's memory, not the device's."""
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    if isinstance(leaf, tf.Tensor) and "CPU" not in leaf.device:
+        with tf.device("/CPU:0"):
+            return tf.identity(leaf)
+    return leaf
 
 
 def size_of(made: Any) -> int:
-    """Bytes of all arrays and tensors in it, strings by their length."""
-    return sum(_bytes(leaf) for leaf in tf.nest.flatten(made, expand_composites=True))
+    """Bytes of all arrays and tensors in it, strings by their length, and of these objects."""
+    leaves = tf.nest.flatten(made, expand_composites=True)
+    return sum(_OBJECT_BYTES + values_bytes(leaf) for leaf in leaves)
 
 
-def _bytes(leaf: Any) -> int:
+def values_bytes(leaf: Any) -> int:
+    """Of an array, a tensor or a number, strings by their length; 0 for what is no array.
+
+    Example:
+        >>> values_bytes(tf.zeros([2, 3])), values_bytes(np.array(["abc", "d"], object))
+        (24, 4)
+    """
+    if isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string:
+        return int(leaf.shape.num_elements() * leaf.dtype.size)
     array = np.asarray(leaf)
     if array.dtype != object:
         return int(array.nbytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from uncork.pipeline.kept_calls import MORE, are_equal, copied, size_of
+from uncork.pipeline.kept_calls import MORE, copied, digest_of, size_of
 from uncork.watch import Draws, outside, reached_by
 from uncork.watch.reach import Reached
 
@@ -48,22 +48,24 @@ class KeptGenerator:
         same = bool(found.digest) and found.digest == self._state
         if same and self._trusts:
             return map(copied, self._kept)
-        return self._noting(found, self._kept if same else None)
+        before = [digest_of(element) for element in self._kept] if same else None
+        return self._noting(found, before)
 
     def _seen(self, digest: str) -> None:
         """All that the function can get at, at some moment."""
         self._trusts = self._trusts and digest == self._known
         self._known = digest
 
-    def _noting(self, found: Reached, before_it: list[Any] | None) -> Iterator[Any]:
+    def _noting(self, found: Reached, before_it: list[str | None] | None) -> Iterator[Any]:
         """A pass over the user's own, of which all is kept if it fits and nothing else happened.
 
         Args:
             found: When it begins.
-            before_it: What the pass before gave, where it is to give the same.
+            before_it: Digests of what the pass before gave, where it is to give the same.
         """
         self._kept, self._state = [], ""
         made: list[Any] = []
+        digests: list[str | None] = []
         room = self._most
         elements = iter(self.function())
         draws = Draws(found.generators)
@@ -76,6 +78,8 @@ class KeptGenerator:
             if element is _END:
                 break
             made.append(copied(element))
+            if before_it is not None:
+                digests.append(digest_of(element))
             room -= size_of(element)
             yield element
             if not only_computed or room < 0:  # nothing of this pass will be kept
@@ -84,5 +88,6 @@ class KeptGenerator:
                 return
         self._seen(reached_by(self.function).digest)
         if only_computed and found.digest and self._known == found.digest:
-            self._trusts = self._trusts or (before_it is not None and are_equal(made, before_it))
+            same = before_it == digests and None not in digests
+            self._trusts = self._trusts or same
             self._kept, self._state = made, found.digest

@@ -31,8 +31,8 @@ from uncork.pipeline.tree import Node, Pipeline
 # Repeat themselves whenever what lies below and the function, if any, does.
 _PASS_ON: Final = frozenset({
     "map", "batch", "padded_batch", "take", "skip", "shard", "filter", "take_while", "flat_map",
-    "interleave", "cache", "prefetch", "options", "assert_cardinality", "unbatch", "unique",
-    "restructure", "zip", "concatenate", "repeat", "scan", "group_by_window", "rebatch",
+    "interleave", "window", "cache", "prefetch", "options", "assert_cardinality", "unbatch",
+    "unique", "restructure", "zip", "concatenate", "repeat", "scan", "group_by_window", "rebatch",
     "to_ragged", "ignore_errors", "choose", "tfrecord", "text_line", "fixed_length_record",
 })  # fmt: skip
 _SOURCES: Final = frozenset({
@@ -205,6 +205,13 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
             f"a cache after {chain[-1]} would freeze what {culprit} draws anew on every pass",
             "deterministic stages from the source up to the cache",
             "split the random map first, or cache below it",
+        )
+    parts = tf.nest.flatten(chain[place.above].dataset.element_spec)
+    if any(isinstance(part, tf.data.DatasetSpec) for part in parts):
+        raise EditRefused(
+            f"{chain[place.above]} gives datasets, which memory cannot hold",
+            "elements that are tensors",
+            "cache what is made of its windows",
         )
     if int(chain[place.above].dataset.cardinality()) == -1:
         raise EditRefused("the data never ends", "a finite pass to keep in memory", "do not cache")

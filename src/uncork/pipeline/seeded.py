@@ -6,23 +6,27 @@ twin with the real code, and the elements must be equal one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.core.record import digest
 from uncork.pipeline.effects import is_order_free, runs_python
 from uncork.pipeline.graphs import (
+    SEEDS_BY_INPUT,
     ConcreteFunction,
     Graph,
     NodeDef,
     argument_specs,
     graph_of,
     op_def,
+    op_of,
     replay,
     trace,
+    value_of,
 )
 from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.nodes import derived, variables_of
@@ -34,7 +38,6 @@ from uncork.watch import Draws, reached_by
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
 _KEEP_STATE: Final = COUNTING_SOURCES | {"shuffle", "cache"}
-_SEEDED_FIELDS: Final = ("_map_func", "_predicate", "_scan_func")
 
 
 def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
@@ -83,7 +86,7 @@ def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name in kind_of(dataset).functions:
         wrapper = getattr(dataset, name)
-        if name in _SEEDED_FIELDS and _unseeded(graph_of(wrapper.function)):
+        if _unseeded(graph_of(wrapper.function)):
             fields[name] = derived(wrapper, _reseed(wrapper.function, seeds))
         if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
             fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
@@ -103,8 +106,15 @@ def _is_unseeded(node: NodeDef) -> bool:
 
 
 def _unseeded(graph: Graph) -> bool:
-    inner = (node for f in graph.library.values() for node in f.node_def)
-    return any(map(_is_unseeded, (*graph.nodes.values(), *inner)))
+    scopes = ([*graph.nodes.values()], *(f.node_def for f in graph.library.values()))
+    return any(_is_unseeded(n) or _zeros(n, scope) for scope in scopes for n in scope)
+
+
+def _zeros(node: NodeDef, scope: Iterable[NodeDef]) -> list[NodeDef]:
+    """The constants that a dataset in a function takes for seeds; none where it has seeds."""
+    names = [op_of(node.input[i]) for i in SEEDS_BY_INPUT.get(node.op, ())]
+    found = [n for name in names for n in scope if n.name == name and n.op == "Const"]
+    return found if len(found) == len(names) and not any(map(value_of, found)) else []
 
 
 def _reseed(function: ConcreteFunction, seeds: _Seeds) -> ConcreteFunction:
@@ -126,9 +136,13 @@ def _seeded_copy(graph: Graph, seeds: _Seeds) -> tuple[Graph, list[Any]]:
     first, second = seeds.pair()
     suffix = f"_seeded_{first}_{second}_{id(graph):x}"
     bodies = sorted(proto.library.function, key=lambda f: _position(f.signature.name, graph))
-    for node in (*proto.node, *(n for f in bodies for n in f.node_def)):
+    scopes = (proto.node, *(f.node_def for f in bodies))
+    for node, around in [(node, nodes) for nodes in scopes for node in nodes]:
         if _is_unseeded(node):
             node.attr["seed"].i, node.attr["seed2"].i = seeds.pair()
+        zeros = _zeros(node, around)
+        for constant, number in zip(zeros, seeds.pair() if zeros else (), strict=True):
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.int64))
         if "parallel_iterations" in node.attr:
             # Iterations of one loop would race for the next number of the same op.
             node.attr["parallel_iterations"].i = 1
@@ -194,11 +208,21 @@ def state_kept(pipeline: Pipeline) -> Iterator[None]:
             draws.give_back()
 
 
+def python_state(pipeline: Pipeline) -> str:
+    """Digest of all that the Python code of a pipeline can get at; ``""`` where nobody can tell."""
+    found = [reached_by(python).digest for python in _python_code(pipeline)]
+    return digest(*found) if found and all(found) else ""
+
+
 def _python_draws(pipeline: Pipeline) -> Draws | None:
+    called = _python_code(pipeline)
+    generators = {id(g): g for python in called for g in reached_by(python).generators}
+    return Draws(list(generators.values())) if called else None
+
+
+def _python_code(pipeline: Pipeline) -> list[Any]:
     functions = [f for place in pipeline.places for f in place.node.functions]
     if not any(map(runs_python, functions)):
-        return None
+        return []
     called = [python for f in functions for python in python_functions(f).values()]
-    called += filter(None, (generator_of(place.node) for place in pipeline.places))
-    generators = {id(g): g for python in called for g in reached_by(python).generators}
-    return Draws(list(generators.values()))
+    return [*called, *filter(None, (generator_of(place.node) for place in pipeline.places))]

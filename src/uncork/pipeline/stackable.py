@@ -7,7 +7,7 @@ have been cropped or resized, a scaling or a spectrum, can be done to a batch of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
@@ -25,7 +25,7 @@ from uncork.pipeline.graphs import (
     spec_of,
 )
 from uncork.pipeline.splitting import NO_WORK, Split, crossing, varying
-from uncork.pipeline.stacked_ops import known
+from uncork.pipeline.stacked_ops import known, unevenly_parsed
 
 # Neither is converted: a constant is the same for all, an argument of a branch is given to it.
 _GIVEN: Final = frozenset({"Const", "Placeholder", "NoOp"})
@@ -51,6 +51,8 @@ def tail(function: ConcreteFunction) -> Split | None:
     each = varying(graph)
     with known():
         alone = [name for name in graph.nodes if name in each and not _stacks(graph, name)]
+    used = {*graph.outputs, *graph.taken(graph.nodes)}
+    alone += sorted(each & unevenly_parsed(graph, used) - set(alone))
     effects = [name for name in graph.effects if graph.nodes[name].op not in READS]
     if not alone and not effects:
         return None
@@ -80,17 +82,12 @@ def behind(cut: Split) -> tuple[str, ...]:
 
 
 def _stacks(graph: Graph, name: str) -> bool:
-    return name in graph.arguments or _converts(graph.nodes[name], graph.library)
+    return name in graph.arguments or _converts(graph.nodes[name])
 
 
-def _converts(node: NodeDef, library: Any) -> bool:
-    """Whether the vectoriser knows an op, and all that its branches and loops hold."""
-    if node.op in _GIVEN:
-        return True
-    if node.op not in pfor._pfor_converter_registry:
-        return False
-    inner = [library[name] for name in called(node) if name in library]
-    return all(_converts(each, library) for body in inner for each in body.node_def)
+def _converts(node: NodeDef) -> bool:
+    """Whether the vectoriser knows an op; it knows no branches and loops of a replayed function."""
+    return node.op in _GIVEN or (node.op in pfor._pfor_converter_registry and not any(called(node)))
 
 
 def _is_even(graph: Graph, reference: str) -> bool:

@@ -9,12 +9,14 @@ split at commas. The additions hold inside :func:`known` only; the user's own us
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
+
+from uncork.pipeline.graphs import Graph, op_of, spec_of
 
 Given = Any  # pfor's view of one op: its inputs, stacked or equal for all elements
 Converted = Any
@@ -27,10 +29,20 @@ ONE_BY_ONE: Final = frozenset({
     "DecodeBase64", "EncodeBase64", "DecodeRaw", "DecodePaddedRaw", "UnicodeTranscode",
 })  # fmt: skip
 
+_PARSERS: Final = frozenset({"ParseExampleV2", "ParseSingleExample"})
+# TensorFlow's own way with them is another one for a stack of elements: it rolls and formats across
+# elements, and gives to the next element what has no place in its own, where one alone is an error.
+_OTHERWISE: Final = frozenset({
+    "Roll", "StringFormat",
+    *(f"UnsortedSegment{how}" for how in ("Sum", "Max", "Min", "Prod")),
+    *(f"SparseSegment{how}{n}" for how in ("Sum", "Mean", "SqrtN")
+      for n in ("", "Grad", "WithNumSegments")),
+})  # fmt: skip
+
 
 @contextmanager
 def known() -> Iterator[None]:
-    """Let the vectoriser know the ops of this file for a while.
+    """Let the vectoriser know the ops of this file for a while, and forget what it does otherwise.
 
     Example:
         >>> with known():
@@ -40,12 +52,14 @@ def known() -> Iterator[None]:
     """
     table = pfor._pfor_converter_registry
     added = {op: converter for op, converter in _CONVERTERS.items() if op not in table}
+    forgotten = {op: table.pop(op) for op in _OTHERWISE if op in table}
     table.update(added)
     try:
         yield
     finally:
         for op in added:
             del table[op]
+        table.update(forgotten)
 
 
 def _same_op(given: Given, varying: int = 0) -> Converted:
@@ -103,6 +117,27 @@ def _split(given: Given) -> Converted:
         pfor.wrap(table, True),
         pfor.wrap(tf.stack([tf.ones_like(fields), fields]), False),
     ]
+
+
+def unevenly_parsed(graph: Graph, used: Iterable[str]) -> set[str]:
+    """Parsers of records whose tensors differ in length from record to record.
+
+    For a batch they would all be padded to the longest record's, in silence.
+
+    Args:
+        graph: Of a function of one element.
+        used: Tensors of it that somebody takes.
+    """
+    return {op_of(reference) for reference in used if _is_uneven(graph, reference)}
+
+
+def _is_uneven(graph: Graph, reference: str) -> bool:
+    node = graph.nodes[op_of(reference)]
+    if node.op not in _PARSERS:
+        return False
+    # Three tensors for each sparse feature come first; the shape is one of them.
+    sparse = int(reference.rpartition(":")[2]) < 3 * node.attr["num_sparse"].i
+    return sparse or not spec_of(graph, reference).shape.is_fully_defined()
 
 
 _CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {

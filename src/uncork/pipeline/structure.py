@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from uncork.core.record import digest
 from uncork.pipeline.graphs import (
+    SEEDS_BY_INPUT,
     NodeDef,
     full_name,
     graph_of,
@@ -153,7 +154,9 @@ def _node_digest(
         return done[op_of(node.input[0])]
     if node.op == "NoOp":
         return "order"
-    data = [f"{done[op_of(r)]}:{_index(r, nodes)}" for r in node.input if not is_control(r)]
+    seeds = SEEDS_BY_INPUT.get(node.op, ())
+    given = [r for i, r in enumerate(node.input) if not is_control(r) and i not in seeds]
+    data = [f"{done[op_of(r)]}:{_index(r, nodes)}" for r in given]
     controls = sorted({done[op_of(r)] for r in node.input if is_control(r)} - {"order"})
     attributes = [
         f"{name}={_attribute(value, bodies)}"

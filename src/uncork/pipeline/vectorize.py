@@ -24,7 +24,7 @@ from uncork.pipeline.nodes import MapFunction, derived, plain_batch
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.splitting import Split
 from uncork.pipeline.stackable import behind, tail
-from uncork.pipeline.stacked_ops import known
+from uncork.pipeline.stacked_ops import known, unevenly_parsed
 from uncork.pipeline.uneven import (
     Rows,
     filled_up,
@@ -167,7 +167,8 @@ def _traced(
     fetched = [rows[i].text if i in rows else name for i, name in enumerate(graph.outputs)]
     # What its effects read needs no order; what only rows of unequal length need is made by them.
     names = graph.needed(fetched, ordered=not rows)
-    if any(splits_again(graph, each, names) for each in rows.values()):
+    uneven = unevenly_parsed(graph, [*fetched, *graph.taken(names)])
+    if uneven or any(splits_again(graph, each, names) for each in rows.values()):
         return None  # how many words there are, say: as many of each line would be stacked
 
     def one(element: list[Any]) -> list[Any]:

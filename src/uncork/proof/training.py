@@ -33,9 +33,9 @@ def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], sample
         candidate: Over the same orders.
         samples: That each training was given.
     """
-    if not _finite(original):
+    if not finite(original):
         return _proof(False, "the original's own loss is not finite: nothing can be compared")
-    if not _finite(candidate):
+    if not finite(candidate):
         return _proof(False, f"the loss became NaN or infinite within {samples} samples")
     base, other = ends(original), ends(candidate)
     found = noninferiority(base, other, noises=_NOISES)
@@ -65,7 +65,7 @@ def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], sample
 
 def orders_needed(original: Sequence[Curve], candidate: Sequence[Curve], most: int) -> int:
     """How many data orders the proof takes at the variance of these curves."""
-    if not (_finite(original) and _finite(candidate)):
+    if not (finite(original) and finite(candidate)):
         return len(original)
     return pairs_needed(ends(original), ends(candidate), most, noises=_NOISES)
 
@@ -102,7 +102,8 @@ def ends(curves: Sequence[Curve]) -> list[float]:
     return [curve[-1][1] for curve in curves]
 
 
-def _finite(curves: Sequence[Curve]) -> bool:
+def finite(curves: Sequence[Curve]) -> bool:
+    """No loss on the way is NaN or infinite."""
     return all(math.isfinite(loss) for curve in curves for _, loss in curve)
 
 

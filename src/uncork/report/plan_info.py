@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from uncork.core.edit import Guarantee
-from uncork.core.plan import Plan, Step, TimeToFinish
+from uncork.core.measurement import is_open
+from uncork.core.plan import Plan, Ratio, Step, TimeToFinish
 from uncork.core.record import Record
 from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
 from uncork.report.figures import known, times, words
@@ -84,6 +85,7 @@ class StepRow(Record, frozen=True, kw_only=True):
     at: str | None
     edits: tuple[str, ...]
     source_edit: str
+    alone: bool
 
 
 class Prediction(Record, frozen=True, kw_only=True):
@@ -197,6 +199,7 @@ def step_row(step: Step) -> StepRow:
         at=step.at,
         edits=tuple(describe_edit(edit) for edit in step.edits),
         source_edit=step.source_edit,
+        alone=step.alone,
     )
 
 
@@ -208,11 +211,16 @@ def predictions(plan: Plan) -> tuple[Prediction, ...]:
             predicted=step.predicted,
             measured=step.measured.ratio,
             low=known(step.measured.low),
-            high=known(step.measured.high),
+            high=_end(step.measured),
         )
         for step in plan.steps
         if step.measured and step.predicted and known(step.predicted) and known(step.measured.ratio)
     )
+
+
+def _end(measured: Ratio) -> float | None:
+    """Of its interval; None where that would press all else flat."""
+    return None if is_open(measured.ratio, measured.high) else known(measured.high)
 
 
 def _point(step: Step, now: float | None) -> RoadPoint:
@@ -260,4 +268,4 @@ def _predicted(step: Step) -> str:
 
 
 def _interval(step: Step) -> str:
-    return span(step.measured.low, step.measured.high) if step.measured else ""
+    return span(step.measured.low, step.measured.high, step.measured.ratio) if step.measured else ""

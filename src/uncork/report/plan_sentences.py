@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
+from uncork.core.measurement import is_open
 from uncork.core.plan import NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
 from uncork.report.edit_words import GUARANTEE_WORDS
 from uncork.report.figures import count, duration, known, percent, times, words
@@ -155,8 +156,8 @@ def _guaranteed(plan: Plan) -> str:
     return f"Proved: {GUARANTEE_WORDS[plan.guarantee]}."
 
 
-def span(low: float, high: float | None) -> str:
-    """An interval of ratios, as text."""
+def span(low: float, high: float | None, ratio: float = 1.0) -> str:
+    """The interval of a ratio, as text."""
     if known(low) is None or known(high) is None:
         return "no interval"
-    return f"{times(low)} to {times(high)}"
+    return f"{times(low)} or more" if is_open(ratio, high) else f"{times(low)} to {times(high)}"

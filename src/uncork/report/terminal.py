@@ -66,7 +66,7 @@ def diagnosis_text(
     style = at_least(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return drawn([*blocks, _footer(info, args)], style)
+    return drawn([*blocks, _footer(info)], style, _next(info.next_command, args))
 
 
 def plan_text(
@@ -97,7 +97,7 @@ def plan_text(
         blocks.append(_skipped(info, style.width))
     if info.notes:
         blocks.append(_notes(info.notes, style.width))
-    return drawn([*blocks, _plan_footer(info, args)], style)
+    return drawn([*blocks, _plan_footer(info)], style, _next(info.next_command, args))
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -135,8 +135,11 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
 
 
 def _notes(notes: Sequence[str], width: int) -> RenderableType:
-    told = "\n".join(line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES])
-    return Text(told, style="dim")
+    told = [line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES]]
+    more = len(notes) - MAX_NOTES
+    if more > 0:
+        told.append(f"({more} more note{'s' if more > 1 else ''} in the HTML report)")
+    return Text("\n".join(told), style="dim")
 
 
 def _verdict(verdict: Verdict) -> RenderableType:
@@ -208,10 +211,21 @@ def _road(info: PlanInfo, width: int) -> RenderableType:
     grid = table("", "samples/s", "gain", *(["expected"] if full else []), "guarantee", "")
     baseline, *rest = (point for point in info.road.points if point.kind != "confirmed")
     grid.add_row("  baseline", right(count(baseline.samples_per_s)))
-    for point in rest[:MAX_TRIED]:
+    for point in _shown(rest):
         grid.add_row(*_road_row(point, full, width), style=_POINT_STYLES[point.kind])
     last = Text(info.confirmation, style="bold")
-    return titled("Road", Group(grid, last), MAX_TRIED, len(rest))
+    return titled("Road", Group(grid, last), len(_shown(rest)), len(rest))
+
+
+def _shown(points: Sequence[RoadPoint]) -> list[RoadPoint]:
+    """All that is in force, and as many of the others as there is room for, in their order."""
+    room = MAX_TRIED - sum(point.kind == "kept" for point in points)
+    found: list[RoadPoint] = []
+    for point in points:
+        if point.kind == "kept" or room > 0:
+            found.append(point)
+            room -= point.kind != "kept"
+    return found
 
 
 def _road_row(point: RoadPoint, full: bool, width: int) -> list[RenderableType]:
@@ -232,24 +246,23 @@ def _skipped(info: PlanInfo, width: int) -> RenderableType:
     return titled("Not tried", grid, MAX_SKIPPED, len(info.skipped))
 
 
-def _plan_footer(info: PlanInfo, args: Sequence[str]) -> RenderableType:
+def _plan_footer(info: PlanInfo) -> RenderableType:
     lines = [f"The whole training: {info.time_to_finish}."] if info.time_to_finish else []
     if info.validation:
         lines.append(f"A validation: {info.validation}.")
-    return _end((*lines, info.cost, _machine(info.machine)), info.next_command, args)
+    return Text("\n".join((*lines, info.cost, _machine(info.machine))), style="dim")
 
 
-def _footer(info: DiagnosisInfo, args: Sequence[str]) -> RenderableType:
+def _footer(info: DiagnosisInfo) -> RenderableType:
     lines = [_machine(info.machine), info.overhead]
     if info.elsewhere:
         lines.append(f"Also reached: {', '.join(clean(at) for at in info.elsewhere[:4])}.")
-    return _end(lines, info.next_command, args)
+    return Text("\n".join(lines), style="dim")
 
 
-def _end(lines: Sequence[str], command: str, args: Sequence[str]) -> RenderableType:
+def _next(command: str, args: Sequence[str]) -> RenderableType:
     typed = clean(f"{command} {shlex.join(args)}".rstrip())
-    next_line = Text("Next: ").append(typed, style="bold cyan")
-    return Group(Text("\n".join(lines), style="dim"), next_line)
+    return Text("Next: ").append(typed, style="bold cyan")
 
 
 def _machine(rows: Sequence[tuple[str, str]]) -> str:

@@ -84,8 +84,14 @@ def tail(path: str, width: int) -> str:
     return path if len(path) <= width else "…" + path[1 - width :]
 
 
-def drawn(blocks: Sequence[RenderableType], style: Look) -> str:
-    """Blocks one under the other, as the stream can show them."""
+def drawn(blocks: Sequence[RenderableType], style: Look, last: RenderableType = "") -> str:
+    """Blocks one under the other, as the stream can show them.
+
+    Args:
+        blocks: With an empty line between.
+        style: The stream's.
+        last: Stands under them on a line that is never broken: to be copied.
+    """
     out = io.StringIO()
     console = Console(
         file=out,
@@ -99,6 +105,8 @@ def drawn(blocks: Sequence[RenderableType], style: Look) -> str:
     )
     for number, block in enumerate(blocks):
         console.print(Group("", block) if number else block)
+    if last:
+        console.print(last, soft_wrap=True)
     text = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
     return text if style.unicode else _ascii(text)
 

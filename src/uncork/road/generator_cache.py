@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.attribution import costs_of
+from uncork.core.caches import ends
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -28,6 +29,8 @@ from uncork.road.proposal import (
     read_once,
 )
 
+_NOT_ALIKE: Final = "no generator that was seen to yield the same in every epoch"
+_NOT_READ: Final = "the training was not seen to read its generator to the end"
 _SOURCE: Final = "tf.data.Dataset.from_generator(...).cache()  # before shuffle and augmentation"
 
 
@@ -49,9 +52,10 @@ class KeepElements(Optimization):
         once = read_once(diagnosis)
         if once:
             return once
-        kept = [s for s in diagnosis.stages if s.kind == "from_generator" and s.keepable]
+        alike = [s for s in diagnosis.stages if s.kind == "from_generator" and s.keepable]
+        kept = [stage for stage in alike if ends(diagnosis, stage)]
         if not kept:
-            return Skipped(reason="no generator that was seen to yield the same in every epoch")
+            return Skipped(reason=_NOT_READ if alike else _NOT_ALIKE)
         costs = costs_of(diagnosis, machine.cpus)
         best = max(kept, key=lambda s: gain(costs, costs.kept(s.index)))
         assert best.keepable is not None

@@ -21,6 +21,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    ends_unknown,
     no_function_edit,
     no_step_edit,
     not_worth,
@@ -53,6 +54,7 @@ class LeaveXla(Optimization):
             return Skipped(reason="XLA is off already")
         in_loop = work.kind == "custom_loop"
         forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
+        forbidden = forbidden or ends_unknown(work)
         if forbidden:
             return forbidden
         compiling = next((f for f in diagnosis.findings if f.cause == "recompiling"), None)

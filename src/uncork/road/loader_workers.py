@@ -22,6 +22,8 @@ from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
 
+# Batches, where the loader asks for no other number: Keras's ``max_queue_size``.
+_QUEUED: Final = 10
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
 
 
@@ -52,7 +54,8 @@ class LoadInThreads(Optimization):
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         workers = min(MOST_WORKERS, math.ceil(machine.cpus))
-        queued = AHEAD * workers * (loader.bytes_per_element or 0)
+        # As many as Keras makes ahead, and those that are being made.
+        queued = (max(_QUEUED, AHEAD * workers) + workers) * (loader.bytes_per_element or 0)
         if queued > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
         return Proposal(

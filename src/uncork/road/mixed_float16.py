@@ -20,6 +20,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    ends_unknown,
     no_policy_edit,
     not_worth,
     policies_of_its_own,
@@ -41,7 +42,9 @@ class MixedFloat16(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """float16, where it is all that the device has, and the kernels take their time."""
-        forbidden = no_policy_edit(diagnosis) or _forbidden(diagnosis)
+        forbidden = (
+            no_policy_edit(diagnosis) or _forbidden(diagnosis) or ends_unknown(diagnosis.workload)
+        )
         if forbidden:
             return forbidden
         lower = diagnosis.in_float16

@@ -165,6 +165,16 @@ def no_function_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     return None
 
 
+def ends_unknown(work: Workload) -> Skipped | None:
+    """Set when the step that meets the end of a fit's data would be counted otherwise."""
+    if work.kind != "fit" or work.steps_per_epoch is not None:
+        return None
+    return Skipped(
+        reason="the length of the data is unknown, and the step that meets their end would count "
+        "otherwise; .apply(tf.data.experimental.assert_cardinality(n)) tells it"
+    )
+
+
 def no_loop_elsewhere(work: Workload) -> Skipped | None:
     """Set when it is a loop whose step cannot be called again in a process of its own."""
     if work.kind != "custom_loop":

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.kernels import KernelPart
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms, wide_casts
 
@@ -46,8 +47,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=at,
         evidence=(
             f"{ms(moved_s)} of a {ms(diagnosis.step_s)} step depend on the batch alone, most of it "
-            f"{most.kernel} of {most.layer or 'the step'}, while {cpu_s / diagnosis.step_s:.1f} of "
+            f"{_named(most)}, while {cpu_s / diagnosis.step_s:.1f} of "
             f"{machine.cpus:g} cores are busy"
         ),
         remedy=_BESIDE if diagnosis.workload.first_layers else _BY_HAND,
     )
+
+
+def _named(part: KernelPart) -> str:
+    """What is done to the batch: the kernel is the costliest of its part, and may be another."""
+    where = part.layer or "the step"
+    whole = part.of_batch > 0.5 * part.share
+    return f"{part.kernel} of {where}" if whole else f"beside {part.kernel} of {where}"

@@ -20,24 +20,56 @@ _NAMES: Final = {
     "set_policy": "set_global_policy",
 }
 _SCALE: Final = "loss_scale"
+_MODULE: Final = "mixed_precision"
 _EXPERIMENTAL: Final = "mixed_precision.experimental"
 
 
 def policy_names(source: Source) -> Iterator[Found]:
-    """All that is called of ``mixed_precision.experimental``."""
+    """All that is called of ``mixed_precision.experimental``, and where that is imported."""
+    imported = [each for each in source.all(cst.ImportFrom) if _is_experimental(source, each)]
+    aliases = {_alias(each) for each in imported}
+    for each in imported:
+        told = f"{_EXPERIMENTAL} is {_MODULE}"
+        yield Found(each, told, (Change(each, partial(_imported, alias=_alias(each))),))
     for call in source.all(cst.Call):
         called = call.func
-        if not isinstance(called, cst.Attribute) or not isinstance(called.value, cst.Attribute):
+        if not isinstance(called, cst.Attribute) or called.attr.value not in _NAMES:
             continue
         owner, name = source.code(called.value), called.attr.value
-        if not owner.endswith(_EXPERIMENTAL) or name not in _NAMES:
+        by_alias = owner in aliases
+        if not by_alias and not owner.endswith(_EXPERIMENTAL):
             continue
         refusal = _refused(source, call)
         if refusal:
             yield Found(call, refusal=refusal)
             continue
-        change = Change(call, partial(_renamed, name=_NAMES[name]))
-        yield Found(call, f"{_EXPERIMENTAL}.{name} is mixed_precision.{_NAMES[name]}", (change,))
+        change = Change(call, partial(_renamed, name=_NAMES[name], by_alias=by_alias))
+        yield Found(call, f"{_EXPERIMENTAL}.{name} is {_MODULE}.{_NAMES[name]}", (change,))
+
+
+def _is_experimental(source: Source, each: cst.ImportFrom) -> bool:
+    """``from tensorflow.keras.mixed_precision import experimental``, and nothing else of it."""
+    names = each.names
+    if not isinstance(each.module, cst.Attribute) or isinstance(names, cst.ImportStar):
+        return False
+    alone = len(names) == 1 and names[0].name.value == "experimental"
+    return alone and not each.relative and each.module.attr.value == _MODULE
+
+
+def _alias(each: cst.ImportFrom) -> str:
+    assert not isinstance(each.names, cst.ImportStar)
+    return each.names[0].evaluated_alias or "experimental"
+
+
+def _imported(each: cst.ImportFrom, alias: str) -> cst.ImportFrom:
+    """Of the module above, under the name that the script knows it by."""
+    assert isinstance(each.module, cst.Attribute)
+    assert not isinstance(each.names, cst.ImportStar)
+    known = cst.AsName(cst.Name(alias), cst.SimpleWhitespace(" "), cst.SimpleWhitespace(" "))
+    name = each.names[0].with_changes(
+        name=cst.Name(_MODULE), asname=None if alias == _MODULE else known
+    )
+    return each.with_changes(module=each.module.value, names=(name,))
 
 
 def _refused(source: Source, call: cst.Call) -> str:
@@ -56,9 +88,12 @@ def _refused(source: Source, call: cst.Call) -> str:
     )
 
 
-def _renamed(call: cst.Call, name: str) -> cst.Call:
+def _renamed(call: cst.Call, name: str, by_alias: bool) -> cst.Call:
     owner = call.func
     assert isinstance(owner, cst.Attribute)
-    assert isinstance(owner.value, cst.Attribute)
-    func = owner.with_changes(value=owner.value.value, attr=cst.Name(name))
+    above = owner.value
+    if not by_alias:
+        assert isinstance(above, cst.Attribute)
+        above = above.value
+    func = owner.with_changes(value=above, attr=cst.Name(name))
     return without_arguments(call.with_changes(func=func), (_SCALE,))

@@ -79,6 +79,7 @@ from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of, random_layers_of
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
+from uncork.step.warm_up import warms_up
 from uncork.step.without_tf32 import without_tf32
 
 __all__ = [
@@ -182,6 +183,7 @@ __all__ = [
     "transfer_of",
     "validation_steps",
     "variables",
+    "warms_up",
     "weights",
     "who_waits",
     "why_not_larger",

@@ -38,6 +38,9 @@ def _each(callbacks: Any) -> Iterable[Any]:
 
 
 def _acts_on_batches(callback: Any, hooks: Iterable[str]) -> bool:
+    hooks = tuple(hooks)
+    if any(_is_of_the_user(callback, hook) for hook in hooks):
+        return True
     if isinstance(callback, keras.callbacks.History | keras.callbacks.ProgbarLogger):
         return False
     if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
@@ -45,6 +48,12 @@ def _acts_on_batches(callback: Any, hooks: Iterable[str]) -> bool:
     if isinstance(callback, keras.callbacks.TensorBoard):
         return bool(callback.update_freq != "epoch" or callback._should_trace)
     return any(_overridden(callback, hook) for hook in hooks)
+
+
+def _is_of_the_user(callback: Any, hook: str) -> bool:
+    """A class between the callback's own and Keras's has a hook of its own."""
+    owner = next(kind for kind in type(callback).__mro__ if hook in vars(kind))
+    return not owner.__module__.startswith("keras.")
 
 
 def _overridden(callback: Any, hook: str) -> bool:

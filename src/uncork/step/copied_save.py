@@ -93,10 +93,26 @@ class CopiedSave:
             self._store.into(_STORE(self._store.name, archive=archive, mode="w"))
 
 
+class _OfOneThread(type):
+    """A class of stores for the thread that copies: others save into Keras's own meanwhile."""
+
+    owner: int
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != cls.owner:
+            return _STORE(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _STORE) or super().__instancecheck__(instance)
+
+
 def _making(made: list[_Store], buffers: Buffers) -> Callable[..., _Store]:
     """A class of stores, as Keras's functions call it and compare with it."""
 
-    class Store(_Store):
+    class Store(_Store, metaclass=_OfOneThread):
+        owner = threading.get_ident()
+
         def __init__(self, name: Any, archive: Any = None, mode: str = "r") -> None:
             super().__init__(name, buffers)
             self.archive = archive

@@ -10,6 +10,7 @@ back whenever somebody may look: at the end of an epoch, before a validation, at
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -39,6 +40,8 @@ _ELEMENTWISE: Final = (
 # Lists of an optimizer's variables that are not the state of its update.
 _NO_SLOTS: Final = ("_variables", "_trainable_variables")
 _UPDATE: Final = "_backend_update_step"
+_SAVES: Final = "save_own_variables"
+_TRAINING: Final = ("train_on_batch", "fit")
 _PLACES: Final = "_trainable_variables_indices"
 
 
@@ -91,6 +94,8 @@ class FlatGroup:
         self._flat: Any = None
         self._slots: dict[str, Any] = {}
         self._held: dict[str, Any] = {}
+        # Where Keras has it, the state is as far as the weights.
+        self._is_back = True
         self._scatter = tf.function(self._scatter_all, autograph=False)
 
     @contextmanager
@@ -98,7 +103,11 @@ class FlatGroup:
         """What is traced inside updates them as one; their state is laid back at the end."""
         if not self._optimizer.built:  # as the first step would, where state has no value yet
             self._optimizer.build(self._model.trainable_variables)
-        object.__setattr__(self._optimizer, _UPDATE, self._update)
+        own = {_UPDATE: self._update, _SAVES: self._saving(getattr(self._optimizer, _SAVES))}
+        for name, method in own.items():
+            object.__setattr__(self._optimizer, name, method)
+        inner = {name: self._inner(getattr(self._model, name)) for name in _TRAINING}
+        vars(self._model).update(inner)
         try:
             if self._flat is not None:
                 self._lend()
@@ -106,7 +115,10 @@ class FlatGroup:
             yield
         finally:
             # First the optimizer is itself again, whatever becomes of the state.
-            object.__delattr__(self._optimizer, _UPDATE)
+            for name in own:
+                object.__delattr__(self._optimizer, name)
+            for name in inner:
+                vars(self._model).pop(name, None)
             if self._flat is not None:
                 vars(self._optimizer).update(self._held)
                 self.scatter()
@@ -115,11 +127,36 @@ class FlatGroup:
         """Lay the state of the small weights end to end."""
         for name, flat in self._slots.items():
             _lay(flat.value, [slot.value for slot in self._of_weights(name)])
+        self._is_back = self._flat is None
 
     def scatter(self) -> None:
         """Lay it back, to where Keras has it."""
         if self._flat is not None:
             self._scatter()
+            self._is_back = True
+
+    def _saving(self, save: Callable[[Any], None]) -> Callable[[Any], None]:
+        """For who saves in the middle of an epoch, from a handler of a signal, say."""
+
+        def save_own_variables(store: Any) -> None:
+            if not self._is_back:
+                self._scatter()
+            save(store)
+
+        return save_own_variables
+
+    def _inner(self, train: Callable[..., Any]) -> Callable[..., Any]:
+        """For steps that a callback makes between those of the ``fit``."""
+
+        @functools.wraps(train)
+        def trained(*args: Any, **kwargs: Any) -> Any:
+            self.gather()
+            try:
+                return train(*args, **kwargs)
+            finally:
+                self.scatter()
+
+        return trained
 
     def _scatter_all(self) -> None:
         for name, flat in self._slots.items():

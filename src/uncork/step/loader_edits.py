@@ -6,6 +6,7 @@ import copy
 import copyreg
 import functools
 import gc
+import inspect
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import keras
-import numpy as np
 
 from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers, PyDatasetEdit
 from uncork.core.errors import EditRefused
+from uncork.pipeline.kept_calls import own, values_bytes
 from uncork.watch import Draws, in_class, loader_digest, reached, state_digest, value_digest
 
 _SETTINGS: Final = ("workers", "max_queue_size")
@@ -109,7 +110,8 @@ def repeats_epochs(dataset: Any) -> bool:
 
 def has_hooks(dataset: Any) -> bool:
     """Something of the user's runs between two epochs."""
-    return any(getattr(type(dataset), h) is not getattr(keras.utils.PyDataset, h) for h in _HOOKS)
+    own = (inspect.unwrap(getattr(type(dataset), hook)) for hook in _HOOKS)  # not of an edit
+    return any(o is not getattr(keras.utils.PyDataset, h) for o, h in zip(own, _HOOKS, strict=True))
 
 
 def begins_epochs(dataset: Any) -> bool:
@@ -156,8 +158,7 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
         dataset.workers = edit.workers
         dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * edit.workers)
         class_ = type(dataset)
-        if class_.on_epoch_end is not keras.utils.PyDataset.on_epoch_end:
-            _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
+        _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
         return lambda: None
     kept = _Kept(dataset, edit.bytes)
     _extend(dataset, kept.methods())
@@ -197,16 +198,16 @@ def _as_of(class_: Any) -> dict[str, Any]:
 
 
 def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
-    """The user's own, behind which no batch of the epoch before is left, where there are more now.
+    """The user's own, behind which no batch of the epoch before is left.
 
-    Keras reads as many as there were at its beginning, and lets workers make as many as there are.
+    Keras reads as many as there were at its beginning, or as it is told, and lets workers make as
+    many as there are. What they had ready by then it would hand out in the next epoch.
     """
 
     @functools.wraps(class_.on_epoch_end)
     def on_epoch_end(loader: Any) -> None:
-        before = loader.num_batches
         class_.on_epoch_end(loader)
-        if loader.num_batches != before:
+        if loader.num_batches is not None:
             for enqueuer in _enqueuers(loader):
                 with suppress(queue.Empty):
                     while True:
@@ -301,7 +302,7 @@ class _Kept:
                 self.clear()
                 self._draws = True
             return
-        size = sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(made))
+        size = sum(values_bytes(leaf) for leaf in keras.tree.flatten(made))
         if size <= self._room:
             self._room -= size
             self._batches[index] = _copied(made)
@@ -317,6 +318,4 @@ def _are_equal(made: Any, before: Any) -> bool:
 
 
 def _copied(batch: Any) -> Any:
-    return keras.tree.map_structure(
-        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, batch
-    )
+    return keras.tree.map_structure(own, batch)

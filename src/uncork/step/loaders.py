@@ -21,6 +21,7 @@ import tensorflow as tf
 from uncork.core.edit import MOST_WORKERS
 from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
+from uncork.pipeline.kept_calls import values_bytes
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
@@ -127,7 +128,7 @@ def _cost(dataset: Any) -> _Cost:
 
 
 def _bytes(batch: Any) -> int:
-    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in keras.tree.flatten(batch))
+    return sum(values_bytes(leaf) for leaf in keras.tree.flatten(batch))
 
 
 def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:

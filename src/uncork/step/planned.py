@@ -8,13 +8,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Final
 
 import keras
+import tensorflow as tf
 
-from uncork.core.step_edit import StepEdit
+from uncork.core.step_edit import JitCompile, StepEdit
 from uncork.step.array_feed import Rewrite, arrays_through
 from uncork.step.dtype_policies import set_policy
 from uncork.step.feed import Feed
 from uncork.step.first_layers import first_layers_of
 from uncork.step.last_maps import map_in_step_of
+from uncork.step.last_step import ended_as_written
 from uncork.step.left_out import is_in_step
 from uncork.step.micro_batches import in_parts_of
 from uncork.step.recompute import recomputed_of
@@ -24,7 +26,9 @@ _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"
 _FUNCTIONS: Final = (_TRAINS, *_OTHERS)
 # What callbacks ask of a model.
-_ASKED: Final = ("save", "export", "evaluate", "predict")
+_ASKED: Final = (
+    *("save", "export", "evaluate", "predict"), *("test_on_batch", "predict_on_batch")
+)  # fmt: skip
 # In this order: what was traced belongs to the settings before it.
 _SETTINGS: Final = ("jit_compile", "steps_per_execution", *_FUNCTIONS)
 
@@ -102,11 +106,13 @@ class PlannedStep:
         # Behind it: what the map makes in the step is cut in parts.
         parts = self._in_parts.of_model() if self._in_parts else nullcontext()
         again = self._recomputed.of_model() if self._recomputed else nullcontext()
+        by_xla = any(isinstance(edit, JitCompile) for edit in self.edits)
+        end = ended_as_written(model, written.jit_compile) if by_xla else nullcontext()
         try:
             apply(model, self.edits)
             _set(model, self._functions)
             updates = updating(model, self.edits, self.group, self._scaled, resumed=self.resumed)
-            step = first, last_map, parts, again
+            step = first, last_map, parts, again, end
             with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:
                     stack.enter_context(each)
@@ -142,6 +148,10 @@ class _Written:
         self._settings = {k: getattr(model, k) for k in _SETTINGS}
 
     @property
+    def jit_compile(self) -> Any:
+        return self._settings["jit_compile"]
+
+    @property
     def functions(self) -> dict[str, Any]:
         return {name: self._settings[name] for name in _FUNCTIONS}
 
@@ -153,7 +163,8 @@ class _Written:
         """All but what trains: it is the training's, which may go on in another thread."""
         for layer, policy in self._policies.values():
             if layer.dtype_policy.name != policy.name:
-                set_policy(layer, policy)
+                with tf.init_scope():  # what it makes must not belong to a callback's graph
+                    set_policy(layer, policy)
         _set(self._model, {k: v for k, v in self._settings.items() if k != _TRAINS})
 
     @contextmanager

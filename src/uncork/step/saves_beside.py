@@ -277,8 +277,12 @@ class _Checkpoint:
                 setattr(saving_lib, name, save)
 
     def _copying(self, save: Callable[..., Any], *, weights_only: bool) -> Callable[..., Any]:
+        owner = threading.get_ident()
+
         @functools.wraps(save)
         def begin(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != owner:  # somebody else's save, not the callback's
+                return save(model, filepath, *args, **kwargs)
             self._writing.wait()
             copied = None
             if model is self._callback.model and is_plain_file(filepath):

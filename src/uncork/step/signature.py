@@ -40,9 +40,17 @@ def signature(model: Any) -> ModelSignature:
 def _optimizer(optimizer: Any) -> str:
     if optimizer is None:
         return ""
-    config = {k: v for k, v in _config(optimizer).items() if k not in ("learning_rate", "name")}
-    text = json.dumps(config, sort_keys=True, default=repr)
+    text = json.dumps(_without_rates(_config(optimizer)), sort_keys=True, default=repr)
     return f"{type(optimizer).__name__} {_without_addresses(text)}"
+
+
+def _without_rates(config: dict[str, Any]) -> dict[str, Any]:
+    """Of an optimizer that scales the loss, without those of the one inside, too."""
+    return {
+        name: _without_rates(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name not in ("learning_rate", "name")
+    }
 
 
 def _config(of: Any) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""The step that meets the end of the data, where XLA compiles all steps.
+
+How long data are that are filtered or read from records, only their end tells: the step that asks
+for a batch then gets none. As TensorFlow runs it, whatever of that step needs no batch still
+happens: it is counted, seeds go on, weights decay. A step that XLA compiles runs as a whole or not
+at all, and the training would go on from another count.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import tensorflow as tf
+
+from uncork.step.traced_maps import attribute
+
+_MAKES: Final = "make_train_function"
+
+
+@contextmanager
+def ended_as_written(model: Any, jit_compile: Any) -> Iterator[None]:
+    """The last step of such an epoch is left to the function that the user's own settings make.
+
+    Args:
+        model: Set to be compiled with XLA.
+        jit_compile: As its user wrote it.
+    """
+    make = getattr(model, _MAKES)
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        make(*args, **kwargs)
+        if not isinstance(model.train_function, Ending):
+            as_written = functools.partial(_as_written, model, make, jit_compile)
+            model.train_function = Ending(model.train_function, as_written)
+        return model.train_function
+
+    with attribute(model, _MAKES, made):
+        yield
+
+
+class Ending:
+    """A training function that hands over to another one at the end of the data.
+
+    Args:
+        function: Keras's, compiled with XLA.
+        as_written: Makes the other one, which is traced only if it is needed.
+
+    Example:
+        >>> def at_the_end(_):
+        ...     raise tf.errors.OutOfRangeError(None, None, "no more")
+        >>> Ending(at_the_end, lambda: lambda _: "counted")(iter(()))
+        'counted'
+    """
+
+    def __init__(self, function: Any, as_written: Callable[[], Any]) -> None:
+        self._function = function
+        self._as_written = functools.cache(as_written)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """An execution."""
+        try:
+            return self._function(*args, **kwargs)
+        except tf.errors.OutOfRangeError:
+            # An iterator stays at its end: this raises the same, when it has counted.
+            return self._as_written()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
+def _as_written(model: Any, make: Callable[..., Any], jit_compile: Any) -> Any:
+    now = {name: getattr(model, name) for name in ("jit_compile", "train_function")}
+    model.jit_compile = jit_compile
+    try:
+        make(force=True)
+        return model.train_function
+    finally:
+        for name, value in now.items():
+            setattr(model, name, value)
