@@ -367,3 +367,21 @@ def test_a_page_does_not_take_the_place_of_its_plan(tuned, tmp_path: Path) -> No
         tuned[2].save(tmp_path / "plan.html")
     tuned[2].save(tmp_path / "plan.json")
     assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "plan.html"}
+
+
+class OfWords(keras.utils.PyDataset):
+    """Its code reaches a layer, of which Keras writes down the time of day."""
+
+    def __init__(self) -> None:
+        self.words = keras.layers.Rescaling(0.5)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(self.words(X[:8])), Y[:8]
+
+
+def test_a_layer_in_a_loader_is_not_said_to_have_moved(capsys) -> None:
+    uncork.diagnose(mlp(), OfWords(), budget=2.0, quiet=True)
+    assert "make the data anew" not in capsys.readouterr().err

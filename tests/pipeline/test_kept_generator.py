@@ -279,3 +279,21 @@ def test_what_is_sparse_or_ragged_is_handed_on():
     dataset = tf.data.Dataset.from_generator(pairs, output_signature=spec)
     keepable(dataset)
     assert element_digests(kept(dataset), epochs=2) == element_digests(dataset, epochs=2)
+
+
+def test_what_is_laid_out_otherwise_is_trusted_again(monkeypatch):
+    """Arrays that are read-only, or views: copies of them are compared with copies."""
+
+    def views():
+        for row in ROWS:
+            view = np.stack([row, row])[::-1]
+            view.flags.writeable = False
+            yield view * np.float32(SCALE["by"]) if SCALE["by"] != 3.0 else view.T
+
+    holder = KeptGenerator(views, most_bytes=100_000)
+    list(holder())
+    monkeypatch.setitem(SCALE, "by", 3.0)
+    for _ in range(3):
+        list(holder())
+    assert holder._trusts
+    assert len(holder) == len(ROWS)

@@ -372,3 +372,25 @@ def test_what_is_saved_in_mid_epoch_has_the_state_of_its_weights(tmp_path: Any) 
         loaded.load_weights(path)
         found.append(weights(loaded))
     assert equal(*found)
+
+
+class Nested(keras.callbacks.Callback):
+    """A fit within a fit, whose own callback trains on some examples."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        again = Repeating()
+        self.model.fit(data(3), callbacks=[again], verbose=0)
+
+
+def test_steps_within_a_nested_fit_are_not_forgotten() -> None:
+    ours, theirs = run(AT_ONCE, Nested()), run((), Nested())
+    assert equal(weights(ours), weights(theirs))
+
+
+def test_a_method_that_the_user_set_on_the_model_stays() -> None:
+    made = model("adam")
+    own = made.train_on_batch
+    object.__setattr__(made, "train_on_batch", own)
+    with PlannedStep(made, AT_ONCE).in_force():
+        assert vars(made)["train_on_batch"] is not own
+    assert vars(made)["train_on_batch"] is own

@@ -62,3 +62,22 @@ def test_the_model_is_given_back_its_own_function() -> None:
     assert made.train_function is None
     made.fit(data(known=False), verbose=0)
     assert not isinstance(made.train_function, Ending)
+
+
+class Unfreezing(keras.callbacks.Callback):
+    """Compiles anew: the script's own settings, without XLA, hold from then on."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 0:
+            self.model.compile(keras.optimizers.AdamW(0.01, weight_decay=0.1), "mse")
+            self.model.fit(data(known=False), verbose=0)
+
+
+def test_what_a_callback_compiles_anew_counts_once() -> None:
+    counts = []
+    for edits in ((JitCompile(),), ()):
+        made = model(keras.optimizers.AdamW(0.01, weight_decay=0.1))
+        with PlannedStep(made, edits).in_force():
+            made.fit(data(known=False), epochs=3, callbacks=[Unfreezing()], verbose=0)
+        counts.append(int(made.optimizer.iterations))
+    assert counts[0] == counts[1]

@@ -34,6 +34,9 @@ def ends(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
     work, kept = diagnosis.workload, stage.keepable
     if kept is None or work.steps_per_epoch is None or not (work.steps_given or work.kind != "fit"):
         return True
+    to_the_end = diagnosis.stages[-1].length == work.steps_per_epoch
+    if to_the_end or (work.reads_again and not kept.elements):
+        return True  # nobody repeats what never ends
     steps = work.steps_per_epoch * (work.epochs if work.kind == "fit" else 1)
     return 0 < kept.elements <= steps * (stage.elements_per_step or 0.0)
 
@@ -56,7 +59,8 @@ def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
     point, part = stage.cache_point, stage.narrow
     if point is None or part is None or not stage.bytes_per_element or point.memory_bytes <= room:
         return (stage,)
-    taken = round(point.memory_bytes * part.bytes_per_element / stage.bytes_per_element)
+    taken = round(point.value_bytes * part.bytes_per_element / stage.bytes_per_element)
+    taken += point.overhead_bytes
     widening_s = max(0.0, (stage.cpu_s_per_element or 0.0) - part.cpu_s_per_element)
     saved_s = point.saved_cpu_s_per_step - widening_s * (stage.elements_per_step or 0.0)
     smaller = replace(point, memory_bytes=taken, saved_cpu_s_per_step=max(0.0, saved_s))

@@ -230,7 +230,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         kept, point = self.cached(stage), stage.cache_point
         if point is None or not point.elements:
             return kept
-        size = point.memory_bytes / point.elements
+        size = point.value_bytes / point.elements
         at = next(i for i, s in enumerate(kept.stages) if s.index == stage.index)
         reading = stage_costs.reading(kept.stages[at], read, size)
         return replace(kept, stages=(*kept.stages[:at], reading, *kept.stages[at + 1 :]))

@@ -28,7 +28,7 @@ from uncork.core.record import Record, digest, from_json, replace, to_json
 from uncork.core.step_edit import MicroBatches, RecomputeActivations, StepEdit, batches_in_one
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 6
+SCHEMA: Final = 7
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -66,6 +66,7 @@ class CachePoint(Record, frozen=True, kw_only=True):
     Attributes:
         elements: How many would be held.
         memory_bytes: What they would take.
+        overhead_bytes: Of these, what TensorFlow's cache in memory takes beside their values.
         saved_cpu_s_per_step: CPU seconds that every later step is spared.
         below: Kinds of the stages that it must be placed below (``shuffle``, ``repeat``), whose
             order stays as it is because a deterministic 1:1 map commutes with them.
@@ -75,6 +76,12 @@ class CachePoint(Record, frozen=True, kw_only=True):
     memory_bytes: int
     saved_cpu_s_per_step: float
     below: tuple[str, ...] = ()
+    overhead_bytes: int = 0
+
+    @property
+    def value_bytes(self) -> int:
+        """What files would hold."""
+        return self.memory_bytes - self.overhead_bytes
 
 
 class Repeated(Record, frozen=True, kw_only=True):

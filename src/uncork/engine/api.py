@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.saving.keras_saveable import KerasSaveable
 
 from uncork.capture import FitCall
 from uncork.capture.frames import user_line
@@ -342,9 +343,29 @@ def _data_kept(data: Any) -> Iterator[None]:
 
 
 def _python_state(data: Any) -> str:
-    if isinstance(data, tf.data.Dataset):
-        return python_state(read(data))
-    return state_digest(data) if isinstance(data, keras.utils.PyDataset) else ""
+    """Digest of all that the Python code of the data can get at; ``""`` where nobody can tell.
+
+    What Keras pickles of its layers has the time of day in it.
+    """
+    met: list[Any] = []
+    reduce = KerasSaveable.__reduce__
+
+    def noting(layer: Any) -> Any:
+        met.append(layer)
+        return reduce(layer)
+
+    KerasSaveable.__reduce__ = noting
+    try:
+        if isinstance(data, tf.data.Dataset):
+            found = python_state(read(data))
+        elif isinstance(data, keras.utils.PyDataset):
+            _ = data.workers, data.max_queue_size  # Keras sets them where the loader has not
+            found = state_digest(data)
+        else:
+            found = ""
+    finally:
+        KerasSaveable.__reduce__ = reduce
+    return "" if met else found
 
 
 def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:

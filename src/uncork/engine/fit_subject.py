@@ -196,13 +196,19 @@ class FitSubject(FitLooks):
     def _how_validation_fails(self, version: Version) -> str:
         """The validation runs under the same settings, with its own ops; ``""`` where it does."""
         others = version.step[len(self.original.step) :]
-        changed = any(isinstance(edit, JitCompile | DtypePolicy) for edit in others)
-        found = self._validates() if changed else None
-        if found is None:
+        if not any(isinstance(edit, JitCompile | DtypePolicy) for edit in others):
             return ""
+        fails = self._fails(version.step)
+        # What cannot be tried as written either, tells nothing of the edit.
+        return fails if fails and not self._fails(self.original.step) else ""
+
+    def _fails(self, step: tuple[StepEdit, ...]) -> str:
+        """Why a step of the validation does not run so, whoever raises; ``""`` where it does."""
         try:
-            found.runner((), version.step).first_epoch(0.0)
-        except Exception as error:  # whatever an op raises that XLA or another precision lacks
+            found = self._validates()
+            if found is not None:
+                found.runner((), step).first_epoch(0.0)
+        except Exception as error:
             return first_line(error)
         finally:
             self.snapshot.restore_values()

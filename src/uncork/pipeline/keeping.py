@@ -14,7 +14,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import SplitMap
 from uncork.core.stage import Buffer, CachePoint
 from uncork.pipeline.edits import apply
-from uncork.pipeline.legality import MOVABLE, cache_place, maps_below
+from uncork.pipeline.legality import BATCHING, MOVABLE, cache_place, maps_below
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.node import Node
 from uncork.pipeline.probes import SAMPLED_ELEMENTS, bytes_of, count
@@ -62,7 +62,6 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
     elements = _length(changed.stages[place.above])
     if elements is None:
         elements = _counted(top, budget_s)
-    size = _kept_bytes(changed.stages[position], size, elements)
     kept = {*range(top.first, top.index + 1), *(stage.lowest + i for i in place.sunk)}
     # Reading from the new cache costs what reading from an old one below did.
     spared = [stages[i] for i in kept if not stages[i].node.in_memory]
@@ -71,18 +70,20 @@ def cache_point(stages: Sequence[Measured], index: int, budget_s: float) -> Cach
         saved += (stage.prefix_cpu_s or 0.0) * (stage.per_step or 0.0)
     if not size or not elements or saved <= _WORTH * sum(s.cpu_s_per_step for s in stages):
         return None
+    size, beside = _sizes(changed.stages[position], size, elements)
     # Each branch that reads it fills one of its own, until the first is complete.
     readers = sum(other.node.dataset is stage.node.dataset for other in stages)
     return CachePoint(
         elements=elements,
-        memory_bytes=elements * size * readers,
+        memory_bytes=elements * (size + beside) * readers,
+        overhead_bytes=elements * beside * readers,
         saved_cpu_s_per_step=saved,
         below=tuple(changed.stages[i].kind for i in place.raised),
     )
 
 
-def _kept_bytes(node: Node, mean: int | None, elements: int) -> int | None:
-    """Of an element in TensorFlow's cache.
+def _sizes(node: Node, mean: int, elements: int) -> tuple[int, int]:
+    """Bytes of an element's values, and what TensorFlow's cache takes beside them.
 
     Args:
         node: That gives it.
@@ -90,14 +91,15 @@ def _kept_bytes(node: Node, mean: int | None, elements: int) -> int | None:
         elements: In one pass.
     """
     parts = tf.nest.flatten(node.dataset.element_spec, expand_composites=True)
-    alike = all(p.shape.is_fully_defined() and p.dtype != tf.string for p in parts)
-    if mean is None or alike:
-        return mean and mean + _TENSOR_BYTES * len(parts)
-    # Data that lie in some order begin with the short ones, say.
-    part = shortened(read(node.dataset), elements // SAMPLED_ELEMENTS) if elements > _MANY else None
-    mean = (bytes_of(part.dataset) if part else None) or mean
-    texts = sum(p.shape.num_elements() or 1 for p in parts if p.dtype == tf.string)
-    return mean + _TENSOR_BYTES * len(parts) + _STRING_BYTES * texts
+    own = 1 if node.kind in BATCHING else 0  # the last batch may be a smaller one
+    shapes = [part.shape[own:] for part in parts]
+    texts = [part.dtype == tf.string for part in parts]
+    if elements > _MANY and (any(texts) or not all(s.is_fully_defined() for s in shapes)):
+        # Data that lie in some order begin with the short ones, say.
+        part = shortened(read(node.dataset), elements // SAMPLED_ELEMENTS)
+        mean = (bytes_of(part.dataset) if part else None) or mean
+    strings = sum(p.shape.num_elements() or 1 for p in parts if p.dtype == tf.string)
+    return mean, _TENSOR_BYTES * len(parts) + _STRING_BYTES * strings
 
 
 def elements_of(stage: Measured, budget_s: float) -> int | None:

@@ -126,7 +126,10 @@ class KeptCalls:
 
     def _keep(self, key: str, made: Any, before_it: _Answer | None) -> None:
         if before_it is not None:
-            before_it.served, before_it.trusted = self._pass, are_equal(made, before_it.made)
+            before_it.served, before_it.trusted = (
+                self._pass,
+                are_equal(copied(made), before_it.made),
+            )
             if not before_it.trusted:  # then others were equal by chance
                 self.clear()
                 self._draws = True

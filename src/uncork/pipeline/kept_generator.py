@@ -79,7 +79,7 @@ class KeptGenerator:
                 break
             made.append(copied(element))
             if before_it is not None:
-                digests.append(digest_of(element))
+                digests.append(digest_of(made[-1]))  # a copy, as those before it
             room -= size_of(element)
             yield element
             if not only_computed or room < 0:  # nothing of this pass will be kept

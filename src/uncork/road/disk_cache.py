@@ -70,16 +70,14 @@ class CacheInFiles(Optimization):
             return _no_space(disk, min(map(_needed, forms)))
         best = max(
             fitting,
-            key=lambda s: (round(gain(costs, _kept(costs, s, disk)), 2), -kept_bytes(s), s.index),
+            key=lambda s: (round(gain(costs, _kept(costs, s, disk)), 2), -_values(s), s.index),
         )
         keeping = Keeping(
             stage=best,
             costs=costs,
             kept=_kept(costs, best, disk),
-            keep=DiskCache(
-                stage=best.index, expects="", bytes=kept_bytes(best), folder=disk.folder
-            ),
-            where=f"in {kept_bytes(best) / 1e9:.3g} GB of files",
+            keep=DiskCache(stage=best.index, expects="", bytes=_values(best), folder=disk.folder),
+            where=f"in {_values(best) / 1e9:.3g} GB of files",
             source_edit=_SOURCE,
         )
         return _in_vain(diagnosis, policy, keeping, disk) or keeping.proposed(
@@ -121,7 +119,7 @@ def _in_vain(
         )
     as_it_is_s = min(now.step_s(), now.measured_s)
     passes = _passes(diagnosis, point.elements / per_step)
-    writing_s = per_step * disk.write.wall_s(point.memory_bytes / point.elements)
+    writing_s = per_step * disk.write.wall_s(point.value_bytes / point.elements)
     spared_s = (passes - 1) * (as_it_is_s - keeping.kept.step_s())
     if spared_s <= writing_s:
         return Skipped(
@@ -148,4 +146,8 @@ def _kept(costs: StepCosts, stage: Stage, disk: Disk) -> StepCosts:
 
 
 def _needed(stage: Stage) -> int:
-    return _AT_ONCE * files_bytes(kept_bytes(stage))
+    return _AT_ONCE * files_bytes(_values(stage))
+
+
+def _values(stage: Stage) -> int:
+    return stage.cache_point.value_bytes if stage.cache_point else 0

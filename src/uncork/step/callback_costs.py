@@ -48,11 +48,17 @@ def callback_costs(
     found = []
     for callback in acting_on_batches(callbacks):
         with suppress(Exception):  # it reaches beyond the process, or wants more than there is
-            if isinstance(callback, keras.callbacks.ModelCheckpoint):
+            if _saves_by_batches(callback):
                 found.append(_checkpoint(callback, model))
             elif is_users_class(type(callback)):
                 found.append(_own(callback, model, arguments))
     return tuple(found)
+
+
+def _saves_by_batches(callback: Any) -> bool:
+    """And not once an epoch, with hooks of the user's in a class of his own."""
+    is_checkpoint = isinstance(callback, keras.callbacks.ModelCheckpoint)
+    return is_checkpoint and callback.save_freq != "epoch"
 
 
 def _checkpoint(callback: Any, model: Any) -> CallbackCost:

@@ -85,7 +85,7 @@ class FirstLayers:
     """
 
     def __init__(self, model: Any, edit: LayersInInput, *, compiled: bool = False) -> None:
-        self._model, self._draws, self._compiled = model, edit.draws, compiled
+        self._model, self._draws, self.compiled = model, edit.draws, compiled
         self._graph = _graph_of(model)
         chain = list(_chain(self._graph)) if self._graph is not None else []
         found = tuple(layer.name for layer, _ in chain)[: len(edit.layers)]
@@ -182,10 +182,19 @@ class FirstLayers:
             yield
 
     @contextmanager
+    def without_xla(self) -> Iterator[None]:
+        """What is made inside is not compiled, as the script has it."""
+        compiled, self.compiled = self.compiled, False
+        try:
+            yield
+        finally:
+            self.compiled = compiled
+
+    @contextmanager
     def _with_xla(self) -> Iterator[None]:
         """Where it compiles the step alone, Keras's own setting would warn, and leave it off."""
         written = self._model._jit_compile
-        if self._compiled:
+        if self.compiled:
             self._model._jit_compile = True
         try:
             yield

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import keras
@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
+from uncork.step.traced_maps import attribute
 
 # Elements. A larger weight takes its time in kernels, not before them, and is not worth copying.
 _SMALL: Final = 1 << 16
@@ -106,19 +107,19 @@ class FlatGroup:
         own = {_UPDATE: self._update, _SAVES: self._saving(getattr(self._optimizer, _SAVES))}
         for name, method in own.items():
             object.__setattr__(self._optimizer, name, method)
-        inner = {name: self._inner(getattr(self._model, name)) for name in _TRAINING}
-        vars(self._model).update(inner)
         try:
             if self._flat is not None:
                 self._lend()
                 self.gather()
-            yield
+            with ExitStack() as stack:
+                for name in _TRAINING:
+                    inner = self._inner(getattr(self._model, name))
+                    stack.enter_context(attribute(self._model, name, inner))
+                yield
         finally:
             # First the optimizer is itself again, whatever becomes of the state.
             for name in own:
                 object.__delattr__(self._optimizer, name)
-            for name in inner:
-                vars(self._model).pop(name, None)
             if self._flat is not None:
                 vars(self._optimizer).update(self._held)
                 self.scatter()
@@ -150,6 +151,8 @@ class FlatGroup:
 
         @functools.wraps(train)
         def trained(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_back:  # within another one, to which no callback of ours belongs
+                self.scatter()
             self.gather()
             try:
                 return train(*args, **kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
@@ -21,20 +21,31 @@ _MAKES: Final = "make_train_function"
 
 
 @contextmanager
-def ended_as_written(model: Any, jit_compile: Any) -> Iterator[None]:
+def ended_as_written(
+    model: Any,
+    jit_compile: Any,
+    is_compiled: Callable[[], bool],
+    without_xla: Callable[[], AbstractContextManager[None]],
+) -> Iterator[None]:
     """The last step of such an epoch is left to the function that the user's own settings make.
 
     Args:
         model: Set to be compiled with XLA.
         jit_compile: As its user wrote it.
+        is_compiled: It is still: a callback may have called ``compile``.
+        without_xla: What else would compile the step does not, inside.
     """
     make = getattr(model, _MAKES)
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
         make(*args, **kwargs)
-        if not isinstance(model.train_function, Ending):
-            as_written = functools.partial(_as_written, model, make, jit_compile)
+        if is_compiled() and not isinstance(model.train_function, Ending):
+
+            def as_written() -> Any:
+                with without_xla():
+                    return _as_written(model, make, jit_compile)
+
             model.train_function = Ending(model.train_function, as_written)
         return model.train_function
 

@@ -8,6 +8,7 @@ import functools
 import gc
 import inspect
 import queue
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -208,7 +209,10 @@ def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
     def on_epoch_end(loader: Any) -> None:
         class_.on_epoch_end(loader)
         if loader.num_batches is not None:
-            for enqueuer in _enqueuers(loader):
+            # Whoever calls it, and what it reads the loader with; anybody else reads nothing.
+            adapter = sys._getframe(1).f_locals.get("self")
+            enqueuer = getattr(adapter, "enqueuer", None)
+            if enqueuer is not None:
                 with suppress(queue.Empty):
                     while True:
                         enqueuer.ready_queue.get(block=False)
@@ -296,7 +300,7 @@ class _Kept:
         if self._draws:
             return
         if before is not None and index not in self._trusted:
-            if _are_equal(made, before):
+            if _are_equal(_copied(made), before):
                 self._trusted.add(index)
             else:  # then others were equal by chance
                 self.clear()

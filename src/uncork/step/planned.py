@@ -107,7 +107,7 @@ class PlannedStep:
         parts = self._in_parts.of_model() if self._in_parts else nullcontext()
         again = self._recomputed.of_model() if self._recomputed else nullcontext()
         by_xla = any(isinstance(edit, JitCompile) for edit in self.edits)
-        end = ended_as_written(model, written.jit_compile) if by_xla else nullcontext()
+        end = self._ending(written.jit_compile) if by_xla else nullcontext()
         try:
             apply(model, self.edits)
             _set(model, self._functions)
@@ -125,6 +125,15 @@ class PlannedStep:
             if not self.serves(model):  # compiled anew by a callback, or built by the fit
                 _set(model, dict.fromkeys(_FUNCTIONS))
             self._left = {name: getattr(model, name) for name in _FUNCTIONS}
+
+    def _ending(self, jit_compile: Any) -> AbstractContextManager[None]:
+        model, first = self._model, self._first
+        return ended_as_written(
+            model,
+            jit_compile,
+            lambda: bool(model.jit_compile) or (first is not None and first.compiled),
+            first.without_xla if first else nullcontext,
+        )
 
     def _reading(self) -> AbstractContextManager[None]:
         """Arrays that cannot be put on the device are sent there, and trained on, as written."""
