@@ -151,13 +151,15 @@ class FlatGroup:
 
         @functools.wraps(train)
         def trained(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_back:  # within another one, to which no callback of ours belongs
+            was_back = self._is_back
+            if not was_back:  # within another one, to which no callback of ours belongs
                 self.scatter()
             self.gather()
             try:
                 return train(*args, **kwargs)
             finally:
                 self.scatter()
+                self._is_back = was_back  # the other one trains on from what lies end to end
 
         return trained
 
