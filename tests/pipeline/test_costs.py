@@ -9,6 +9,7 @@ import tensorflow as tf
 from uncork.pipeline import read, supply
 from uncork.pipeline.doubtful import alone
 from uncork.pipeline.handing_on import Handed, handed
+from uncork.pipeline.keeping import _sizes
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.probes import Probe, count, inputs_for_one, serial_twin, serially
 
@@ -458,3 +459,17 @@ def test_what_a_cache_takes_is_reckoned_from_all_over_the_data():
     (point,) = [s.cache_point for s in by_decree(data) if s.kind == "map"]
     assert point is not None
     assert point.memory_bytes == pytest.approx(400 * (500 * 4 + 185), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("element", "tensors"),
+    [
+        (lambda x: (tf.ones([x % 3]), None), 1),
+        (lambda x: tf.RaggedTensor.from_row_lengths(tf.ones([x]), [x]), 2),
+        (lambda x: tf.sparse.from_dense(tf.ones([x])), 3),
+    ],
+)
+def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
+    """Nothing at all, and what is made of several tensors."""
+    root = read(RANGE(9).map(element)).root
+    assert _sizes(root, 8, 9) == (8, tensors * 185)

@@ -497,3 +497,13 @@ def test_tensors_and_texts_count_too():
     with loader_edited(mine, (few,)):
         assert [float(mine[i][0][0, 0]) for i in (0, 1, 2, 3)] == [0.0, 1.0, 2.0, 3.0]
         assert len(mine.__class__.__getitem__.__closure__[0].cell_contents._batches) == 2
+
+
+class OfRows(Quiet):
+    def __getitem__(self, index):
+        return tf.ragged.constant([[1.0], [2.0, 3.0]]), np.zeros(2, "float32")
+
+
+def test_rows_of_unequal_length_count_as_their_values_and_splits():
+    (stage,) = loader_stages(Feed(x=OfRows()))
+    assert stage.bytes_per_element == 3 * 4 + 3 * 8 + 2 * 4

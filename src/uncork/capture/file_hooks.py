@@ -169,11 +169,11 @@ def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
     """``tf.io.gfile``: its own files, and what its functions call to rename and remove others."""
     patches.replace(module.FileIO, "_prewrite_check", functools.partial(_checking, files))
     below = module._pywrap_file_io
-    patches.replace(below, "DeleteFile", functools.partial(_deleting, files))
+    patches.replace(below, "DeleteFile", functools.partial(_telling, files.before_moving))
     patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
     patches.replace(below, "RenameFile", functools.partial(_moving, files))
     for name in ("CreateDir", "RecursivelyCreateDir"):
-        patches.replace(below, name, functools.partial(_creating, files))
+        patches.replace(below, name, functools.partial(_telling, files.before_making))
     patches.replace(below, "CopyFile", functools.partial(_copying, files))
 
 
@@ -186,12 +186,12 @@ def _checking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., An
     return check
 
 
-def _deleting(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
-    def deleted(path: Any, *rest: Any) -> Any:
-        files.before_moving(path)
+def _telling(tell: Callable[[Any], None], original: Callable[..., Any]) -> Callable[..., Any]:
+    def told(path: Any, *rest: Any) -> Any:
+        tell(path)
         return original(path, *rest)
 
-    return deleted
+    return told
 
 
 def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,14 +203,6 @@ def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[...
         return original(path, *rest)
 
     return deleted
-
-
-def _creating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
-    def created(path: Any, *rest: Any) -> Any:
-        files.before_making(path)
-        return original(path, *rest)
-
-    return created
 
 
 def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 from uncork.cli.options import parser
@@ -35,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exits.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, `uncork report FILE | head`
         # What is still to be written is written nowhere, or Python would complain at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(OSError):  # a stream that is no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.DONE
 
 

@@ -8,13 +8,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.saving.keras_saveable import KerasSaveable
 
 from uncork.capture import FitCall
 from uncork.capture.frames import user_line
@@ -28,6 +27,7 @@ from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
 from uncork.core.repeatable import left_to_timing
 from uncork.engine.confirm import withdrawn
+from uncork.engine.data_kept import data_kept
 from uncork.engine.dataset_subject import DatasetSubject
 from uncork.engine.explain import explanation
 from uncork.engine.files import load_plan
@@ -44,17 +44,9 @@ from uncork.engine.walk import Walk
 from uncork.measure import Trial, interleave
 from uncork.measure.devices import machine as this_machine
 from uncork.measure.overhead import clock_s
-from uncork.pipeline import (
-    continued,
-    fill,
-    python_state,
-    read,
-    record_source_lines,
-    state_kept,
-)
+from uncork.pipeline import continued, fill, read, record_source_lines
 from uncork.report.progress import Progress
 from uncork.step import has_hooks
-from uncork.watch import state_digest
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
 _EPOCHS = 10
@@ -195,7 +187,7 @@ def optimize(
     if strict not in GUARANTEES:
         raise WrongUse(f"there is no promise {strict!r}", f"one of {', '.join(GUARANTEES)}")
     at = user_line(sys._getframe(1))
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(dataset):
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, data_kept(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
         policy = Policy(
             loosest=strict, memory_share=memory, budget_s=budget, disk_cache=str(disk_cache)
@@ -301,7 +293,7 @@ def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitS
     at = user_line(sys._getframe(3))
     bound = _bound(model, data, arguments)
     bound["x"] = _apart(bound["x"])
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, _data_kept(data):
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, data_kept(data):
         subject = FitSubject(model, bound, 0, at, scratch)
         try:
             yield subject
@@ -326,46 +318,6 @@ def _apart(data: Any) -> Any:
             "a loader that trials can read without moving it on",
             f"give {name} a __deepcopy__, or tune the whole script: uncork tune SCRIPT",
         ) from error
-
-
-@contextmanager
-def _data_kept(data: Any) -> Iterator[None]:
-    """What can be given back is; where Python code of the data keeps anything else, it is said."""
-    is_dataset = isinstance(data, tf.data.Dataset)
-    before = _python_state(data)
-    with state_kept(read(data)) if is_dataset else nullcontext():
-        yield
-    if before and _python_state(data) != before:
-        sys.stderr.write(
-            "uncork: what the Python code of the data keeps was moved on by reading them: make the "
-            "data anew before you train on them\n"
-        )
-
-
-def _python_state(data: Any) -> str:
-    """Digest of all that the Python code of the data can get at; ``""`` where nobody can tell.
-
-    What Keras pickles of its layers has the time of day in it.
-    """
-    met: list[Any] = []
-    reduce = KerasSaveable.__reduce__
-
-    def noting(layer: Any) -> Any:
-        met.append(layer)
-        return reduce(layer)
-
-    KerasSaveable.__reduce__ = noting
-    try:
-        if isinstance(data, tf.data.Dataset):
-            found = python_state(read(data))
-        elif isinstance(data, keras.utils.PyDataset):
-            _ = data.workers, data.max_queue_size  # Keras sets them where the loader has not
-            found = state_digest(data)
-        else:
-            found = ""
-    finally:
-        KerasSaveable.__reduce__ = reduce
-    return "" if met else found
 
 
 def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def _sizes(node: Node, mean: int, elements: int) -> tuple[int, int]:
         mean: Bytes of the first elements' values, on average.
         elements: In one pass.
     """
-    parts = tf.nest.flatten(node.dataset.element_spec, expand_composites=True)
+    flat = tf.nest.flatten(node.dataset.element_spec, expand_composites=True)
+    parts = [part for part in flat if isinstance(part, tf.TensorSpec)]
     own = 1 if node.kind in BATCHING else 0  # the last batch may be a smaller one
     shapes = [part.shape[own:] for part in parts]
     texts = [part.dtype == tf.string for part in parts]

@@ -126,10 +126,8 @@ class KeptCalls:
 
     def _keep(self, key: str, made: Any, before_it: _Answer | None) -> None:
         if before_it is not None:
-            before_it.served, before_it.trusted = (
-                self._pass,
-                are_equal(copied(made), before_it.made),
-            )
+            before_it.served = self._pass
+            before_it.trusted = are_equal(copied(made), before_it.made)
             if not before_it.trusted:  # then others were equal by chance
                 self.clear()
                 self._draws = True
@@ -185,17 +183,25 @@ def own(leaf: Any) -> Any:
 
 def size_of(made: Any) -> int:
     """Bytes of all arrays and tensors in it, strings by their length, and of these objects."""
-    leaves = tf.nest.flatten(made, expand_composites=True)
-    return sum(_OBJECT_BYTES + values_bytes(leaf) for leaf in leaves)
+    return values_bytes(made) + _OBJECT_BYTES * len(_leaves(made))
 
 
-def values_bytes(leaf: Any) -> int:
-    """Of an array, a tensor or a number, strings by their length; 0 for what is no array.
+def values_bytes(made: Any) -> int:
+    """Of all arrays, tensors and numbers in it, strings by their length; not of the objects.
 
     Example:
-        >>> values_bytes(tf.zeros([2, 3])), values_bytes(np.array(["abc", "d"], object))
-        (24, 4)
+        >>> values_bytes({"x": tf.zeros([2, 3]), "text": np.array(["abc", "d"], object)})
+        28
     """
+    return sum(map(_bytes, _leaves(made)))
+
+
+def _leaves(made: Any) -> list[Any]:
+    found: list[Any] = tf.nest.flatten(made, expand_composites=True)
+    return found
+
+
+def _bytes(leaf: Any) -> int:
     if isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string:
         return int(leaf.shape.num_elements() * leaf.dtype.size)
     array = np.asarray(leaf)

@@ -306,7 +306,7 @@ class _Kept:
                 self.clear()
                 self._draws = True
             return
-        size = sum(values_bytes(leaf) for leaf in keras.tree.flatten(made))
+        size = values_bytes(made)
         if size <= self._room:
             self._room -= size
             self._batches[index] = _copied(made)

@@ -116,19 +116,15 @@ class _Cost:
 def _cost(dataset: Any) -> _Cost:
     length = dataset.num_batches
     indices = itertools.islice(itertools.cycle(range(length or _BATCHES + 1)), _BATCHES + 1)
-    nbytes = _bytes(dataset[next(indices)])
+    nbytes = values_bytes(dataset[next(indices)])
     handing_over_s, cpu, begin = 0.0, time.process_time(), time.perf_counter()
     for index in indices:
         made, before = dataset[index], time.perf_counter()
-        nbytes = max(nbytes, _bytes(made))
+        nbytes = max(nbytes, values_bytes(made))
         _hand_over(made)
         handing_over_s += time.perf_counter() - before
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
     return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, handing_over_s / _BATCHES, nbytes)
-
-
-def _bytes(batch: Any) -> int:
-    return sum(values_bytes(leaf) for leaf in keras.tree.flatten(batch))
 
 
 def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:

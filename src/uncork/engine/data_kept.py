@@ -1,0 +1,55 @@
+"""Data of a living process are read, and what reading moves on is given back, or told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.saving.keras_saveable import KerasSaveable
+
+from uncork.pipeline import python_state, read, state_kept
+from uncork.watch import state_digest
+
+
+@contextmanager
+def data_kept(data: Any) -> Iterator[None]:
+    """What can be given back is; where Python code of the data keeps anything else, it is said."""
+    is_dataset = isinstance(data, tf.data.Dataset)
+    before = _python_state(data)
+    with state_kept(read(data)) if is_dataset else nullcontext():
+        yield
+    if before and _python_state(data) != before:
+        sys.stderr.write(
+            "uncork: what the Python code of the data keeps was moved on by reading them: make the "
+            "data anew before you train on them\n"
+        )
+
+
+def _python_state(data: Any) -> str:
+    """Digest of all that the Python code of the data can get at; ``""`` where nobody can tell.
+
+    What Keras pickles of its layers has the time of day in it.
+    """
+    met: list[Any] = []
+    reduce = KerasSaveable.__reduce__
+
+    def noting(layer: Any) -> Any:
+        met.append(layer)
+        return reduce(layer)
+
+    KerasSaveable.__reduce__ = noting
+    try:
+        if isinstance(data, tf.data.Dataset):
+            found = python_state(read(data))
+        elif isinstance(data, keras.utils.PyDataset):
+            _ = data.workers, data.max_queue_size  # Keras sets them where the loader has not
+            found = state_digest(data)
+        else:
+            found = ""
+    finally:
+        KerasSaveable.__reduce__ = reduce
+    return "" if met else found
