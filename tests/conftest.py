@@ -28,6 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All that is imported by now stays: looking through it for garbage again takes 0.3 s each."""
+    """All that is imported by now stays: looking through it for garbage again takes 0.3 s each.
+
+    Tracing makes so many objects that all others would be looked through several times in each
+    test: ten times as many may be made before.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10 * gc.get_threshold()[0], *gc.get_threshold()[1:])

@@ -22,7 +22,16 @@ from uncork.core.record import Record
 from uncork.core.step_edit import DtypePolicy
 from uncork.engine.data_orders import Train, order_of, prove_over_orders
 from uncork.proof.rounding import nudge
-from uncork.step import Feed, Recording, Replay, Snapshot, StepSettings, random_layers, replay
+from uncork.step import (
+    Feed,
+    Recording,
+    Replay,
+    Snapshot,
+    StepSettings,
+    random_layers,
+    replay,
+    weights,
+)
 
 # As a tuning holds them.
 _BATCHES: Final = 64
@@ -118,7 +127,11 @@ class Asker:
             return pairs[-1][1]
 
         held = len(self._recording.batches)
-        proof = prove_over_orders(self._original, trained, held=held, budget_s=budget_s)
+        self._snapshot.restore()
+        start = Replay((), weights(self.model))
+        proof = prove_over_orders(
+            self._original, trained, held=held, budget_s=budget_s, start=start
+        )
         self._snapshot.restore()
         return {
             "kept": proof.passed,

@@ -228,14 +228,6 @@ def test_new_files_stay_and_are_told_from_the_trials_on(kept, tmp_path):
     assert not (tmp_path / "prepared").exists()
 
 
-def test_what_is_too_large_is_named(old, kept, monkeypatch):
-    monkeypatch.setattr(own_files, "_LIMIT", len(OLD) - 1)
-    with keep_files(kept):
-        old.write_bytes(b"new")
-    assert put_back(kept) == PutBack(lost=(str(old),))
-    assert old.read_bytes() == b"new"
-
-
 def test_what_is_only_added_to_is_left(old, kept):
     """Somebody else may add to the same log, and nobody can tell the lines apart."""
     with keep_files(kept), old.open("a") as log:
@@ -261,7 +253,9 @@ def test_what_somebody_else_has_written_since_is_left(old, kept):
         subprocess.run(
             [sys.executable, "-c", f"open({str(old)!r}, 'w').write('the best')"], check=True
         )
-    assert put_back(kept) == PutBack(lost=(str(old),))
+    (told,) = put_back(kept).lost
+    assert told.startswith(f"{old} (a copy of it is ")
+    assert Path(told.rpartition(" is ")[2].rstrip(")")).read_bytes() == OLD
     assert old.read_bytes() == b"the best"
 
 
@@ -280,7 +274,7 @@ def test_without_room_for_a_copy_it_is_named(old, kept, monkeypatch):
 
     monkeypatch.setattr(own_files.shutil, "copyfile", full)
     with keep_files(kept):
-        old.write_bytes(b"new")
+        old.open("r+b").write(b"new")
     assert put_back(kept) == PutBack(lost=(str(old),))
 
 
@@ -422,3 +416,65 @@ def test_what_is_made_for_us_and_removed_by_a_library_is_nobody_s(kept, tmp_path
         generated.unlink()
     assert put_back(kept) == PutBack(done=(), lost=())
     assert not generated.exists()
+
+
+NEW_FILES = sorted(set(WAYS) - {"in place", "os.open", "os.truncate", "touched before"})
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("way", NEW_FILES)
+def test_what_is_too_large_to_be_copied_goes_aside(old, kept, monkeypatch, way, elsewhere):
+    """Not a byte of last week's checkpoint is lost, or copied."""
+    monkeypatch.setattr(own_files, "_LIMIT", 1)
+    if elsewhere:  # copies are on another file system
+        only_within(old.parent.parent, monkeypatch)
+    number = old.stat().st_ino
+    with keep_files(kept):
+        WAYS[way](old)
+    assert put_back(kept) == PutBack(done=(str(old),))
+    assert (old.read_bytes(), old.stat().st_mtime_ns) == (OLD, 10**18)
+    assert old.stat().st_ino == number
+    assert not [*old.parent.glob(".*"), *old.parent.parent.glob(".result*")]
+
+
+def only_within(folder, monkeypatch):
+    def within(call):
+        def put(path, aside):
+            if not os.fsdecode(aside).startswith(f"{folder}{os.sep}"):
+                raise OSError(18, "Invalid cross-device link")
+            call(path, aside)
+
+        return put
+
+    monkeypatch.setattr(own_files, "_RENAME", within(own_files._RENAME))
+    monkeypatch.setattr(own_files, "_LINK", within(own_files._LINK))
+
+
+@pytest.mark.parametrize("way", ["in place", "os.truncate"])
+def test_what_is_too_large_and_changed_in_place_is_named(old, kept, monkeypatch, way):
+    monkeypatch.setattr(own_files, "_LIMIT", len(OLD) - 1)
+    with keep_files(kept):
+        WAYS[way](old)
+    assert put_back(kept) == PutBack(lost=(str(old),))
+    assert old.read_bytes() != OLD
+
+
+def test_a_large_file_that_is_left_after_all_has_one_name(old, kept, monkeypatch):
+    monkeypatch.setattr(own_files, "_LIMIT", 1)
+    folder = old.parent / "folder"
+    folder.mkdir()
+    with keep_files(kept), pytest.raises(IsADirectoryError):
+        os.replace(old, folder)  # noqa: PTH105 - which the system refuses
+    assert put_back(kept) == PutBack()
+    assert old.stat().st_nlink == 1
+
+
+def test_a_large_file_that_somebody_else_has_written_since_is_told(old, kept, monkeypatch):
+    monkeypatch.setattr(own_files, "_LIMIT", 1)
+    with keep_files(kept):
+        old.write_bytes(b"new")
+    time.sleep(0.02)
+    old.write_bytes(b"of a training that is running")
+    (told,) = put_back(kept).lost
+    assert Path(told.rpartition("is ")[2].rstrip(")")).read_bytes() == OLD
+    assert old.read_bytes() == b"of a training that is running"

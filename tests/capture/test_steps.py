@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import keras
 import pytest
 import tensorflow as tf
 
 from uncork.capture import StepCall, StopScript, listening
+from uncork.capture.evidence import Evidence
 
 from .recorder import Recorder, at, line, make_step
 
@@ -266,3 +270,86 @@ def test_the_class_is_put_back(step):
     with listening(Recorder()):
         assert kind.__call__ is not before
     assert kind.__call__ is before
+
+
+def test_a_loop_whose_body_reads_another_dataset_is_left_as_it_is(data):
+    """Fed for ever, the one would outlive the other."""
+    labelled = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    others = tf.data.Dataset.from_tensor_slices(data[0]).batch(4)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    training = make_step(model, keras.optimizers.Adam())
+    recorder, steps = Recorder(), 0
+    with listening(recorder):
+        beside = iter(others)
+        for x, y in labelled:
+            training(x + 0 * next(beside), y)
+            steps += 1
+    assert steps == 6
+    assert recorder.loops == []
+    assert len(recorder.steps) == 1
+
+
+def test_a_training_behind_another_one_has_its_own_step(data):
+    """However many gradients were computed before."""
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    first, second = (make_step(model, keras.optimizers.Adam()) for _ in range(2))
+
+    def search():
+        for x, y in batches.repeat().take(80):
+            first(x, y)
+
+    def train():
+        for x, y in batches:
+            second(x, y)
+
+    recorder = Recorder()
+    with listening(recorder):
+        search()
+        train()
+    assert [call.evidence.eager_codes[1] for call in recorder.loops] == [
+        search.__code__,
+        train.__code__,
+    ]
+
+
+def test_functions_that_are_to_run_as_python_are_not_traced(model, data):
+    optimizer, seen = keras.optimizers.SGD(), []
+    optimizer.build(model.trainable_variables)
+    step = make_step(model, optimizer)
+
+    @tf.function
+    def train_epoch(batches):
+        for x, y in batches:
+            seen.append(step(x, y))
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        with listening(Recorder()):
+            train_epoch(tf.data.Dataset.from_tensor_slices(data).batch(4))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert len([float(loss) for loss in seen]) == 6
+
+
+def test_optimizers_may_be_met_in_other_threads_meanwhile():
+    evidence, kept = Evidence(), []
+
+    class Slow:
+        @property
+        def _iterations(self):
+            time.sleep(1e-4)  # as reading a variable does, which lets others run
+            raise AttributeError
+
+    def meet():
+        for _ in range(100):
+            kept.append(Slow())
+            evidence.meet(kept[-1])
+            time.sleep(1e-4)
+
+    other = threading.Thread(target=meet)
+    other.start()
+    while other.is_alive():
+        evidence.counts()
+    assert evidence.counts().updates == 0
+    assert len(kept) == 100

@@ -14,6 +14,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block waits until all is quiet: where others are at work, as here, it never is."""
+    for name in ("step.runner", "engine.loop_runner", "engine.saved"):
+        monkeypatch.setattr(f"uncork.{name}.settle", lambda: 0.0)
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     """Write a script into an empty folder, the working directory of ``uncork``."""

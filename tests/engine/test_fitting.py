@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+import keras
 import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
@@ -19,6 +20,7 @@ from uncork.core.step_edit import (
     MicroBatches,
     RecomputeActivations,
     StepsPerExecution,
+    TfFunction,
 )
 from uncork.core.workload import Workload
 from uncork.engine.fitting import differences
@@ -164,7 +166,25 @@ def test_what_was_proved_of_some_code_is_not_used_on_other_code(edit: Any, refus
     assert differences(elsewhere, other) == (), "another Python compiles it to something else"
 
 
-@pytest.mark.parametrize("edit", [JitCompileOff(), DtypePolicy(policy="mixed_float16")])
+@pytest.mark.parametrize(
+    ("edit", "refused"), [(JitCompile(), True), (BFLOAT16, True), (GROUPED, False)]
+)
+def test_what_was_proved_of_some_layers_is_not_used_on_others(edit: Any, refused: bool) -> None:
+    """An activation, say, whose values another precision cannot hold."""
+    assert WORKLOAD.model is not None
+    made = with_edits(edit)
+    made = replace(made, machine=replace(made.machine, keras=keras.__version__))
+    other = found(model=replace(WORKLOAD.model, architecture="1a7e", parameters=0))
+    unbuilt = replace(WORKLOAD.model, parameters=0)
+    made = replace(made, before=workload_diagnosis(workload=found(model=unbuilt)))
+    assert any("layers of the model" in line for line in differences(made, other)) is refused
+    elsewhere = replace(made, machine=replace(made.machine, keras="3.0.0"))
+    assert differences(elsewhere, other) == (), "another Keras writes it down otherwise"
+
+
+@pytest.mark.parametrize(
+    "edit", [JitCompileOff(), DtypePolicy(policy="mixed_float16"), TfFunction(code="")]
+)
 def test_steps_that_would_count_otherwise_at_the_end_of_the_data(edit: Any) -> None:
     made = with_edits(edit)
     assert differences(made, found(steps_per_epoch=10)) == ()

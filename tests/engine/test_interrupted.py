@@ -185,12 +185,6 @@ def validating() -> Dataset:
     return sliced(ROWS[:32]).map(example).batch(4)
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a quiet machine."""
-    monkeypatch.setattr("uncork.step.runner.settle", lambda: 0.0)
-
-
 def trained(
     *,
     twin: bool = False,

@@ -241,8 +241,7 @@ def seen_by_the_collector() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One function has the step's code, and gets it back; nobody waits for a quiet machine."""
-    monkeypatch.setattr("uncork.engine.loop_runner.settle", lambda: 0.0)
+    """One function has the step's code, and gets it back."""
     for seconds in ("_WATCHED_S", "_RECORDED_S"):
         monkeypatch.setattr(f"uncork.engine.loop_subject.{seconds}", 0.1)
     code = Training.eager.__code__

@@ -186,7 +186,6 @@ def examined(
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("uncork.engine.loop_runner.settle", lambda: 0.0)
     for seconds in ("_WATCHED_S", "_RECORDED_S"):
         monkeypatch.setattr(f"uncork.engine.loop_subject.{seconds}", 0.1)
     return

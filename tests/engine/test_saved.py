@@ -54,13 +54,6 @@ def subject_of(folder: Path, *callbacks: Any) -> FitSubject:
     return made
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a quiet machine."""
-    monkeypatch.setattr("uncork.step.runner.settle", lambda: 0.0)
-    monkeypatch.setattr("uncork.engine.saved.settle", lambda: 0.0)
-
-
 @pytest.fixture
 def subject(tmp_path: Path) -> Iterator[FitSubject]:
     made = subject_of(tmp_path, Logging(), Checkpoint(tmp_path / "{epoch}" / "c.keras"))

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import DrawFirst, ParallelMap, Prefetch, SplitMap
 from uncork.pipeline import apply, read
-from uncork.pipeline.ahead import asks_too_far, draws_too_far, rewritten_by_default
+from uncork.pipeline.ahead import (
+    asks_too_far,
+    draws_too_far,
+    in_its_turn,
+    rewritten_by_default,
+)
 
 RANGE = tf.data.Dataset.range
 
@@ -140,5 +147,22 @@ def test_a_variable_is_not_read_before_the_step_that_it_is_read_after(switch):
     assert not rewritten_by_default(pipeline)
     with pytest.raises(EditRefused, match="variable would be read before"):
         apply(pipeline, Prefetch(expects=pipeline.digest))
-    for free in (data, data.prefetch(1).map(plain).with_options(alone)):
+    for free in (data, data.prefetch(1).batch(2).with_options(alone)):
         assert apply(read(free), Prefetch(expects=read(free).digest))
+
+
+def test_nothing_else_lets_it_be_read_sooner_either():
+    """Without tf.data's rewrites a plain map prepares nothing, whatever it is a function of."""
+    times = tf.Variable(2, dtype=tf.int64)
+    alone = tf.data.Options()
+    alone.autotune.enabled = False
+    scaled = RANGE(9).map(lambda x: x * times)
+    for data, edit in (
+        (scaled.map(plain).batch(2), Prefetch),
+        (scaled.map(plain).batch(2), functools.partial(ParallelMap, stage=2)),
+        (scaled.batch(2), functools.partial(ParallelMap, stage=1)),
+    ):
+        pipeline = read(data.with_options(alone))
+        assert in_its_turn(pipeline)
+        with pytest.raises(EditRefused, match="variable would be read before"):
+            apply(pipeline, edit(expects=pipeline.digest))

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache
-from uncork.pipeline import apply, continued, continuing, read
+from uncork.core.pipeline_edit import Cache, ParallelMap
+from uncork.pipeline import apply, continued, continuing, read, seeded
 
 
 def pipeline_after_a_look(seed):
@@ -71,7 +71,26 @@ def test_unseeded_shuffles_need_no_state():
 
 def test_a_shuffle_that_holds_too_much_to_ask_for_its_epochs_is_not_made_anew(monkeypatch):
     """Plain TensorFlow goes on with the second order; a copy would begin with the first."""
+    seeded, unseeded = (cached(pipeline_after_a_look(seed=seed)) for seed in (3, None))
     monkeypatch.setattr(continuing, "_SERIALIZED_LIMIT_BYTES", -1)
     with pytest.raises(EditRefused, match="how many there were"):
-        continued(cached(pipeline_after_a_look(seed=3)))
-    assert continued(cached(pipeline_after_a_look(seed=None)))
+        continued(seeded)
+    assert continued(unseeded)
+
+
+def test_that_is_told_before_anything_is_tried(monkeypatch):
+    """A plan that is proved and measured must not be refused in the end."""
+    monkeypatch.setattr(continuing, "_SERIALIZED_LIMIT_BYTES", 0)
+    rows = tf.data.Dataset.from_tensor_slices(tf.range(20))
+
+    def prepared(seed):
+        return rows.shuffle(20, seed=seed).map(lambda x: x + 1).batch(5)
+
+    with pytest.raises(EditRefused, match="how many there were"):
+        cached(prepared(3))
+    assert cached(prepared(None))
+    pipeline = read(prepared(3))
+    above = apply(pipeline, ParallelMap(stage=2, expects=pipeline.digest))
+    assert values(continued(above).dataset)
+    twin = seeded(pipeline, 5)  # whose shuffle is a copy: what is proved is not what is trained on
+    assert apply(twin, ParallelMap(stage=2, expects=twin.digest))

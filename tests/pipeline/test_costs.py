@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import read, supply
+from uncork.pipeline import other_forms, read, supply
 from uncork.pipeline.doubtful import alone
 from uncork.pipeline.handing_on import Handed, handed
 from uncork.pipeline.keeping import _sizes
@@ -135,6 +135,27 @@ def test_records_of_files_are_counted(tmp_path):
     assert mapped.cache_point.elements == 20
 
 
+@pytest.mark.parametrize(
+    "reader",
+    [tf.data.TextLineDataset, lambda files: tf.data.FixedLengthRecordDataset(files, 5)],
+)
+def test_lines_of_files_are_counted_likewise(tmp_path, reader):
+    """Nobody opens a file for each line."""
+    (tmp_path / "lines.txt").write_text("line\n" * 20)
+    data = reader([str(tmp_path / "lines.txt")]).map(tf.strings.length).batch(4)
+    files, lines, _, _ = by_decree(data)
+    assert lines.kind in ("text_line", "fixed_length_record")
+    assert files.elements_per_step == pytest.approx(4 / 20)
+
+
+def test_batches_that_would_fill_the_memory_are_not_tried(monkeypatch):
+    rows = tf.data.Dataset.from_tensors(tf.zeros([1000, 1000])).repeat(8)
+    summed = rows.map(tf.reduce_sum).batch(4)
+    assert measured(summed)[-2].vectorized is not None
+    monkeypatch.setattr(other_forms, "available_memory", lambda: 4 * 4_000_000)
+    assert measured(summed)[-2].vectorized is None
+
+
 def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
     def slow(line):
         row = tf.fill([500, 500], tf.cast(tf.strings.length(line), tf.float32))
@@ -149,7 +170,7 @@ def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
     # Making them takes half a minute, reading the lines a millisecond, and there is a second.
     assert count(pipeline.dataset, budget_s=0.5) is None
     found = by_decree(pipeline.dataset, batch_size=8, seconds=8.0)
-    assert [s.cache_point.elements for s in found if s.cache_point] == [1, 2_000, 2_000, 250]
+    assert [s.cache_point.elements for s in found if s.cache_point] == [2_000, 2_000, 250]
 
 
 def test_python_and_unknown_classes_are_marked():

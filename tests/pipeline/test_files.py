@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Prefetch
+from uncork.core.pipeline_edit import ParallelMap, Prefetch
 from uncork.pipeline import apply, read, redirected
 
-from .helpers import behind_unknown, epochs
+from .helpers import behind_unknown, by_decree, epochs
 
 RANGE = tf.data.Dataset.range
 
@@ -67,6 +67,28 @@ def test_a_snapshot_is_written_elsewhere(tmp_path, trials):
     other = redirected(read(data), trials)
     assert sorted(int(x) for x in other.dataset) == list(range(6))
     assert not (tmp_path / "mine").exists()
+
+
+def test_what_a_snapshot_keeps_stays_where_it_is_found(tmp_path):
+    """TensorFlow finds it again by all that lies below: an edit there would write another one."""
+    data = RANGE(6).map(lambda x: x + 1).snapshot(str(tmp_path / "mine")).map(lambda x: 2 * x)
+    list(data)
+    pipeline = read(data)
+    below, *_, last = (i for i, place in enumerate(pipeline.places) if place.node.kind == "map")
+    with pytest.raises(EditRefused, match="snapshot"):
+        apply(pipeline, ParallelMap(stage=below, expects=pipeline.digest))
+    above = apply(pipeline, ParallelMap(stage=last, expects=pipeline.digest))
+    written = set(tmp_path.rglob("*"))
+    assert sorted(int(x) for x in above.dataset) == [2 * x + 2 for x in range(6)]
+    assert set(tmp_path.rglob("*")) == written
+
+
+def test_below_a_snapshot_nothing_is_done_in_later_epochs(tmp_path):
+    data = RANGE(6).map(lambda x: x + 1).snapshot(str(tmp_path / "mine")).map(lambda x: 2 * x)
+    found = by_decree(data.batch(2))
+    kept = next(i for i, stage in enumerate(found) if stage.kind == "snapshot")
+    assert {stage.elements_per_step for stage in found[:kept]} == {0}
+    assert [stage.elements_per_step for stage in found[-2:]] == [2, 1]
 
 
 def test_a_memory_cache_and_the_rest_stay_as_they_are(trials):

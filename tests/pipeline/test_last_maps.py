@@ -328,3 +328,15 @@ def test_rows_of_arrays_are_gathered_where_keras_gathers_them(kind):
 def test_another_pipeline_than_that_of_keras_is_refused(dataset):
     with pytest.raises(EditRefused, match="another pipeline"):
         gathered_arrays(read(dataset))
+
+
+def test_rows_of_zipped_arrays_are_gathered_likewise():
+    images_of, labels_of = Dataset.from_tensor_slices(PIXELS), Dataset.from_tensor_slices(LABELS)
+    pipeline = read(Dataset.zip((images_of, labels_of)).shuffle(24, seed=3).batch(8))
+    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    for ours, theirs in zip(pipeline.dataset, edited.dataset, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
+    shorter = read(Dataset.zip((images_of, labels_of.take(9))).batch(8))
+    with pytest.raises(EditRefused, match="does more to its rows"):
+        apply(shorter, GatherLast(expects=shorter.digest))

@@ -307,3 +307,40 @@ def test_what_tensorflow_does_otherwise_to_a_stack_is_not_moved(case):
     with known():
         assert "Roll" not in pfor._pfor_converter_registry
     assert "Roll" in pfor._pfor_converter_registry
+
+
+def test_a_batch_of_one_keeps_its_dimension():
+    """Squeezed without an axis, a stack of one loses the stack."""
+    rows = tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(21), [7, 3, 1]))
+    ours, theirs = both(rows.map(tf.squeeze).batch(3))
+    assert ours == theirs
+    (last,) = list(moved(rows.map(tf.squeeze).batch(3)).dataset)[-1:]
+    assert last.shape == (1, 3)
+    named = rows.map(lambda x: tf.squeeze(x, axis=-1)).batch(3)
+    ours, theirs = both(named)
+    assert ours == theirs
+
+
+def test_what_stands_for_a_missing_field_is_known():
+    """TensorFlow's own way with stacks forgets it."""
+
+    def parsed(line):
+        number, word = tf.io.decode_csv(line, [-1.0, "none"], na_value="?")
+        return number, word
+
+    data = tf.data.Dataset.from_tensor_slices(["1,a", "?,b", "3,?", "4,d"])
+    ours, theirs = both(data.map(parsed).batch(2))
+    assert ours == theirs
+    words = [
+        word for _, batch in moved(data.map(parsed).batch(2)).dataset for word in batch.numpy()
+    ]
+    assert words == [b"a", b"b", b"none", b"d"]
+
+
+@pytest.mark.parametrize(
+    "between", [lambda d: d.skip(3), lambda d: d.take(9), lambda d: d.shard(2, 1)]
+)
+def test_what_picks_by_position_may_lie_between(between):
+    numbers = tf.data.Dataset.range(20).map(lambda x: tf.cast(x, tf.float32) * 2)
+    ours, theirs = both(between(numbers).shuffle(20, seed=2).batch(4))
+    assert ours == theirs

@@ -649,3 +649,7 @@ def test_a_part_of_a_pass_does_not_show_what_a_cache_holds():
     partly = Closeness(40, 0.5, "", complete=False)
     assert prove_close(partly, whole=False).passed
     assert not prove_close(partly, whole=True).passed
+
+
+def test_too_few_samples_tell_nothing():
+    assert "could be compared" in prove_alive([["a"], []], [["b"], ["c"]])

@@ -253,6 +253,7 @@ def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, m
 
     monkeypatch.setattr(data_orders, "_affordable", lambda train, held, seconds: 40)
     monkeypatch.setattr(made, "_run", run)
+    monkeypatch.setattr(made, "_start", lambda: Replay((), []))
     made.prove(StepSettings(model), "precision", BUDGET_S)
     assert len(orders) == 2 * MOST_ORDERS
 
@@ -286,3 +287,39 @@ def test_losses_are_those_of_the_batches_whoever_tells_them(own):
     assert found == pytest.approx(
         [(a + b) / 2 for a, b in zip(each[::2], each[1::2], strict=True)], rel=1e-5
     )
+
+
+def telling(losses, end):
+    """A training that starts at nothing."""
+    return Replay(losses, [np.asarray(end, "float32")])
+
+
+START = telling((), [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("way", "falls", "passes"),
+    [
+        ([1.001, 1.002], False, True),  # nothing is learned yet, and the weights go the same way
+        ([0.999, 0.998], False, False),
+        ([1.0, 1.0], False, False),
+        ([0.999, 0.998], True, True),  # a training that learns is judged by its losses
+    ],
+)
+def test_a_training_that_learns_nothing_yet_tells_by_its_weights(way, falls, passes):
+    """As at a rate that the script raises from step to step: losses are those of any training."""
+    noise = (0.0, 0.002, -0.002, 0.001)
+    begins = 2.0 if falls else 1.0
+    ours = [telling((begins + n, 1.0 + n), [1.001, 1.002]) for n in noise]
+    theirs = [telling((begins + n, 1.0 + n), way) for n in noise]
+    proof = prove_precision(ours, theirs, 40, START)
+    assert proof.passed is passes, proof.detail
+    assert passes or "a worse training would not show" in proof.detail
+
+
+def test_updates_must_be_among_the_steps():
+    for every, refused in ((100, True), (4, False)):
+        other = mlp(optimizer=keras.optimizers.Adam(0.01, gradient_accumulation_steps=every))
+        found = prover(other).prove(StepSettings(other, (BFLOAT16,)), "precision", BUDGET_S)
+        assert ("accumulated" in found.detail) is refused, found.detail
+        assert not (refused and found.passed)

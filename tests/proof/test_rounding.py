@@ -257,3 +257,21 @@ def test_what_does_not_repeat_itself_is_close_to_anything_and_proves_nothing():
         proof = noisy.proof(step_left_out(noisy.model), kind)
         assert not proof.passed
         assert "two runs" in proof.detail
+
+
+def test_what_moves_nothing_proves_nothing():
+    """Gradients are accumulated beyond the steps that are compared."""
+    for every, passes in ((1000, False), (64, True)):
+        model = mlp(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=every))
+        settings = StepSettings(model, (StepsPerExecution(steps=4),))
+        proof = prover(model).prove(settings, "exact", BUDGET_S)
+        assert proof.passed is passes, proof.detail
+        assert passes or "move too little" in proof.detail
+
+
+def test_what_hardly_moves_does_not_pass_for_rounding():
+    """Beside the last bits of the weights a wrong gradient would not be seen."""
+    model = mlp(optimizer=keras.optimizers.SGD(1e-7))
+    proof = prover(model).prove(StepSettings(model, (JitCompile(),)), "rounding", BUDGET_S)
+    assert not proof.passed
+    assert "move too little" in proof.detail

@@ -360,3 +360,48 @@ def test_a_step_that_needs_the_number_itself_goes_on_as_written():
     step.mode = Mode(tensors=("n",))
     assert [float(scaled(X, n)) for n in range(4)] == expected
     assert heard == ["as it was"]
+
+
+class Other(Training):
+    def __init__(self):
+        super().__init__()
+        self.model = keras.Sequential(
+            [keras.Input((3,)), keras.layers.Dense(8, "exponential"), keras.layers.Dense(1)]
+        )
+
+
+@pytest.mark.parametrize("mode", [Mode.XLA, Mode(policy="mixed_bfloat16")])
+def test_a_step_that_computes_something_else_is_left_as_it_is(mode):
+    """The same code, which finds another model by name: what was proved was not proved of it."""
+    looked_at, heard = Training(), []
+    step = CompiledStep(looked_at.step)
+    step.is_looked_at, step.mode = True, mode
+    trained(looked_at)
+    known = frozenset(step.graphs[mode])
+    step.give_back()
+    assert len(known) == 1
+    for training, refused in ((Training(), False), (Other(), True)):
+        planned = CompiledStep(training.step, lambda _, why: heard.append(why))
+        planned.mode, planned.expects = mode, known
+        trained(training)
+        assert bool(planned.unable) is refused, planned.unable
+        planned.give_back()
+    (why,) = heard
+    assert "computes something else than the plan was made for" in why
+
+
+@pytest.mark.parametrize("mode", [Mode.XLA, Mode.ANY_SHAPE, Mode(policy="mixed_bfloat16")])
+def test_batches_may_be_of_any_length(mode):
+    """As long as the longest text: none of these was seen while it was tuned."""
+    looked_at, training = Training(), Training()
+    step = CompiledStep(looked_at.step)
+    step.is_looked_at, step.mode = True, mode
+    for rows in (3, 8, 5):
+        looked_at.step(X[:rows], Y[:rows])
+    step.give_back()
+    planned = CompiledStep(training.step)
+    planned.mode, planned.expects = mode, frozenset(step.graphs[mode])
+    for rows in (7, 6, 2):
+        training.step(X[:rows], Y[:rows])
+    assert planned.unable == ""
+    planned.give_back()

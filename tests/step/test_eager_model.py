@@ -258,3 +258,26 @@ def test_a_compiled_model_is_refused():
     made.run_eagerly = False
     with pytest.raises(EditRefused, match="compiled already"):
         check(made, (TfFunction(code=guards_of(made).code),))
+
+
+class Rows(OwnStep):
+    """Asks how many rows a batch has, which a graph for all batches does not know."""
+
+    def train_step(self, data):
+        x, y = data
+        noise = tf.random.normal((x.shape[0], 1))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self(x, training=True) + 0 * noise) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def test_what_cannot_be_traced_after_all_goes_on_op_by_op():
+    made, heard = Rows(), []
+    made.compile("adam", "mse", run_eagerly=True)
+    with graph_training(made, heard.append):
+        made.fit(X[:30], Y[:30], batch_size=8, epochs=2, verbose=0)
+    assert int(made.optimizer.iterations) == 8
+    (why,) = heard
+    assert "tracing it fails" in why

@@ -610,3 +610,26 @@ def test_callbacks_are_for_python():
         step(X, Y)
     assert "callback" in took.refusal
     assert counting.count == 5
+
+
+@pytest.mark.parametrize("told", [lambda on: on, tf.constant, lambda on: lambda: on])
+def test_summaries_are_written_when_they_are_asked_for(tmp_path, told):
+    """A graph keeps the answer that it was traced with."""
+
+    def step(x, y):
+        tf.summary.write("sum", tf.reduce_sum(x + y), step=tf.constant(NOTES.count, tf.int64))
+        return x
+
+    def written(folder, run):
+        with tf.summary.create_file_writer(str(folder)).as_default():
+            for number in range(12):
+                with tf.summary.record_if(told(number % 4 == 3)):
+                    run(X, Y)
+        return len(list(tf.data.TFRecordDataset(sorted(map(str, folder.glob("*"))))))
+
+    plain = written(tmp_path / "plain", step)
+    taken = EagerStep(step)
+    taken.mode = Mode.GRAPH
+    assert written(tmp_path / "graph", step) == plain == 1 + 3
+    assert taken.refusal == ""
+    taken.give_back()

@@ -390,3 +390,15 @@ def test_an_error_in_a_layer_is_the_same():
             model.fit(step.fed({"x": data}), verbose=0)
         seen.append(int(model.optimizer.iterations))
     assert seen[0] == seen[1]
+
+
+def test_a_second_model_begins_with_layers_of_other_names() -> None:
+    def made() -> keras.Model:
+        scaled = [keras.Input((3,)), keras.layers.Rescaling(0.5), keras.layers.Dense(2)]
+        model = keras.Sequential(scaled)
+        model.compile("sgd", "mse")
+        return model
+
+    edit = LayersInInput(layers=tuple(layer.name for layer in first_layers(made())))
+    second = made()
+    assert FirstLayers(second, edit).layers == [second.layers[0]]

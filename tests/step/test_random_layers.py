@@ -7,7 +7,8 @@ import tensorflow as tf
 from keras import layers
 
 from uncork.core.step_edit import DtypePolicy
-from uncork.step import StepSettings, random_layers
+from uncork.step import Mode, StepSettings, check, random_layers
+from uncork.step.traced_policy import traced_in
 
 X, Y = np.ones((8, 4, 6), "float32"), np.ones((8, 4, 1), "float32")
 
@@ -127,3 +128,27 @@ def test_the_loss_is_then_that_of_float32_but_for_its_rounding():
     drawn = losses(lambda _: DtypePolicy(policy="mixed_bfloat16"))
     np.testing.assert_allclose(kept, full, rtol=0.01)
     assert np.abs(np.subtract(drawn, full)).max() > 4 * np.abs(np.subtract(kept, full)).max()
+
+
+def test_a_second_model_s_layers_are_kept_whatever_keras_calls_them():
+    """As of one fold after the other, which a plan for the first is used on."""
+
+    def made():
+        inner = [layers.Dense(4), layers.Dropout(0.5), layers.Dense(1)]
+        model = keras.Sequential([keras.Input((6,)), *inner])
+        model.compile("adam", "mse")
+        return model
+
+    first, second = made(), made()
+    edit = DtypePolicy(policy="mixed_bfloat16", keep=random_layers(first))
+    assert edit.keep != random_layers(second)
+    check(second, (edit,))
+    with StepSettings(second, (edit,)).active():
+        found = [layer.compute_dtype for layer in second.layers]
+    assert found == ["bfloat16", "float32", "bfloat16"]
+    kept = Mode(policy="mixed_bfloat16", keep=edit.keep)
+    traced = tf.function(traced_in(kept.policy, lambda x: second(x, training=True), kept.keep))
+    graph = traced.get_concrete_function(tf.ones((2, 6))).graph
+    assert {op.outputs[0].dtype for op in graph.get_operations() if "RandomUniform" in op.type} == {
+        tf.float32
+    }

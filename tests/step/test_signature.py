@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from uncork.core.record import to_json
 from uncork.step import build, signature
+from uncork.step.architecture import architecture
 
 from .models import OwnStep, Subclassed, dataset, mlp
 
@@ -73,6 +75,8 @@ OTHERS = {
     "optimizer's setting": lambda: mlp(optimizer=keras.optimizers.Adam(beta_1=0.8)),
     "clipping": lambda: mlp(optimizer=keras.optimizers.Adam(clipnorm=1.0)),
     "layer": wider,
+    "layer without weights": lambda: mlp(keras.layers.Activation("tanh")),
+    "layer's setting": lambda: mlp(keras.layers.Activation("sigmoid")),
     "dtype policy": other_dtype,
     "class": lambda: subclassed(Subclassed),
     "train_step": lambda: subclassed(OwnStep),
@@ -186,3 +190,80 @@ def test_rates_are_no_part_of_it_however_deep() -> None:
 
     assert made(1e-3) == made(5e-4)
     assert "beta_1" in made(1e-3)
+
+
+def joined(*, crossed: bool = False, names: str = "") -> keras.Model:
+    left, right = keras.Input((4,)), keras.Input((4,))
+    first = keras.layers.Dense(4, name=f"{names}one" if names else None)
+    second = keras.layers.Dense(4, name=f"{names}two" if names else None)
+    x = second(first(left) + right) if not crossed else second(first(left)) + right
+    model = keras.Model([left, right], keras.ops.relu(x))
+    model.compile("adam", "mse")
+    return model
+
+
+def test_models_of_equal_weights_are_told_apart_by_how_they_are_put_together() -> None:
+    plain = signature(joined()).architecture
+    assert plain == signature(joined()).architecture  # the second one's layers have other names
+    assert plain == signature(joined(names="my_")).architecture
+    assert plain != signature(joined(crossed=True)).architecture
+
+
+def test_layers_are_told_apart_before_they_are_built() -> None:
+    def unbuilt(activation: str) -> str:
+        model = keras.Sequential([keras.layers.Dense(4, activation), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        return signature(model).architecture
+
+    assert unbuilt("relu") == unbuilt("relu")
+    assert unbuilt("relu") != unbuilt("tanh")
+
+
+def test_code_and_vocabularies_are_not_written_down() -> None:
+    """The line where a function stands is in what Keras would save of it."""
+    words = keras.layers.StringLookup(vocabulary=[f"w{n}" for n in range(500)])
+    one = keras.Sequential([keras.layers.Lambda(lambda x: x * 3), words])
+    other = keras.Sequential(
+        [
+            keras.layers.Lambda(lambda x: x * 3),
+            keras.layers.StringLookup(vocabulary=[f"v{n}" for n in range(500)]),
+        ]
+    )
+    assert architecture(one) == architecture(other)
+
+
+def test_a_model_that_fit_builds_is_known_before_and_after() -> None:
+    """Keras adds an input then, attention makes its layers; and fit may be called again."""
+
+    class Attending(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = keras.layers.MultiHeadAttention(2, 3)
+            self.head = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.head(self.attend(x, x))
+
+    def grown() -> keras.Model:
+        return keras.Sequential(
+            [keras.layers.LSTM(3, return_sequences=True), keras.layers.Dense(1)]
+        )
+
+    for make in (Attending, grown):
+        model = make()
+        model.compile("sgd", "mse")
+        before = signature(model).architecture
+        model.fit(np.ones((4, 5, 6)), np.ones((4, 5, 1)), verbose=0)
+        assert signature(model).architecture == before == signature_of(make())
+
+
+def signature_of(model: keras.Model) -> str:
+    model.compile("sgd", "mse")
+    return signature(model).architecture
+
+
+def test_tables_are_not_written_down_number_by_number(monkeypatch) -> None:
+    table = keras.initializers.Constant(np.ones((300, 4)))
+    monkeypatch.setattr(type(table), "get_config", lambda _: pytest.fail("all of it"))
+    inner = keras.layers.Embedding(300, 4, embeddings_initializer=table)
+    assert architecture(keras.Sequential([inner]))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from uncork.capture.start_times import StartTimes
 from uncork.core.layers import Layers
 from uncork.core.stack import function_place
+
+# Looks at who computes gradients eagerly, each of which takes time, for one training.
+_LOOKS: Final = 64
 
 
 class Counts(NamedTuple):
@@ -62,7 +66,8 @@ class Evidence:
     """The counters, and the optimizers that are asked for theirs.
 
     ``eager_codes`` is the user's code that was last seen to compute gradients eagerly: of the
-    function that holds the tape, of its caller, and so on. ``layers`` is what was seen of layers,
+    function that holds the tape, of its caller, and so on. It is looked for some more times when a
+    loop begins, as the one before may have had another step. ``layers`` is what was seen of layers,
     ``start`` what was seen before the training began, and ``policy_at`` the line that last set a
     dtype policy for new layers. ``traced_updates`` counts updates by optimizers in functions that
     were traced.
@@ -80,7 +85,9 @@ class Evidence:
         self.traced_updates = 0
         self.batches = 0
         self.fits = 0
-        self.optimizers: WeakSet[Any] = WeakSet()
+        self._looks = _LOOKS
+        self._optimizers: WeakSet[Any] = WeakSet()
+        self._adding = threading.Lock()
         self.acts: dict[int, int] = {}
         self.layers = Layers()
         self.start = StartTimes()
@@ -91,6 +98,23 @@ class Evidence:
         """Where the function begins that computes gradients eagerly; None outside of any."""
         return function_place(self.eager_codes)
 
+    def look_anew(self) -> None:
+        """Another training may begin, whose step is another function."""
+        self._looks = _LOOKS
+
+    def computed(self, codes: Callable[[], tuple[CodeType, ...]]) -> None:
+        """Gradients were computed eagerly, by this code: asked for while that is not well known."""
+        self.eager_gradients += 1
+        if self._looks > 0:
+            self._looks -= 1
+            self.eager_codes = codes()
+
+    def meet(self, optimizer: Any) -> None:
+        """One that updates, or is traced to; in whatever thread."""
+        if optimizer not in self._optimizers:
+            with self._adding:
+                self._optimizers.add(optimizer)
+
     def act(self) -> None:
         """Note that this thread does something of it."""
         thread = threading.get_ident()
@@ -98,7 +122,9 @@ class Evidence:
 
     def counts(self) -> Counts:
         """As of now; reading the optimizers takes some microseconds and waits for the device."""
-        updates = sum(_updates(optimizer) for optimizer in self.optimizers)
+        with self._adding:
+            optimizers = list(self._optimizers)
+        updates = sum(map(_updates, optimizers))
         return Counts(self.eager_gradients, self.traced_gradients, self.batches, self.fits, updates)
 
 

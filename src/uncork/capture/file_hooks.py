@@ -77,7 +77,7 @@ def _opening(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any
     @functools.wraps(original)
     def opened(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(mode, str) and set(mode) & set("wax+"):
-            files.before_writing(file, adding="a" in mode)
+            files.before_writing(file, adding="a" in mode, anew="w" in mode)
             found = original(file, mode, *args, **kwargs)
             files.opened(file, found)
             return found
@@ -91,7 +91,8 @@ def _opening_by_flags(files: OwnFiles, original: Callable[..., Any]) -> Callable
     def opened(path: Any, flags: Any, *args: Any, **kwargs: Any) -> Any:
         writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC)
         if writing and kwargs.get("dir_fd") is None:
-            files.before_writing(path, adding=bool(flags & os.O_APPEND))
+            anew = bool(flags & os.O_TRUNC and flags & os.O_CREAT)
+            files.before_writing(path, adding=bool(flags & os.O_APPEND), anew=anew)
         return original(path, flags, *args, **kwargs)
 
     return opened
@@ -180,7 +181,8 @@ def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
 def _checking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def check(file: Any) -> Any:
-        files.before_writing(file.name, adding="a" in str(file.mode))
+        mode = str(file.mode)
+        files.before_writing(file.name, adding="a" in mode, anew="w" in mode)
         return original(file)
 
     return check
@@ -215,7 +217,7 @@ def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]
 
 def _copying(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
     def copied(path: Any, to: Any, *rest: Any) -> Any:
-        files.before_writing(to)
+        files.before_writing(to, anew=bool(rest and rest[0]))  # or it must not be there
         return original(path, to, *rest)
 
     return copied

@@ -65,10 +65,6 @@ def listening(listener: Listener) -> Iterator[None]:
         raise hooks.stops.cause
 
 
-# Eager gradients whose place is looked for: a training loop is recognised by then.
-_FIRST: Final = 64
-
-
 class _Hooks:
     def __init__(self, listener: Listener) -> None:
         self.patches = Patches()
@@ -167,9 +163,8 @@ class _Hooks:
             def gradient(*args: Any, **kwargs: Any) -> Any:
                 evidence.act()
                 if eager():
-                    evidence.eager_gradients += 1
-                    if evidence.eager_gradients <= _FIRST:
-                        evidence.eager_codes = user_codes(sys._getframe(1))
+                    frame = sys._getframe(1)
+                    evidence.computed(lambda: user_codes(frame))
                 else:
                     evidence.traced_gradients += 1
                 return original(*args, **kwargs)
@@ -185,7 +180,7 @@ class _Hooks:
             @functools.wraps(original)
             def apply(optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
-                self._evidence.optimizers.add(optimizer)
+                self._evidence.meet(optimizer)
                 self._evidence.act()
                 self._evidence.traced_updates += not eager()
                 if not steps.watches(optimizer) or not eager() or not self._is_ours():

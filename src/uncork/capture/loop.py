@@ -63,6 +63,7 @@ class Loops:
             return first
         watch = Watch(self, first, dataset, at, original, eager)
         self._open.add(watch)
+        self.evidence.look_anew()
         return _twin(first, watch)
 
     def recognised(self, watch: Watch, evidence: LoopEvidence) -> Iterator[Any]:
@@ -85,16 +86,21 @@ class Loops:
         return self.listener.loop(call, watch.first)
 
     def _beside(self, watch: Watch) -> bool:
-        """Whether one statement reads several datasets at once, as ``zip`` does.
+        """Whether a statement reads several datasets at once, as ``zip`` does; or the loop's body.
 
         Feeding one of them for ever would part it from the others.
         """
-        others = (w for w in self._open if w is not watch)
-        return any(w.at == watch.at and w.taken >= watch.taken for w in others)
+        others = [w for w in list(self._open) if w is not watch]
+        abreast = any(w.at == watch.at and w.taken >= watch.taken for w in others)
+        return abreast or any(w.taken > watch.others.get(id(w), w.taken) for w in others)
+
+    def has_company(self, watch: Watch) -> bool:
+        """Whether another loop has got as far: one around it, or one that is read in its body."""
+        return any(w.taken >= watch.taken for w in list(self._open) if w is not watch)
 
     def taken(self) -> dict[int, int]:
         """How many elements each loop has taken that is still watched."""
-        return {id(watch): watch.taken for watch in self._open}
+        return {id(watch): watch.taken for watch in list(self._open)}
 
     def settled(self, watch: Watch) -> None:
         """Whether this loop trains has been decided."""
@@ -115,6 +121,7 @@ class Watch:
         at: Where the loop is.
         original: Makes another such iterator.
         start: Lines of the script that took long before its first element was asked for.
+        others: Elements that other loops had taken when its first step was seen.
         twin: Gives the iterator that the user's code holds.
     """
 
@@ -132,6 +139,7 @@ class Watch:
         self.at = at
         self.original = original
         self.start: tuple[StartLine, ...] = ()
+        self.others: dict[int, int] = {}
         self.twin: Callable[[], Any] = lambda: first
         self._loops = loops
         self._stops = loops.stops
@@ -183,6 +191,9 @@ class Watch:
         if trained(before, self._before):
             if not acted and threading.current_thread() is not threading.main_thread():
                 self.settle()  # it only feeds a loop of another thread, which is found there
+                return
+            if self._taken == 1 and not self.others and self._loops.has_company(self):
+                self.others = self._loops.taken()  # after one more it is plain whose step it was
                 return
             self._hand_over(self._before.since(before))
         elif self._taken >= _PATIENCE:

@@ -29,10 +29,14 @@ import msgspec
 from uncork.capture.putting_back import LIST, KeptFile
 from uncork.core.stack import outwards, owner, told
 
-# Bytes of all copies; a script that overwrites more than that overwrites data, not results.
+# Bytes of all copies; what is larger goes aside, beside where it was, if its name is to be another
+# file's. What is written in place then, a script changes data, not results.
 _LIMIT: Final = 2**29
 # New files that are remembered: a script may make others at every step.
 _MOST_NAMED: Final = 256
+# As they are before a script's own uses of them are seen to.
+_RENAME: Final = os.rename
+_LINK: Final = getattr(os, "link", None)
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -66,12 +70,13 @@ class OwnFiles:
         """As other paths are looked at: a directory for temporary files may be a link."""
         self._own = os.path.realpath(os.fsencode(self.folder.parent)) + os.fsencode(os.sep)
 
-    def before_writing(self, path: Any, *, adding: bool = False) -> None:
+    def before_writing(self, path: Any, *, adding: bool = False, anew: bool = False) -> None:
         """A file is about to be opened for writing.
 
         Args:
             path: As the script names it; a number is a file that is open already.
             adding: What it holds is left as it is.
+            anew: Nothing of what it holds is, and it is made where there is none.
         """
         if isinstance(path, int):
             return
@@ -81,7 +86,8 @@ class OwnFiles:
                 self.before_making(path)
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
-            self._keep(os.path.realpath(os.fsencode(path)), adding=adding)
+            aside = _moved_aside if anew else None
+            self._keep(os.path.realpath(os.fsencode(path)), adding=adding, aside=aside)
         self.at_write()
 
     def before_moving(self, path: Any, to: Any = None) -> None:
@@ -95,9 +101,9 @@ class OwnFiles:
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
             places = [_place(each) for each in (path, to) if each is not None]
-            self._keep(places[0], renaming=to is not None)
+            self._keep(places[0], renaming=to is not None, aside=_linked_aside)
             for place in places[1:]:
-                self._keep(place)
+                self._keep(place, aside=_linked_aside)
             if to is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
                 self._keep_directory(*places)
         self.at_write()
@@ -133,7 +139,14 @@ class OwnFiles:
         """Files that are there now and were not before the trials."""
         return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
 
-    def _keep(self, path: bytes, *, adding: bool = False, renaming: bool = False) -> None:
+    def _keep(
+        self,
+        path: bytes,
+        *,
+        adding: bool = False,
+        renaming: bool = False,
+        aside: Callable[[bytes, bytes], None] | None = None,
+    ) -> None:
         """Copy it, unless the script has made it itself.
 
         Args:
@@ -141,6 +154,7 @@ class OwnFiles:
             adding: What is in it stays.
             renaming: It gets another name. What has changed since the script began, and was not
                 seen to, has been written from C, or by a process of the script's own.
+            aside: Keeps it under another name where it is too large to be copied, if it can be.
         """
         if self._closed.pop(path, None) and self._finished:  # it is open again
             self._note(self._seen[path])
@@ -161,16 +175,22 @@ class OwnFiles:
         if stat.S_ISLNK(now.st_mode):
             self._seen[path] = KeptFile(path=path, link=os.readlink(path))  # noqa: PTH115
         elif stat.S_ISREG(now.st_mode):
-            self._seen[path] = KeptFile(
-                path=path,
-                size=now.st_size,
-                times=(now.st_atime_ns, now.st_mtime_ns),
-                mode=stat.S_IMODE(now.st_mode),
-                copy=self._copied(file, now.st_size),
-            )
+            self._seen[path] = self._kept(path, now, aside)
         else:
             return
         self._note(self._seen[path])
+
+    def _kept(
+        self, path: bytes, now: os.stat_result, aside: Callable[[bytes, bytes], None] | None
+    ) -> KeptFile:
+        kept = KeptFile(
+            path=path,
+            size=now.st_size,
+            times=(now.st_atime_ns, now.st_mtime_ns),
+            mode=stat.S_IMODE(now.st_mode),
+            copy=self._copied(Path(os.fsdecode(path)), now.st_size),
+        )
+        return kept if kept.copy is not None or aside is None else self._aside(kept, aside)
 
     def _is_its_own(self, path: bytes) -> bool:
         """It was not there before the script touched it, or lies in a directory that was not."""
@@ -196,13 +216,45 @@ class OwnFiles:
         try:
             shutil.copyfile(file, self.folder / copy)
         except OSError:
+            with suppress(OSError):  # a part of it would take the room of others
+                (self.folder / copy).unlink()
             return None
         self._bytes += size
         return copy
 
+    def _aside(self, kept: KeptFile, put: Callable[[bytes, bytes], None]) -> KeptFile:
+        """Where the same file system takes it, so that not a byte is copied; or nowhere.
+
+        As far up as it can be: the script may be about to remove the directories, too. It is
+        noted before: should this process be killed then, somebody must know.
+        """
+        name = b"%d-%d" % (os.getpid(), len(self._seen))
+        hidden = b".%s.uncork-%s" % (os.path.basename(kept.path), name)  # noqa: PTH119 - bytes
+        above = [os.fsencode(folder) for folder in Path(os.fsdecode(kept.path)).parents][-2::-1]
+        places = [os.path.join(os.fsencode(self.folder), name)]  # noqa: PTH118
+        for aside in (*places, *(os.path.join(folder, hidden) for folder in above)):  # noqa: PTH118
+            noted = msgspec.structs.replace(kept, aside=aside)
+            with suppress(OSError):
+                self._note(noted)
+                put(kept.path, aside)
+                return noted
+        return kept
+
     def _note(self, kept: KeptFile) -> None:
         with (self.folder / LIST).open("ab") as listed:
             listed.write(_ENCODE(kept) + b"\n")
+
+
+def _moved_aside(path: bytes, aside: bytes) -> None:
+    """A file that is made anew."""
+    _RENAME(path, aside)
+
+
+def _linked_aside(path: bytes, aside: bytes) -> None:
+    """A file whose name goes, or becomes another one's: it has two till then."""
+    if _LINK is None:
+        raise OSError
+    _LINK(path, aside)
 
 
 def _is_uncorks_own() -> bool:

@@ -32,6 +32,7 @@ class KeptFile(Record, frozen=True, kw_only=True):
         times: Of its last access and its last change, in nanoseconds.
         mode: Permissions; None where they are not to be set.
         copy: Name of its copy; None where there is none: it is too large, or there is no room.
+        aside: Where it went instead, whole; None where it did not.
         closed_ns: When the script closed it last; None where that was not seen.
         link: Of a symbolic link, what it pointed to.
         moved: Of a directory, where the script has moved it.
@@ -42,6 +43,7 @@ class KeptFile(Record, frozen=True, kw_only=True):
     times: tuple[int, int] = (0, 0)
     mode: int | None = None
     copy: str | None = None
+    aside: bytes | None = None
     closed_ns: int | None = None
     link: bytes | None = None
     moved: bytes | None = None
@@ -74,10 +76,11 @@ def put_back(folder: Path) -> PutBack:
     with _undisturbed():
         for kept in reversed(listed.values()):
             if _is_unchanged(kept):
+                _forget_aside(kept)
                 continue
             name = told(os.fsdecode(kept.path))
             if _is_somebody_else_s(kept):
-                lost.append(name)
+                lost.append(name + _where(kept, folder))
                 continue
             try:
                 _restore(kept, folder)
@@ -146,6 +149,14 @@ def _restore(kept: KeptFile, folder: Path) -> None:
     if kept.link is not None:
         _link_again(path, kept.link)
         return
+    if kept.aside is not None:
+        aside = Path(os.fsdecode(kept.aside))
+        found = aside.stat()
+        if (found.st_size, found.st_mtime_ns) != (kept.size, kept.times[1]):
+            raise OSError  # the script has written to it under another name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.replace(path)
+        return
     if kept.copy is None:
         raise OSError
     if path.is_symlink():
@@ -156,6 +167,13 @@ def _restore(kept: KeptFile, folder: Path) -> None:
     if kept.mode is not None:
         path.chmod(kept.mode)
     os.utime(path, ns=kept.times)
+
+
+def _forget_aside(kept: KeptFile) -> None:
+    """The second name of a file that is where it was."""
+    if kept.aside is not None:
+        with suppress(OSError):
+            Path(os.fsdecode(kept.aside)).unlink()
 
 
 def _move_back(now: Path, before: Path) -> None:
@@ -188,10 +206,14 @@ def _where(kept: KeptFile, folder: Path) -> str:
     """Where it is found that could not be put back; a copy would go with its directory."""
     if kept.moved is not None:
         return f" (moved to {told(os.fsdecode(kept.moved))})"
+    aside = None if kept.aside is None else Path(os.fsdecode(kept.aside))
+    if aside is not None and aside.parent != folder and aside.exists():
+        return f" (it is {told(str(aside))} now)"
     with suppress(OSError):
-        if kept.copy is not None:
+        here = folder / kept.copy if kept.copy is not None else aside
+        if here is not None:
             home = Path(tempfile.mkdtemp(prefix="uncork-kept-"))
             copy = home / Path(os.fsdecode(kept.path)).name
-            shutil.move(folder / kept.copy, copy)
+            shutil.move(here, copy)
             return f" (a copy of it is {copy})"
     return ""

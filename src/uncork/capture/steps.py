@@ -136,8 +136,9 @@ class Steps:
                 seen = self._seen.get(step)
                 if seen is None:
                     seen = self._seen[step] = _Seen(start=self._evidence.start.so_far())
+                    self._evidence.look_anew()
                 given = seen.calls == 0 and datasets_in(args, kwargs)
-                if given and self._traces(step, args, kwargs):
+                if given and not self._runs_python() and self._traces(step, args, kwargs):
                     seen.steps = _CERTAIN  # no epoch need pass before it is looked at
                 if not seen.is_loop:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
@@ -153,6 +154,13 @@ class Steps:
                 start=self._seen[step].start if step in self._seen else (),
             )
             return guarded(lambda: self._handed_over(step, call))
+
+    @staticmethod
+    def _runs_python() -> bool:
+        """The script has functions run op by op: tracing one would run its Python once more."""
+        from tensorflow import config  # noqa: PLC0415 - long imported by now
+
+        return bool(config.functions_run_eagerly())
 
     def _traces(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an optimizer is told to update in a function that is given a dataset."""
@@ -189,7 +197,7 @@ class Steps:
         found = run()
         is_step = trained(before, self._evidence.counts())
         if is_step:
-            for other, its in self._seen.items():
+            for other, its in list(self._seen.items()):
                 its.others = its.others or other is not step
         if fed_by == 1:  # a dataset advances with the step: its loop will be recognised as such
             seen.steps = 0

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from uncork.core import exits
+
+# Characters of a line that is quoted.
+_LONGEST: Final = 200
 
 
 class UncorkError(Exception):
@@ -75,3 +80,13 @@ class RegressionFound(UncorkError):
     """``uncork check`` found a training slower than its plan promises."""
 
     exit_code = exits.REGRESSION
+
+
+def first_line(error: BaseException) -> str:
+    r"""What an error says, without its pages of detail; ``""`` where it says nothing.
+
+    Example:
+        >>> first_line(ValueError("no such layer\n and ten lines more")), first_line(ValueError())
+        ('no such layer', '')
+    """
+    return str(error).strip().partition("\n")[0][:_LONGEST]

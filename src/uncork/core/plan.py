@@ -25,10 +25,16 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement, Verdict
 from uncork.core.pipeline_edit import PipelineEdit
 from uncork.core.record import Record, digest, from_json, replace, to_json
-from uncork.core.step_edit import MicroBatches, RecomputeActivations, StepEdit, batches_in_one
+from uncork.core.step_edit import (
+    MicroBatches,
+    OfCode,
+    RecomputeActivations,
+    StepEdit,
+    batches_in_one,
+)
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 7
+SCHEMA: Final = 8
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -82,6 +88,7 @@ class Step(Record, frozen=True, kw_only=True):
         validates: It edits what feeds the validation: its speed-ups are of an epoch together with
             its part of a validation, which ``samples_per_s`` does not contain.
         saves: The same of how checkpoints are written: they are of steps and the saves among them.
+        graphs: Digests of what the step of a loop was traced to with this one in force.
     """
 
     name: str
@@ -98,6 +105,7 @@ class Step(Record, frozen=True, kw_only=True):
     source_edit: str = ""
     validates: bool = False
     saves: bool = False
+    graphs: tuple[str, ...] = ()
 
     @property
     def apart(self) -> bool:
@@ -215,6 +223,11 @@ class Plan(Record, frozen=True, kw_only=True):
         return tuple(edit for step in self.kept for edit in step.edits)
 
     @property
+    def graphs(self) -> tuple[str, ...]:
+        """What a loop's step may be traced to under the plan; empty where that is not compared."""
+        return next((step.graphs for step in reversed(self.kept) if step.graphs), ())
+
+    @property
     def pipeline_edits(self) -> tuple[PipelineEdit, ...]:
         """Edits of the input pipeline."""
         return tuple(e for e in self.edits if isinstance(e, PipelineEdit))
@@ -270,8 +283,11 @@ class Plan(Record, frozen=True, kw_only=True):
 
     @property
     def knows_code(self) -> bool:
-        """An edit is for code of the script's, known by its digest as it was while tuned."""
-        return any(getattr(edit, "code", "") for edit in self.edits)
+        """An edit is for code of the script's, known by its digest as it was while tuned.
+
+        Of a model, too, whose ``train_step`` may hold a loop of its own.
+        """
+        return any(getattr(e, "code", "") or isinstance(e, OfCode) for e in self.edits)
 
     @property
     def saving_edits(self) -> tuple[AsyncCheckpoint, ...]:

@@ -167,6 +167,8 @@ FunctionEdit = (
     | JitCompileOff
     | DtypePolicy
 )
+# What was proved of a model holds for its own code and layers only.
+OfCode = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations
 StepEdit = (
     TfFunction
     | FunctionEdit
@@ -181,6 +183,12 @@ StepEdit = (
     | MicroBatches
     | RecomputeActivations
 )
+
+
+def has_own_mathematics(edits: tuple[StepEdit, ...]) -> bool:
+    """Whether they do themselves, as it was proved with one version, what Keras does."""
+    own = FlatUpdates | FusedUpdates | RowUpdates | MicroBatches | LayersInInput
+    return any(isinstance(edit, own) for edit in edits)
 
 
 def is_graph(edits: tuple[StepEdit, ...]) -> bool:

@@ -25,6 +25,7 @@ class ModelSignature(Record, frozen=True, kw_only=True):
         train_step: Digest of an own ``train_step``, ``""`` for Keras's.
         code: Digest of all other code of the user's that a step runs: layers, losses, metrics;
             ``""`` where there is none.
+        architecture: Digest of all layers, their settings and connections, whatever their names.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ModelSignature(Record, frozen=True, kw_only=True):
     dtype_policy: tuple[str, ...]
     train_step: str = ""
     code: str = ""
+    architecture: str = ""
 
 
 class Workload(Record, frozen=True, kw_only=True):

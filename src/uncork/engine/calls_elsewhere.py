@@ -15,7 +15,13 @@ from uncork.engine.handed_over import (
     steps_handed_over,
     too_large,
 )
-from uncork.engine.recorded_training import RecordedTraining, began, moves_nothing, state_of_step
+from uncork.engine.recorded_training import (
+    MOVES_NOTHING,
+    RecordedTraining,
+    began,
+    state_of_step,
+    until_it_moves,
+)
 from uncork.proof.rounding import NUDGED_RUNS, unrepeatable
 from uncork.step import Call, Mode, Replay, TakenStep
 from uncork.watch import apart_from_process, random_state
@@ -42,16 +48,12 @@ def handed_over(step: TakenStep) -> HandedCalls:
     try:
         if not refused:
             train = RecordedTraining(step, state, random=random)
-            order = _order(step, train)
-            runs = [train.over(step.written, order), train.over(step.written, order)]
-            differ = unrepeatable(runs[0], runs[1], "exact")
-            idle = moves_nothing(train, step, state, runs[0])
-            if idle:
-                runs, refused = [], idle
-            elif differ is None:
-                runs += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+            moving = until_it_moves(train, step, state, _order(step, train))
+            if moving is None:
+                refused = MOVES_NOTHING
             else:
-                runs, refused = [], differ.detail
+                order, first = moving
+                runs, refused = _runs(step, train, order, first)
     finally:
         now.restore()
     return HandedCalls(
@@ -91,6 +93,18 @@ def _called_otherwise(step: TakenStep, handed: HandedCalls) -> str:
     count, counts = len(_portable(step.calls[0])), {len(leaves) for leaves in handed.calls}
     there = " or ".join(map(str, sorted(counts)))
     return "" if counts == {count} else f"the step gets {count} values here, and {there} there"
+
+
+def _runs(
+    step: TakenStep, train: RecordedTraining, order: list[int], first: Replay
+) -> tuple[list[Replay], str]:
+    """The original twice and nudged; or why there is nothing to compare with."""
+    again = train.over(step.written, order)
+    differ = unrepeatable(first, again, "exact")
+    if differ is not None:
+        return [], differ.detail
+    nudged = [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+    return [first, again, *nudged], ""
 
 
 def _order(step: TakenStep, train: RecordedTraining) -> list[int]:

@@ -22,7 +22,14 @@ Train = Callable[[list[int], int], Replay]
 
 
 def prove_over_orders(
-    original: Train, candidate: Train, *, held: int, budget_s: float, unit: int = 1
+    original: Train,
+    candidate: Train,
+    *,
+    held: int,
+    budget_s: float,
+    start: Replay,
+    unit: int = 1,
+    least: int = 0,
 ) -> Proof:
     """Train both over the same orders, more of them where their variance asks for it.
 
@@ -31,10 +38,15 @@ def prove_over_orders(
         candidate: Trains as it is to be proved.
         held: Batches there are.
         budget_s: Seconds for all runs together, as far as ``original`` tells.
+        start: Weights that all runs begin with.
         unit: Losses are told after so many steps only.
+        least: Steps that a run must have.
     """
     unit *= WINDOWS  # windows must end where losses are told
     steps = _affordable(original, held, min(budget_s, _MOST_S) / (2 * MOST_ORDERS))
+    if steps < least:
+        detail = f"there was time for {steps} steps, and some updates of accumulated gradients"
+        return Proof(kind="precision", passed=False, detail=f"{detail} take {least}")
     steps = max(unit, steps // unit * unit)
     originals: list[Replay] = []
     candidates: list[Replay] = []
@@ -48,7 +60,7 @@ def prove_over_orders(
     # By the variance alone, never by how the comparison stands; few runs often show too little.
     while (needed := orders_needed(originals, candidates)) > len(originals):
         run(range(len(originals), needed))
-    return prove_precision(originals, candidates, steps)
+    return prove_precision(originals, candidates, steps, start)
 
 
 def some_orders(

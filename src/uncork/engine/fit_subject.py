@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from uncork.core.batch_facts import BatchSize
 from uncork.core.edit import Guarantee, loosest
-from uncork.core.errors import NothingToMeasure, WrongUse
+from uncork.core.errors import NothingToMeasure, WrongUse, first_line
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -22,7 +22,6 @@ from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedFit, HandedOver
 from uncork.engine.larger_batches import LargerBatches
 from uncork.engine.loader_proofs import prove_arrays, prove_batches
-from uncork.engine.outcomes import first_line
 from uncork.engine.pipelines import default_rewrites, readable, repeats, samples_once
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.shorter_data import ShorterData
@@ -65,6 +64,7 @@ from uncork.step import (
     without_tf32,
     workers_of,
 )
+from uncork.step.architecture import architecture
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
@@ -119,6 +119,7 @@ class FitSubject(FitLooks):
         random = random_state()
         self._batches = self._held()
         self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)
+        architecture(model)  # as it is when a plan is held against it: before it is built
         # Building draws what ``fit`` would draw; reading the first batch is ours alone.
         set_random_state(random)
         with model.distribute_strategy.scope():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import platform
 
+import keras
+
 from uncork.core.plan import Plan
 from uncork.core.step_edit import (
     DtypePolicy,
     FlatUpdates,
-    JitCompile,
     JitCompileOff,
-    MicroBatches,
-    RecomputeActivations,
+    OfCode,
     StepsPerExecution,
+    TfFunction,
 )
 from uncork.core.workload import ModelSignature, Workload
 
@@ -26,8 +27,8 @@ _MODEL_WORDS = {
     "train_step": "code of train_step",
 }
 _SCALED = "mixed_float16"
-_OF_CODE = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations
 _CODE = "code of the model's layers, losses or metrics: it has changed since the plan was made"
+_MADE_OF = "layers of the model, or their settings: they have changed since the plan was made"
 
 
 def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
@@ -64,15 +65,24 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
     if (plan.step_edits or plan.backend) and expected.model and found.model:
         changed += _model_differences(expected.model, found.model)
-        if _asks_of_code(plan) and expected.model.code != found.model.code:
-            changed.append(_CODE)
+        changed += _parts_changed(plan, expected.model, found.model)
     return tuple(changed)
+
+
+def _parts_changed(plan: Plan, expected: ModelSignature, found: ModelSignature) -> list[str]:
+    """Of what the model is made of, where the plan holds for that alone."""
+    parts = (
+        (_asks_of_code(plan) and expected.code != found.code, _CODE),
+        (_asks_of_layers(plan) and expected.architecture != found.architecture, _MADE_OF),
+    )
+    return [told for is_another, told in parts if is_another]
 
 
 def _counts_otherwise(plan: Plan) -> bool:
     """The step that meets the end of a fit's data would be counted, or not, unlike as written."""
     counting = (
-        isinstance(e, JitCompileOff) or (isinstance(e, DtypePolicy) and e.policy == _SCALED)
+        isinstance(e, JitCompileOff | TfFunction)
+        or (isinstance(e, DtypePolicy) and e.policy == _SCALED)
         for e in plan.step_edits
     )
     return plan.before.workload.kind == "fit" and any(counting)
@@ -87,7 +97,16 @@ def _asks_of_code(plan: Plan) -> bool:
     """
     here = platform.python_version_tuple()[:2]
     alike = tuple(plan.machine.python.split(".")[:2]) == here
-    return alike and any(isinstance(e, _OF_CODE) for e in plan.step_edits)
+    return alike and _is_of_code(plan)
+
+
+def _asks_of_layers(plan: Plan) -> bool:
+    """The same of what the model is made of: each version of Keras has settings of its own."""
+    return plan.machine.keras == keras.__version__ and _is_of_code(plan)
+
+
+def _is_of_code(plan: Plan) -> bool:
+    return any(isinstance(e, OfCode) for e in plan.step_edits)
 
 
 def _hooks(plan: Plan, found: Workload) -> list[tuple[str, object, object]]:

@@ -11,13 +11,20 @@ from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.engine.data_orders import prove_over_orders
-from uncork.engine.recorded_training import RecordedTraining, began, moves_nothing, state_of_step
+from uncork.engine.recorded_training import (
+    MOVES_NOTHING,
+    RecordedTraining,
+    began,
+    state_of_step,
+    until_it_moves,
+)
 from uncork.engine.step_arguments import one_row_less
 from uncork.measure.devices import rounds_to_tf32
 from uncork.proof.precision import NO_LOSS
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
+    TOO_LITTLE,
     prove_exact,
     prove_rounding,
     rounds_anew,
@@ -95,16 +102,17 @@ def _compared(
     steps: int,
     kind: Guarantee,
 ) -> Proof:
-    order = [n % len(calls) for n in range(steps)]
     train = RecordedTraining(step, state, calls=calls)
+    moving = until_it_moves(train, step, state, [n % len(calls) for n in range(steps)])
+    if moving is None:
+        return Proof(kind=kind, passed=False, detail=MOVES_NOTHING)
+    order, original = moving
+    steps = len(order)
 
     def run(function: Callable[..., Any], seed: int | None = None) -> Replay:
         return train.over(function, order, seed=seed)
 
-    original, again = run(step.written), run(step.written)
-    idle = moves_nothing(train, step, state, original)
-    if idle:
-        return Proof(kind=kind, passed=False, detail=idle)
+    again = run(step.written)
     refused = unrepeatable(original, again, kind)
     if refused is not None:
         return _by_what_repeats(step, calls, otherwise, state) or refused
@@ -114,7 +122,10 @@ def _compared(
         return exact
     nudged = [run(step.written, seed) for seed in range(NUDGED_RUNS)]
     rounded = prove_rounding(original, nudged, candidate, steps)
-    if rounded.passed or original.equals(again):
+    tells = tell_enough(train.over(step.written, []), original, [again, *nudged])
+    if rounded.passed and not tells:
+        rounded = replace(rounded, passed=False, detail=f"{rounded.detail}; {TOO_LITTLE}")
+    elif rounded.passed or original.equals(again):
         return rounded
     return _by_what_repeats(step, calls, otherwise, state) or rounded
 
@@ -139,17 +150,18 @@ def _over_orders(
     step: TakenStep, otherwise: Callable[..., Any], state: GraphState, budget_s: float
 ) -> Proof:
     train = RecordedTraining(step, state)
-    first = train.over(step.written, [0])
+    moving = until_it_moves(train, step, state, [0])
+    first = moving[1] if moving else train.over(step.written, [0])
     if not (first.losses and first.judged):
         nothing = "the step returns no loss, and nothing else tells how the training goes"
         detail = NO_LOSS if first.losses else nothing
         return Proof(kind="precision", passed=False, detail=detail)
-    idle = moves_nothing(train, step, state, first)
-    if idle:
-        return Proof(kind="precision", passed=False, detail=idle)
+    if moving is None:
+        return Proof(kind="precision", passed=False, detail=MOVES_NOTHING)
     return prove_over_orders(
         functools.partial(train.over, step.written),
         functools.partial(train.over, otherwise),
         held=len(step.calls),
         budget_s=budget_s,
+        start=train.over(step.written, []),
     )

@@ -146,6 +146,13 @@ class StepSwitch:
         eager = isinstance(step, EagerStep) and not is_graph(version.step)
         return eager and step is not None and step.refusal == ""
 
+    def graphs(self, version: Version) -> tuple[str, ...]:
+        """Digests of what the step was traced to in this version, as far as was seen."""
+        edits = version.step
+        if self._step is None or not (of_function(edits) or is_graph(edits)):
+            return ()
+        return tuple(sorted(self._step.graphs.get(mode_of(edits), ())))
+
     def described(self, work: Workload) -> Workload:
         """The workload, with what is known of its step by now."""
         step = self._step

@@ -166,6 +166,10 @@ class LoopSubject(Subject):
         block, ops = self.board.block(self._resident_epoch, 4 * resident_s, profiled=True)
         return None if ops is None else outside_ops(resident_s, block, ops.seconds)
 
+    def graphs(self, version: Version) -> tuple[str, ...]:
+        """What its step was traced to."""
+        return self._step.graphs(version)
+
     def in_policy(self, version: Version, policy: Precision) -> Version | None:
         """Its step traced anew, where the loop calls one."""
         self._know_step()

@@ -78,8 +78,3 @@ def sentence(step: Step) -> str:
     if step.outcome == "kept":
         return f"{step.name}: kept, {step.guarantee} proved, {step.reason}"
     return f"{step.name}: {step.outcome}, {step.reason}"
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without its pages of detail."""
-    return str(error).strip().partition("\n")[0][:200]

@@ -13,6 +13,9 @@ from uncork.watch import random_state, set_random_state
 
 # Calls of a step among which at least one updates weights, if it ever does.
 _LONG: Final = 64
+MOVES_NOTHING: Final = (
+    "the function moves no weight: what is made of what it gives back is not seen, and not compared"
+)
 
 
 class RecordedTraining:
@@ -82,27 +85,26 @@ class RecordedTraining:
         return Replay(tuple(losses), values, judged=judged, constants=self._constants)
 
 
-def moves_nothing(
-    train: RecordedTraining, step: TakenStep, state: GraphState, original: Replay
-) -> str:
-    """Why a training proves nothing whose steps only compute something; ``""`` where they train.
+def until_it_moves(
+    train: RecordedTraining, step: TakenStep, state: GraphState, order: list[int]
+) -> tuple[list[int], Replay] | None:
+    """An order of calls in which weights move, and what it leads to.
 
     Args:
         train: Over calls of the step.
         step: As written.
         state: Where it began.
-        original: What some calls led to.
+        order: Of some calls; of more of them where these move nothing, as gradients may be
+            accumulated, or the first ones left out.
+
+    Returns:
+        None where nothing moves: steps that only compute something prove nothing.
     """
-    if state.trains(list(original.weights)):
-        return ""
-    # Gradients may be accumulated over many calls, and the first ones be left out.
-    longer = train.over(step.written, [n % train.held for n in range(_LONG)])
-    if state.trains(list(longer.weights)):
-        return ""
-    return (
-        "the function moves no weight: what is made of what it gives back is not seen, and not "
-        "compared"
-    )
+    for each in (order, [n % train.held for n in range(_LONG)]):
+        found = train.over(step.written, each)
+        if state.trains(list(found.weights)):
+            return each, found
+    return None
 
 
 def state_of_step(step: TakenStep) -> GraphState:

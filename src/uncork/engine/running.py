@@ -19,6 +19,7 @@ from uncork.core.step_edit import (
     MapOnDevice,
     ReuseIterator,
     TfFunction,
+    has_own_mathematics,
     is_graph,
     of_function,
     on_device,
@@ -38,6 +39,7 @@ from uncork.engine.this_machine import (
     check_memory,
     check_precision,
     check_threads,
+    other_libraries,
     other_machine,
 )
 from uncork.step import (
@@ -101,7 +103,7 @@ class Running(PassThrough):
         """Train with the plan's edits if this is the call, and they fit."""
         meant = self.plan.before.workload
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
-            return call.original(**call.arguments)
+            return self._as_written(call)
         self._data_met = self._step_met = self._process_met = True
         self._tell_machine()
         arguments = dict(call.arguments)
@@ -120,7 +122,7 @@ class Running(PassThrough):
                 arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
-            return call.original(**call.arguments)
+            return self._as_written(call)
         with (
             loader_edited(arguments["x"], self.plan.loader_edits),
             self._arrays_read(call.at),
@@ -144,6 +146,13 @@ class Running(PassThrough):
         path = folder / f"uncork-rescued-{os.getpid()}.weights.h5"
         self._trained.save_weights(path)
         return path
+
+    @staticmethod
+    def _as_written(call: FitCall) -> Any:
+        """A model that was trained under the plan before may have to go on as it was traced."""
+        before: PlannedStep | None = vars(call.model).get(_PLANNED)
+        with before.goes_on() if before else nullcontext():
+            return call.original(**call.arguments)
 
     def _planned(self, call: FitCall) -> PlannedStep | None:
         """A model's step as planned; the same as before where ``fit`` is called again and again."""
@@ -240,7 +249,7 @@ class Running(PassThrough):
             if codes == {code_of(function)}:
                 self._step_met = True
                 step = CompiledStep(function, functools.partial(self._goes_on, at))
-                step.mode = mode_of(self.plan.step_edits)
+                step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
         if not self._step_met:
             self._other_calls += 1
             if self._other_calls == _PATIENCE:
@@ -326,6 +335,14 @@ class Running(PassThrough):
         """Once: what was proved on another machine need not be the same here to the last bit."""
         changed = () if self._told_machine else other_machine(self.plan.machine)
         self._told_machine = True
+        libraries = other_libraries(self.plan.machine)
+        if self.strict and libraries and has_own_mathematics(self.plan.step_edits):
+            raise PlanRefused(
+                f"the plan does in Uncork's own way what Keras does, and was proved with "
+                f"{' and '.join(libraries)}",
+                "the same TensorFlow and Keras",
+                "run 'uncork tune' again, or run without --strict",
+            )
         if changed:
             sys.stderr.write(
                 f"uncork: the plan was proved on another machine ({'; '.join(changed)}): "
@@ -340,8 +357,12 @@ class Running(PassThrough):
         if step is None:
             self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
-            step.expects, step.numbers = edit.code, edit.numbers
-            step.mode = mode_of(self.plan.step_edits)
+            step.expects_code, step.numbers = edit.code, edit.numbers
+            step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
+
+    def _graphs(self) -> frozenset[str]:
+        """What the step may be traced to; anything under another TensorFlow or Keras."""
+        return frozenset(() if other_libraries(self.plan.machine) else self.plan.graphs)
 
     def _goes_on(self, at: str, how: str, why: str) -> None:
         if self.strict:

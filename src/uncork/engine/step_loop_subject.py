@@ -213,6 +213,10 @@ class StepLoopSubject(Subject):
             )
         )
 
+    def graphs(self, version: Version) -> tuple[str, ...]:
+        """What its step was traced to."""
+        return self._step.graphs(version)
+
     def in_policy(self, version: Version, policy: Precision) -> Version | None:
         """Its step traced anew."""
         return self._step.in_policy(version, policy, self.seen().kept_in(policy))

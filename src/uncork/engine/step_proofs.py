@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,7 @@ from uncork.engine.handed_over import (
 from uncork.proof.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
+    TOO_LITTLE,
     nudge,
     prove_exact,
     prove_rounding,
@@ -44,6 +46,10 @@ from uncork.step import (
 # has not yet grown into another trajectory.
 _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
+# Times as many, where the weights do not move in these, or hardly.
+_LONGER = 8
+# Updates that must be among the steps whose losses are compared.
+_UPDATES = 8
 
 
 class StepProver:
@@ -151,20 +157,43 @@ class StepProver:
         ]
 
     def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
+        """By few steps, or by more where the weights do not move in these, or hardly."""
         steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
+        found, tells = self._after(settings, kind, steps)
+        if not tells and found.passed:
+            found, tells = self._after(settings, kind, _LONGER * steps)
+        if tells or not found.passed:
+            return found
+        return self._by_what_repeats(settings) or replace(
+            found, passed=False, detail=f"{found.detail}; {TOO_LITTLE}"
+        )
+
+    def _after(self, settings: StepSettings, kind: Guarantee, steps: int) -> tuple[Proof, bool]:
+        """What so many steps prove, and whether a training that strays would be seen to."""
         order = self._order(settings.edits, steps)
         twice = self._twice(order, kind)
         if isinstance(twice, Proof):
-            return self._by_what_repeats(settings) or twice
+            return self._by_what_repeats(settings) or twice, True
         original, again = twice
         candidate = self._run(settings, order)
+        start = self._start()
         exact = prove_exact(original, again, candidate, len(order))
         if exact is not None and (exact.passed or kind == "exact"):
-            return exact
-        rounded = prove_rounding(original, self._nudged(order), candidate, len(order))
+            return exact, self._trains(start, original)
+        nudged = self._nudged(order)
+        rounded = prove_rounding(original, nudged, candidate, len(order))
         if rounded.passed or original.equals(again):
-            return rounded
-        return self._by_what_repeats(settings) or rounded
+            tells = tell_enough(start, original, [again, *nudged])
+            return rounded, tells and self._trains(start, original)
+        return self._by_what_repeats(settings) or rounded, True
+
+    def _trains(self, start: Replay, end: Replay) -> bool:
+        """Some weight of all that learn is another one; or there is none that learns."""
+        model = self._original.model
+        learning = set(map(id, model.trainable_variables))
+        each = zip(model.weights, start.weights, end.weights, strict=False)  # slots come behind
+        moved = [a.tobytes() != b.tobytes() for v, a, b in each if id(v) in learning]
+        return any(moved) or not moved
 
     def _by_what_repeats(self, settings: StepSettings) -> Proof | None:
         """Of a training that goes astray by rounding; None where it does not, or not by it alone.
@@ -174,17 +203,20 @@ class StepProver:
         order = self._order(settings.edits, 1)
         if not rounds_anew(*self._both(order[:1])):
             return None
-        self._snapshot.restore_values()
-        start = Replay((), weights(self._original.model))
+        start = self._start()
         original, *others = (self._run(self._original, order) for _ in range(1 + ASTRAY_RUNS))
         others += self._nudged(order)
-        if not tell_enough(start, original, others):
+        if not (tell_enough(start, original, others) and self._trains(start, original)):
             return None
         return prove_rounding(original, others, self._run(settings, order), len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
         if warms_up(self._original.model.optimizer, MOST_STEPS):
             detail = "the learning rate is still warmed up in the steps that would be compared"
+            return Proof(kind="precision", passed=False, detail=detail)
+        accumulated = _accumulated(self._original.model.optimizer)
+        if _UPDATES * accumulated > MOST_STEPS:
+            detail = f"gradients are accumulated over {accumulated} steps, too many to wait for"
             return Proof(kind="precision", passed=False, detail=detail)
         unit = _group(settings.edits)  # losses are read at the end of an execution only
 
@@ -196,8 +228,15 @@ class StepProver:
             train(settings),
             held=self._held,
             budget_s=budget_s,
+            start=self._start(),
             unit=unit,
+            least=_UPDATES * accumulated if accumulated > 1 else 0,
         )
+
+    def _start(self) -> Replay:
+        """What every training begins with."""
+        self._snapshot.restore_values()
+        return Replay((), weights(self._original.model), constants=self._snapshot.not_finite)
 
     def _run(
         self, settings: StepSettings, order: list[int], windows: int = 1, every: int = 1
@@ -226,6 +265,12 @@ def _as_drawn(proof: Proof, edits: tuple[StepEdit, ...]) -> Proof:
         return proof
     detail = f"{proof.detail}; seeds of the first layers run ahead of the training"
     return replace(proof, kind=loosest(proof.kind, "resampled"), detail=detail)
+
+
+def _accumulated(optimizer: Any) -> int:
+    """Steps for one update."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return int(getattr(inner, "gradient_accumulation_steps", None) or 1)
 
 
 def _group(edits: tuple[StepEdit, ...]) -> int:

@@ -238,6 +238,15 @@ class Subject(ABC):
         keep = self.workload.kept_in(policy)
         return version.with_step_edits((DtypePolicy(policy=policy, keep=keep),))
 
+    def graphs(self, version: Version) -> tuple[str, ...]:
+        """Digests of what the step of a loop was traced to in a version; none where Keras drives.
+
+        Args:
+            version: That has run.
+        """
+        del version
+        return ()
+
     def in_float32(self, block_s: float) -> Comparison | None:
         """The model of a loop of the user's own in float32 over the same in a lower precision."""
         del block_s

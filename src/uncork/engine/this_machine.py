@@ -42,6 +42,17 @@ def other_machine(made_on: Machine) -> tuple[str, ...]:
     )
 
 
+def other_libraries(made_on: Machine) -> tuple[str, ...]:
+    """Which of TensorFlow and Keras is another release here than a plan was proved with.
+
+    Args:
+        made_on: Where.
+    """
+    here = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
+    was = {"TensorFlow": made_on.tensorflow, "Keras": made_on.keras}
+    return tuple(f"{name} {was[name]}" for name in here if was[name] and was[name] != here[name])
+
+
 def check_backend(plan: Plan) -> None:
     """Refuse a plan whose backend is not the one that Keras runs on by now.
 

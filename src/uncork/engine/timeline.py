@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.engine.outcomes import first_line
+from uncork.core.errors import first_line
 from uncork.engine.subject import Subject
 from uncork.measure.timeline import trace_into
 

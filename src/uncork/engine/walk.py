@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Edit
-from uncork.core.errors import EditRefused
+from uncork.core.errors import EditRefused, first_line
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -22,7 +22,6 @@ from uncork.engine.observe import observe
 from uncork.engine.outcomes import (
     KEEP_FROM,
     figures,
-    first_line,
     not_faster,
     promising,
     record,
@@ -298,7 +297,8 @@ class Walk:
             edits = self._keep(candidate, trial.candidate)
         kept = record(optimization, "kept", proposal.why, proposal, proof, found)
         speed = self.now.measurement.samples_per_s
-        return replace(kept, guarantee=proof.kind, edits=edits, samples_per_s=speed)
+        graphs = self.subject.graphs(self.version)
+        return replace(kept, guarantee=proof.kind, edits=edits, samples_per_s=speed, graphs=graphs)
 
     def _at_least(self, part: Apart | None) -> float:
         """The smallest ratio worth keeping: what is no step gains only its part."""

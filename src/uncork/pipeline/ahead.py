@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.pipeline.effects import is_stateless, reads_variables
-from uncork.pipeline.legality import is_random
+import tensorflow as tf
+
+from uncork.pipeline.effects import reads_variables
+from uncork.pipeline.legality import is_random, parallel_by_default
 from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.tree import Node, Pipeline
 
@@ -33,7 +35,9 @@ def draws_too_far(pipeline: Pipeline) -> bool:
         >>> draws_too_far(read(data.prefetch(2).take(4).repeat(2)))
         True
     """
-    return _draws(pipeline.root, repeated=False, stopped=False, ahead=False)
+    return _draws(
+        pipeline.root, repeated=False, stopped=False, ahead=False, options=pipeline.options
+    )
 
 
 def rewritten_by_default(pipeline: Pipeline) -> bool:
@@ -63,15 +67,15 @@ def asks_too_far(pipeline: Pipeline) -> bool:
         >>> asks_too_far(read(data.take(4))), asks_too_far(read(data.prefetch(2).take(4)))
         (False, True)
     """
-    return _asks(pipeline.root, stopped=False, ahead=False)
+    return _asks(pipeline.root, stopped=False, ahead=False, options=pipeline.options)
 
 
-def _asks(node: Node, *, stopped: bool, ahead: bool) -> bool:
-    ahead = ahead or (stopped and prepares(node))
+def _asks(node: Node, *, stopped: bool, ahead: bool, options: tf.data.Options) -> bool:
+    ahead = ahead or (stopped and prepares(node, options))
     if ahead and in_python(node):
         return True
     stopped = stopped or (node.kind in _STOPPING and not _end_together(node))
-    return any(_asks(below, stopped=stopped, ahead=ahead) for below in node.inputs)
+    return any(_asks(below, stopped=stopped, ahead=ahead, options=options) for below in node.inputs)
 
 
 def _end_together(node: Node) -> bool:
@@ -93,29 +97,38 @@ def in_its_turn(pipeline: Pipeline) -> bool:
         >>> in_its_turn(read(data.with_options(alone))), in_its_turn(read(data))
         (True, False)
     """
-    return not rewritten_by_default(pipeline) and _waits(pipeline.root)
+    return not rewritten_by_default(pipeline) and _waits(pipeline.root, pipeline.options)
 
 
-def _waits(node: Node) -> bool:
-    if prepares(node):
+def _waits(node: Node, options: tf.data.Options) -> bool:
+    if prepares(node, options):
         return False
-    return any(map(reads_variables, node.functions)) or any(map(_waits, node.inputs))
+    own = any(map(reads_variables, node.functions))
+    return own or any(_waits(below, options) for below in node.inputs)
 
 
-def _draws(node: Node, *, repeated: bool, stopped: bool, ahead: bool) -> bool:
+def _draws(
+    node: Node, *, repeated: bool, stopped: bool, ahead: bool, options: tf.data.Options
+) -> bool:
     """Args: What lies above it, each below the one before."""
-    ahead = ahead or (stopped and prepares(node))
+    ahead = ahead or (stopped and prepares(node, options))
     if ahead and node.kind != "shuffle" and node.inputs and is_random(node):
         return True
     stopped = stopped or (repeated and node.kind in _STOPPING)
     repeated = repeated or node.kind == "repeat"
-    below = (_draws(n, repeated=repeated, stopped=stopped, ahead=ahead) for n in node.inputs)
-    return any(below)
+    return any(
+        _draws(below, repeated=repeated, stopped=stopped, ahead=ahead, options=options)
+        for below in node.inputs
+    )
 
 
-def prepares(node: Node) -> bool:
-    """Elements before they are asked for; a map without state does by TensorFlow's own default."""
+def prepares(node: Node, options: tf.data.Options) -> bool:
+    """Elements before they are asked for; a map without state does by TensorFlow's own default.
+
+    Args:
+        node: Of a pipeline.
+        options: The pipeline's.
+    """
     if node.kind not in _PARALLEL:
         return node.kind == "prefetch"
-    by_default = node.kind == "map" and all(map(is_stateless, node.functions))
-    return node.parallelism != 1 or by_default
+    return node.parallelism != 1 or (node.kind == "map" and parallel_by_default(node, options))

@@ -85,7 +85,7 @@ def _calls(node: Node) -> int | None:
     """
     if node.kind != "map" or node.parallelism != AUTOTUNE or not hasattr(node.dataset, CALLS):
         return None
-    sizes = [_bytes(node.inputs[0].dataset.element_spec), _bytes(node.dataset.element_spec)]
+    sizes = [spec_bytes(node.inputs[0].dataset.element_spec), spec_bytes(node.dataset.element_spec)]
     function = node.functions[0]
     if None in sizes or not is_order_free(function) or reads_variables(function):
         return None
@@ -93,7 +93,7 @@ def _calls(node: Node) -> int | None:
     return max(cores, min(_PER_CORE * cores, int(_MOST_BYTES // each)))
 
 
-def _bytes(spec: object) -> int | None:
+def spec_bytes(spec: object) -> int | None:
     """Of one element; None where its spec does not tell."""
     leaves = tf.nest.flatten(spec)
     if not all(isinstance(s, tf.TensorSpec) and s.shape.is_fully_defined() for s in leaves):

@@ -43,29 +43,53 @@ def continued(pipeline: Pipeline) -> Pipeline:
     return read(remade(pipeline.root, _continue))
 
 
+def cannot_continue(pipeline: Pipeline) -> EditRefused | None:
+    """Why :func:`continued` would refuse a pipeline, told before it is tried; None where it may.
+
+    Example:
+        >>> numbers = tf.data.Dataset.from_tensor_slices([1, 2, 3]).shuffle(3, seed=1)
+        >>> cannot_continue(read(numbers)) is None
+        True
+    """
+    shuffles = (place.node.dataset for place in pipeline.places if place.node.kind == "shuffle")
+    originals = (shuffle.__dict__.get(ORIGINAL) for shuffle in shuffles)
+    counted = (each for each in originals if each is not None and _is_counted(each))
+    large = (each for each in counted if _holds_much(each))
+    return next(map(_untold, large), None)
+
+
 def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     dataset = node.dataset
     if not inputs or kind_of(dataset).op is None:
         return dataset
     original = dataset.__dict__.get(ORIGINAL)
-    if node.kind != "shuffle" or original is None or _is_seeded(original) is _keeps_order(original):
+    if node.kind != "shuffle" or original is None or not _is_counted(original):
         return rebuild(dataset, inputs)
     handle = _seed_generator(original)
     if handle is not None:
         return make(dataset, inputs, kind_of(dataset), seed_generator=handle)
-    if _keeps_order(original):
-        raise EditRefused(
+    raise _untold(original)
+
+
+def _untold(shuffle: Dataset) -> EditRefused:
+    if _keeps_order(shuffle):
+        return EditRefused(
             "a shuffle without a seed keeps one order, which other datasets of the script may "
             "share, and holds too much to be read",
             "a shuffle with a seed, or of file names instead of what is in them",
             "give it one: shuffle(..., seed=1, reshuffle_each_iteration=False)",
         )
-    raise EditRefused(
+    return EditRefused(
         "a shuffle with a seed has another order in each pass, and holds too much for anybody to "
         "tell how many there were",
         "a shuffle of file names or of row numbers, or of less than 1 GB in memory",
         "leave the stages above and below it as they are",
     )
+
+
+def _is_counted(shuffle: Dataset) -> bool:
+    """Its object owns a generator, that a copy would have to share."""
+    return _is_seeded(shuffle) is not _keeps_order(shuffle)
 
 
 def _is_seeded(shuffle: Dataset) -> bool:
@@ -79,7 +103,7 @@ def _keeps_order(shuffle: Dataset) -> bool:
 
 def _seed_generator(shuffle: Dataset) -> Any | None:
     """The resource in which the user's shuffle counts its epochs."""
-    if _array_bytes(read(shuffle).root) > _SERIALIZED_LIMIT_BYTES:
+    if _holds_much(shuffle):
         return None
     policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     try:
@@ -100,6 +124,10 @@ def _as_tensor(constant: Any) -> Any:
 
     with tf.device("/CPU:0"):
         return tf.function(handle, autograph=False)()
+
+
+def _holds_much(dataset: Dataset) -> bool:
+    return _array_bytes(read(dataset).root) > _SERIALIZED_LIMIT_BYTES
 
 
 def _array_bytes(node: Node) -> int:

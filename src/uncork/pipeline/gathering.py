@@ -55,13 +55,14 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
     while chain[top].kind in _BEHIND:
         top -= 1
     batches = [node for node in chain[: top + 1] if node.kind == "batch"]
-    if source.kind != "from_tensor_slices" or not batches or not _are_numbers(source.dataset):
+    arrays = _sliced(pipeline)
+    if arrays is None or not batches:
         raise EditRefused(
             f"the pipeline begins with {source}, and does more to its rows than to pick them",
             "arrays of numbers, whose rows are only shuffled, repeated, dropped and batched",
             "leave it as it is",
         )
-    tables = [_Table.of(array) for array in source.dataset._tensors]
+    tables = [_Table.of(array) for array in arrays]
     below: Dataset = tf.data.Dataset.range(tables[0].length)
     for node in chain[1 : top + 1]:
         is_batch = node.kind == "batch"
@@ -71,6 +72,26 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
     for node in chain[top + 1 :]:
         gathered = rebuild(node.dataset, [gathered])
     return gathered
+
+
+def _sliced(pipeline: Pipeline) -> Sequence[Tensor] | None:
+    """Arrays of numbers whose rows a pipeline takes, one by one or zipped; None where it does not.
+
+    A zip ends with the shortest of what it joins, so all must be of one length.
+    """
+    source = pipeline.stages[0]
+    alone = source.kind == "from_tensor_slices"
+    joined = [branch.stages for branch in pipeline.branches] if source.kind == "zip" else []
+    sources = [source] if alone else [stages[0] for stages in joined if len(stages) == 1]
+    if not sources or len(sources) < len(joined):
+        return None
+    kinds = {node.kind for node in sources}
+    lengths = {int(node.dataset.cardinality()) for node in sources}
+    if kinds != {"from_tensor_slices"} or len(lengths) > 1:
+        return None
+    if not all(_are_numbers(node.dataset) for node in sources):
+        return None
+    return [array for node in sources for array in node.dataset._tensors]
 
 
 def gathered_arrays(pipeline: Pipeline) -> Dataset:

@@ -292,7 +292,9 @@ def _read_on(pipeline: Pipeline, place: Place) -> bool:
     if place.pipeline is not pipeline:
         return False  # a join may stop it when another branch ends
     above = pipeline.stages[place.position + 1 :]
-    ahead = rewritten_by_default(pipeline) or any(map(prepares, above))
+    ahead = rewritten_by_default(pipeline) or any(
+        prepares(node, pipeline.options) for node in above
+    )
     return ahead and all(node.kind in _READING_ON for node in above)
 
 

@@ -45,6 +45,8 @@ _ANYWHERE: Final = CHEAP | {
 # Bytes of what a function holds beside rows (a mean image, say), put on the device with it.
 _MOST_HELD: Final = 1 << 26
 _UNKNOWN: Final = 64
+# What a run of maps may begin with: the lowest of them, or arrays, alone or zipped.
+_BEGINNINGS: Final = frozenset({"map", "from_tensor_slices", "zip"})
 # Where the dataset object of a map remembers what was put on devices.
 _PLACED: Final = "_uncork_placed"
 
@@ -212,7 +214,7 @@ def in_step(place: Place) -> InStep | None:
         None where it could not.
     """
     whole = place.pipeline.outermost
-    if place.pipeline is not whole or place.node.kind not in ("map", "from_tensor_slices"):
+    if place.pipeline is not whole or place.node.kind not in _BEGINNINGS:
         return None
     chain = whole.stages
     maps = [i for i in range(len(chain) - 1, place.position - 1, -1) if chain[i].kind == "map"]

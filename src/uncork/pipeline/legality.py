@@ -47,6 +47,9 @@ _BY_POSITION: Final = frozenset({
     "window", "group_by_window", "rebatch", "scan", "choose", "enumerate", "shuffle", "repeat",
 })  # fmt: skip
 
+# What may lie between a map of one element and its batch: it picks elements by their position.
+_BETWEEN: Final = MOVABLE | {"take", "skip", "shard"}
+
 BATCHING: Final = frozenset({"batch", "padded_batch"})
 _BEFORE_BATCH: Final = "leave the map before the batch"
 
@@ -275,12 +278,12 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
         raise EditRefused(f"{chain[stage]} is no map", "a map", _BEFORE_BATCH)
     _check_alone(chain[stage])
     above = range(stage + 1, len(chain))
-    place = next((i for i in above if chain[i].kind not in MOVABLE and i not in moved), None)
+    place = next((i for i in above if chain[i].kind not in _BETWEEN and i not in moved), None)
     if place is None or chain[place].kind not in BATCHING:
         between = "nothing" if place is None else str(chain[place])
         raise EditRefused(
             f"above {chain[stage]} lies {between}",
-            "a batch, with nothing but shuffle, repeat, prefetch and options between",
+            "a batch, with nothing between but what picks elements by position",
             _BEFORE_BATCH,
         )
     if errors_are_ignored(pipeline, place):

@@ -123,9 +123,9 @@ class Measured:
 
     @property
     def spares(self) -> bool:
-        """A cache that is full after the first epoch; one of endless data is never read again."""
+        """A cache or snapshot, written after one epoch; of endless data none is read again."""
         endless = int(self.node.dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-        return self.node.kind == "cache" and not endless
+        return self.node.kind in ("cache", "snapshot") and not endless
 
     @property
     def full(self) -> bool:

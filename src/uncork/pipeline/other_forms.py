@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.measure.machine import cpus
+from uncork.measure.machine import available_memory, cpus
+from uncork.pipeline.calls import spec_bytes
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import batch_above, is_synchronous, may_run_inline
@@ -24,6 +26,9 @@ from uncork.pipeline.tree import Node, Pipeline
 from uncork.pipeline.unused import unused
 from uncork.pipeline.vectorize import Stacked, batched, vectorized
 from uncork.pipeline.vectorize import batch_size as size_of
+
+# Of the memory that is there, what batches in the making may take.
+_MEMORY_SHARE: Final = 0.25
 
 
 def time_otherwise(stage: Measured, below: Dataset, for_batch: tuple[Node, Stacked] | None) -> None:
@@ -76,9 +81,20 @@ def for_whole_batches(pipeline: Pipeline) -> dict[int, tuple[Node, Stacked]]:
         except EditRefused:
             continue
         stacked = vectorized(pipeline.stages[position], batch)
-        if stacked is not None:
+        if stacked is not None and _has_room(pipeline.stages[position], stacked, batch):
             found[position] = batch, stacked
     return found
+
+
+def _has_room(node: Node, stacked: Stacked, batch: Node) -> bool:
+    """For some batches of what the map is given, which may be far more than it makes of them.
+
+    Words, whose size no spec tells, have.
+    """
+    first = stacked.first
+    taken = node.inputs[0].dataset.element_spec if first is None else first.output_structure
+    each = spec_bytes(taken) or 0
+    return size_of(batch) * each * (math.ceil(cpus()) + 1) <= _MEMORY_SHARE * available_memory()
 
 
 def time_what_is_needed(stages: Sequence[Measured], stage: Measured) -> None:

@@ -18,6 +18,7 @@ from uncork.pipeline.probes import inputs_for_one, serially
 DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
 _VARYING: Final = DROPPING | {
     "flat_map", "interleave", "unbatch", "rebatch", "group_by_window", "tfrecord",
+    "text_line", "fixed_length_record",
 }  # fmt: skip
 # Of what chooses between datasets, so many choices tell how often each is taken.
 _CHOICES: Final = 256

@@ -17,7 +17,7 @@ from tensorflow.python.data.util import nest
 
 from uncork.core.errors import EditRefused
 from uncork.pipeline.kinds import Dataset, Kind, inputs_of, kind_of
-from uncork.pipeline.raw_ops import interleave_determinism, logs_warnings
+from uncork.pipeline.raw_ops import check_known, interleave_determinism, logs_warnings
 
 # What a class does not keep is read from its graph before it is copied, and goes with the copy.
 _NOT_KEPT: Final[Mapping[str, Callable[[Dataset], object]]] = {
@@ -54,6 +54,7 @@ def make(template: Dataset, inputs: Sequence[Dataset], kind: Kind, **fields: Any
     """An object like ``template`` with other inputs and, where given, other fields."""
     if kind.name in _NOT_KEPT:
         _NOT_KEPT[kind.name](template)
+        check_known(template)
     copy = _bare_copy(template)
     if kind.name == "shuffle":
         # The original owns the generator of seeds that a copy may come to share.

@@ -50,8 +50,17 @@ def _pass(dataset: Any, max_s: float) -> list[str]:
 
 def _apart(element: Any) -> list[Any]:
     leaves = tf.nest.flatten(element)
-    dense = all(isinstance(t, tf.Tensor) and t.shape.rank for t in leaves)
-    sizes = {int(t.shape[0]) for t in leaves} if dense else set()
-    if len(sizes) != 1:
+    if not all(isinstance(t, tf.Tensor) for t in leaves):
+        return _rows(element)
+    sizes = {int(t.shape[0]) for t in leaves if t.shape.rank}
+    if len(sizes) != 1 or not all(t.shape.rank for t in leaves):
         return [element]
     return [tuple(t[i] for t in leaves) for i in range(sizes.pop())]
+
+
+def _rows(element: Any) -> list[Any]:
+    """Of ragged and sparse tensors, which tf.data knows how to take apart."""
+    try:
+        return list(tf.data.Dataset.from_tensors(element).unbatch())
+    except (ValueError, tf.errors.OpError):  # no batch, or none of one size
+        return [element]

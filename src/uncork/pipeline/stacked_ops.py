@@ -31,9 +31,10 @@ ONE_BY_ONE: Final = frozenset({
 
 _PARSERS: Final = frozenset({"ParseExampleV2", "ParseSingleExample"})
 # TensorFlow's own way with them is another one for a stack of elements: it rolls and formats across
-# elements, and gives to the next element what has no place in its own, where one alone is an error.
+# elements, and gives to the next element what has no place in its own, where one alone is an error;
+# of a stack of one it squeezes the stack away, too, and it forgets what stands for a missing field.
 _OTHERWISE: Final = frozenset({
-    "Roll", "StringFormat",
+    "Roll", "StringFormat", "Squeeze", "DecodeCSV",
     *(f"UnsortedSegment{how}" for how in ("Sum", "Max", "Min", "Prod")),
     *(f"SparseSegment{how}{n}" for how in ("Sum", "Mean", "SqrtN")
       for n in ("", "Grad", "WithNumSegments")),
@@ -51,8 +52,8 @@ def known() -> Iterator[None]:
         [1, 3]
     """
     table = pfor._pfor_converter_registry
-    added = {op: converter for op, converter in _CONVERTERS.items() if op not in table}
     forgotten = {op: table.pop(op) for op in _OTHERWISE if op in table}
+    added = {op: converter for op, converter in _CONVERTERS.items() if op not in table}
     table.update(added)
     try:
         yield
@@ -119,6 +120,18 @@ def _split(given: Given) -> Converted:
     ]
 
 
+def _squeeze(given: Given) -> Converted:
+    """The dimensions by number: without any, those of one element, whose shape must be known."""
+    shape = given.op.inputs[0].shape
+    named = given.get_attr("squeeze_dims")
+    if not named and not shape.is_fully_defined():
+        raise pfor.ConversionNotImplementedError("dimensions of unknown size are squeezed")
+    of_element = named or [axis for axis, size in enumerate(shape) if size == 1]
+    axes = [axis + 1 if axis >= 0 else axis for axis in of_element]
+    stacked = given.stacked_input(0)
+    return [pfor.wrap(tf.squeeze(stacked, axis=axes) if axes else tf.identity(stacked), True)]
+
+
 def unevenly_parsed(graph: Graph, used: Iterable[str]) -> set[str]:
     """Parsers of records whose tensors differ in length from record to record.
 
@@ -142,6 +155,8 @@ def _is_uneven(graph: Graph, reference: str) -> bool:
 
 _CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {
     **dict.fromkeys(ONE_BY_ONE, _same_op),
+    "DecodeCSV": _same_op,
+    "Squeeze": _squeeze,
     "LookupTableFindV2": functools.partial(_same_op, varying=1),
     "StringJoin": _join,
     "StringSplitV2": _split,

@@ -34,6 +34,8 @@ from uncork.pipeline.digests import ElementDigests, EpochDigests
 LEAST: Final = 4
 # What is said where there was too little time: nothing speaks against the edit.
 IN_VAIN: Final = "could be compared in the time given"
+# Samples of two passes that must have been compared to tell whether they are drawn anew.
+_FEWEST: Final = 2
 # Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
 _CHANCE: Final = 4.0
 # Spacings of numbers, at the largest one of a row, that sums in another order are taken to differ.
@@ -118,7 +120,9 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
     length = min(map(len, (*original, *edited)))
     was, now = (_repeated([p[:length] for p in passes]) for passes in (original, edited))
     samples = length * (min(len(original), len(edited)) - 1)
-    if samples > 1 and now > min(was + _chance(was, now, samples), (1 + was) / 2):
+    if samples < _FEWEST:  # nothing can be frozen where there is nothing
+        return f"only {samples} samples {IN_VAIN}" if any(original) else ""
+    if now > min(was + _chance(was, now, samples), (1 + was) / 2):
         return (
             f"{now:.0%} of samples come back unchanged in the second epoch, "
             f"{was:.0%} did originally"

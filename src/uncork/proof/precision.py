@@ -4,7 +4,9 @@ The noise is the user's own: the original trains from one snapshot over the same
 orders; the spread of its losses is the band. The candidate trains over the same orders. Every run
 of the candidate must stay inside the band's prediction interval in every window, its mean must not
 be shown to be worse in any, and in the last one it must be shown not to be worse by more than the
-noise. A band so wide that it would let anything through proves nothing.
+noise. A band so wide that it would let anything through proves nothing. Nor does a training that
+learns nothing while it is watched, as at a rate that the script has yet to raise: there the
+weights must go the same way, or nothing is proved.
 """
 
 from __future__ import annotations
@@ -26,12 +28,26 @@ WINDOWS: Final = 4
 # Half-width of the band over the loss itself, above which the comparison has no power.
 _WIDEST: Final = 0.3
 NO_LOSS: Final = "the step tells no one loss that it could be judged by"
+# Of the way that the weights go, how far apart they may be at its end.
+_ASTRAY: Final = 0.5
 # Float32's own rounding of a mean loss: a band cannot be narrower than that.
 _FLOOR: Final = 1e-6
 
 
-def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> Proof:
-    """Compare runs over the same orders of the same batches, pairwise and as a band."""
+def prove_precision(
+    original: Sequence[Replay],
+    candidate: Sequence[Replay],
+    steps: int,
+    start: Replay | None = None,
+) -> Proof:
+    """Compare runs over the same orders of the same batches, pairwise and as a band.
+
+    Args:
+        original: As the user wrote it, one run for each order.
+        candidate: Over the same orders.
+        steps: Of each.
+        start: Weights that all of them began with; None where their weights are not compared.
+    """
     why_not = _incomparable(original, candidate, steps)
     if why_not:
         return _proof(False, why_not)
@@ -43,12 +59,19 @@ def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], ste
             return _proof(False, f"window {window + 1} of {len(windows)}: {failure}")
     base, other = _last(original), _last(candidate)
     found = noninferiority(base, other)
+    fell = statistics.fmean(run.losses[0] for run in original) - statistics.fmean(base)
     if not found.shown:
         return _proof(
             False,
             f"{found.n} data orders of {steps} steps do not rule out a loss higher by more than "
             f"the training's own noise of {found.margin:.2g}: "
             f"it is {found.bias:+.2g} +- {found.error:.2g}",
+        )
+    if start is not None and fell <= found.margin and not _go_along(start, original, candidate):
+        return _proof(
+            False,
+            f"within {steps} steps the original's loss falls by {fell:.2g}, where its noise is "
+            f"{found.margin:.2g}, and the weights go another way: a worse training would not show",
         )
     return _proof(
         True,
@@ -58,6 +81,15 @@ def prove_precision(original: Sequence[Replay], candidate: Sequence[Replay], ste
         f"noise is {found.margin:.2g} (power {found.power:.0%}); "
         f"band of one run +-{_half_width(base):.2g}",
     )
+
+
+def _go_along(start: Replay, original: Sequence[Replay], candidate: Sequence[Replay]) -> bool:
+    """Whether the weights of both go about the same way, which is one."""
+    for run, other in zip(original, candidate, strict=True):
+        way, apart = (math.hypot(*run.gaps(each)) for each in (start, other))
+        if not way or apart > _ASTRAY * way:
+            return False
+    return True
 
 
 def _incomparable(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> str:

@@ -38,6 +38,7 @@ ASTRAY_RUNS: Final = 6
 _SAME_LOSS: Final = 1e-5
 # Of the way that the weights go, what must be gone by variables that repeat themselves.
 _TELLING: Final = 0.5
+TOO_LITTLE: Final = "the weights move too little meanwhile for a training that strays to be seen"
 # A reordered kernel rounds differently in every step, the nudge only in the first.
 _SLACK: Final = 4.0
 # The same for single variables: of many, the one that strays most is further out than their mean.
@@ -75,7 +76,8 @@ def tell_enough(start: Replay, original: Replay, others: Sequence[Replay]) -> bo
     ways = original.gaps(start)
     apart = [max(gaps) for gaps in zip(*(original.gaps(run) for run in others), strict=True)]
     clear = [way for way, gap in zip(ways, apart, strict=True) if 2 * _SLACK_EACH * gap <= way]
-    return math.hypot(*clear) ** 2 >= _TELLING * math.hypot(*ways) ** 2
+    gone = math.hypot(*ways)
+    return gone > 0 and math.hypot(*clear) ** 2 >= _TELLING * gone**2
 
 
 def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) -> Proof | None:

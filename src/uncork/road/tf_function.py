@@ -22,6 +22,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    ends_unknown,
     not_worth,
 )
 
@@ -47,7 +48,7 @@ class GraphStep(Optimization):
     ) -> Proposal | Skipped:
         """A graph, where Python between the ops takes a part of the step."""
         work = diagnosis.workload
-        forbidden = _forbidden(work)
+        forbidden = _forbidden(work) or ends_unknown(work)
         if forbidden:
             return forbidden
         lost = diagnosis.breakdown.get("host", 0.0)

@@ -27,6 +27,7 @@ from uncork.step.flat_group import why_not
 from uncork.step.fused_updates import why_not_fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.random_layers import random_layers
 from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import why_not_larger
 from uncork.step.row_updates import why_not_rows
@@ -152,7 +153,7 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
     missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
-    if missing:
+    if missing and len(random_layers(model)) != len(edit.keep):
         raise EditRefused(
             f"the model has no layer called {', '.join(sorted(missing))}",
             "the layers that the plan leaves as they are",

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from uncork.core.step_edit import DtypePolicy
+from uncork.step.random_layers import only_drawing
 
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
@@ -43,9 +44,23 @@ def switch_policy(model: Any, edit: DtypePolicy) -> None:
     is bit for bit the model that would have been built under the policy. Before Keras 3.10, one
     built under a mixed policy has casts between its layers, which stay.
     """
+    kept = left_alone(model, edit.keep)
     for layer in model._flatten_layers():
-        if layer.name not in edit.keep and switched(layer, edit.policy):
+        if id(layer) not in kept and switched(layer, edit.policy):
             set_policy(layer, edit.policy)
+
+
+def left_alone(model: Any, keep: tuple[str, ...]) -> set[int]:
+    """Which layers stay as they are, by ``id``.
+
+    Args:
+        model: Or a layer.
+        keep: Their names, as Keras counted them. In a second model of a script they have others:
+            where one of these is not found, all that only draw are meant, too.
+    """
+    layers = [layer for layer in model._flatten_layers() if layer.name in keep]
+    missing = set(keep) - {layer.name for layer in layers}
+    return set(map(id, [*layers, *(only_drawing(model) if missing else ())]))
 
 
 def switched(layer: Any, policy: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from uncork.core.errors import first_line
 from uncork.watch import Guards, UnguardedError, watched
 
 
@@ -106,7 +107,13 @@ class _Training:
             return self.eagerly(iterator)
         if self._graph is None:
             self._graph = self._made()
-        return self._graph(iterator)
+        try:
+            return self._graph(iterator)
+        except (tf.errors.OpError, StopIteration):
+            raise  # the step's own, or the end of the data
+        except Exception as error:  # nothing was run: no batch was taken
+            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
+        return self.eagerly(iterator)
 
     def _watched(self, iterator: Any) -> Any:
         try:

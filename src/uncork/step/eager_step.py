@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
+from uncork.core.errors import first_line
 from uncork.core.stack import outwards, owner
 from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.left_out import checked_by
@@ -25,7 +26,7 @@ from uncork.step.mode import Mode
 from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
 from uncork.step.returned_loss import names_returned
 from uncork.step.taken_over import TakenOver
-from uncork.step.taken_step import TakenStep, first_line, was_traced
+from uncork.step.taken_step import TakenStep, was_traced
 from uncork.watch import CHANGES, Guards, UnguardedError, watched
 from uncork.watch.code import catches_here
 
@@ -51,8 +52,8 @@ class EagerStep(TakenStep):
 
     Attributes:
         instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
-        expects: A digest that :attr:`code`, of all code of the user's, must be equal to; ``""``
-            for any.
+        expects_code: A digest that :attr:`code`, of all code of the user's, must be equal to;
+            ``""`` for any.
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class EagerStep(TakenStep):
     ) -> None:
         super().__init__(on_refusal)
         self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
-        self.expects = ""
+        self.expects_code = ""
         self._changes = self._served = self._met = 0
-        self._graphs: dict[Mode, Any] = {}
+        self._graphs: dict[tuple[Mode, tuple[Any, ...]], Any] = {}
+        self._summaries: tuple[Any, ...] = ()
         self._guards: Guards | None = None
         self._forms: dict[Any, tuple[Any, ...]] = {}
         self._seen_twice: set[Any] = set()
@@ -92,15 +94,16 @@ class EagerStep(TakenStep):
         Branches on tensors are not converted: both sides would be traced, also what they do in
         Python. A step with such branches cannot be traced, and stays as it is.
         """
-        if mode not in self._graphs:
+        key = mode, self._summaries
+        if key not in self._graphs:
             python = self._traced_as(mode, self._written)
             graph = tf.function(python, autograph=False, **mode.options)
             if self.numbers:
                 graph = WithTensors(graph, self.numbers)
             if mode.arrays:
                 graph = WithKeptArrays(graph, self._written, mode.arrays, self._tensors)
-            self._graphs[mode] = graph
-        return self._graphs[mode]
+            self._graphs[key] = graph
+        return self._graphs[key]
 
     def give_back(self) -> None:
         """Let the user's function be what it was."""
@@ -132,7 +135,10 @@ class EagerStep(TakenStep):
         if self.numbers:
             numbers = ByName(self._parameters, self.numbers)
             args, kwargs = numbers.replaced(args, kwargs, by=lambda _: _ANY_NUMBER)
-        return _form(args, kwargs)
+        objects: list[Any] = []
+        self._summaries = _summaries(objects)
+        form = (*self._summaries, *_form(args, kwargs, objects))
+        return form, tuple(objects)
 
     def _watched(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
@@ -157,7 +163,7 @@ class EagerStep(TakenStep):
         self._ran_as_written = True
         if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
-        if not refusal and self.expects not in ("", guards.code):
+        if not refusal and self.expects_code not in ("", guards.code):
             refusal = "its code is another one than the plan was made for"
         if not refusal and self.is_looked_at and self.code not in ("", guards.code):
             refusal = "it is called with objects of several classes of the script's own"
@@ -196,7 +202,11 @@ class EagerStep(TakenStep):
         try:
             if not self._served_by(graph, args, kwargs):
                 return self._written(*args, **kwargs)
-            return graph(*args, **kwargs)
+            traces = graph.experimental_get_tracing_count()
+            found = graph(*args, **kwargs)
+            if self.is_looked_at and graph.experimental_get_tracing_count() != traces:
+                self._why_another(Mode.GRAPH, args, kwargs)
+            return found
         except Exception as error:
             if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
@@ -208,7 +218,12 @@ class EagerStep(TakenStep):
 
         In a graph both may happen. It is told apart where somebody catches the error, and goes on.
         """
-        if graph.experimental_get_tracing_count() or not _is_caught():
+        if graph.experimental_get_tracing_count():
+            return True
+        if not self.mode.is_other and (another := self._why_another(Mode.GRAPH, args, kwargs)):
+            self._refuse(another)
+            return False
+        if not _is_caught():
             return True
         checks = checked_by(graph.get_concrete_function(*args, **kwargs))
         if checks:
@@ -232,14 +247,19 @@ def _is_caught() -> bool:
     return any(map(catches_here, around))
 
 
-def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    """What a graph is traced for: equal for calls that it serves alike; and objects handed over."""
+def _form(args: tuple[Any, ...], kwargs: dict[str, Any], objects: list[Any]) -> tuple[Any, ...]:
+    """What a graph is traced for: equal for calls that it serves alike.
+
+    Args:
+        args: Of a call.
+        kwargs: Likewise.
+        objects: Those that are handed over are added to it.
+    """
     try:
         leaves = tf.nest.flatten((args, kwargs))
     except (TypeError, ValueError):  # keys that cannot be sorted
         leaves = [args, kwargs]
     kinds: list[Any] = []
-    objects: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, np.ndarray) or tf.is_tensor(leaf):
             kinds.append(
@@ -250,11 +270,26 @@ def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any
         else:
             kinds.append(id(leaf))
             objects.append(leaf)
-    # A summary's writer and step, where one is set, are told by Python when it is traced.
+    return (len(args), *sorted(kwargs), *kinds)
+
+
+def _summaries(objects: list[Any]) -> tuple[Any, ...]:
+    """A summary's writer, its step and whether it is written: told by Python while it is traced."""
     writing = summary_ops_v2._summary_state
     step = writing.step if isinstance(writing.step, int) else id(writing.step)
-    form = (len(args), *sorted(kwargs), *kinds, id(writing.writer), step)
-    return form, tuple(objects)
+    if writing.writer is None:
+        return ()
+    asked = writing.is_recording, writing.is_recording_distribution_strategy
+    return id(writing.writer), step, *(_answered(each, objects) for each in asked)
+
+
+def _answered(recording: Any, objects: list[Any]) -> Any:
+    """What ``tf.summary.record_if`` was given; a graph keeps the answer, unless it is a tensor."""
+    found = recording() if callable(recording) else recording
+    if callable(recording) and tf.is_tensor(found):
+        objects.append(recording)  # asked anew by the graph, which it is part of
+        return id(recording)
+    return bool(found) if tf.is_tensor(found) else found
 
 
 def _are_tensors(returned: Any) -> bool:

@@ -8,6 +8,7 @@ nowhere else, the model goes on from there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -91,7 +92,7 @@ class FirstLayers:
         found = tuple(layer.name for layer, _ in chain)[: len(edit.layers)]
         if (
             not found
-            or found != edit.layers
+            or list(map(_uncounted, found)) != list(map(_uncounted, edit.layers))
             or model.run_eagerly
             or model._distribute_strategy is not None
         ):
@@ -215,6 +216,11 @@ class FirstLayers:
             return _run_from(self._graph, {id(self._at): made}, training)
 
         return call
+
+
+def _uncounted(name: str) -> str:
+    """A layer's name without Keras's count of such layers: a second model has others."""
+    return re.sub(r"_\d+$", "", name)
 
 
 def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:

@@ -89,6 +89,18 @@ class ByName:
         return by_position, {name: other(name, value) for name, value in kwargs.items()}
 
 
+def as_tensor(number: float) -> Any:
+    """A tensor in the place of a number; whole ones with room to be counted up and multiplied.
+
+    Python's have no end, and 32 bits would come to one in the middle of a training.
+
+    Example:
+        >>> as_tensor(3).dtype, as_tensor(0.5).dtype
+        (tf.int64, tf.float32)
+    """
+    return tf.constant(number, tf.int64 if isinstance(number, int) else tf.float32)
+
+
 class WithTensors:
     """A ``tf.function`` that is given tensors where its caller hands over Python numbers.
 
@@ -107,16 +119,29 @@ class WithTensors:
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         self._function = function
         self._numbers = ByName(parameters_of(function.python_function), names)
+        self._by: Callable[[float], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, and its only trace."""
-        args, kwargs = self._numbers.replaced(args, kwargs, by=tf.constant)
+        args, kwargs = self._with_tensors(args, kwargs)
         return self._function(*args, **kwargs)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The trace that serves such a call."""
-        args, kwargs = self._numbers.replaced(args, kwargs, by=tf.constant)
+        args, kwargs = self._with_tensors(args, kwargs)
         return self._function.get_concrete_function(*args, **kwargs)
+
+    def _with_tensors(self, args: Any, kwargs: Any) -> Any:
+        """Of 64 bits, unless the function does with them what it does with shapes, say."""
+        if self._by is None:
+            wide = self._numbers.replaced(args, kwargs, by=as_tensor)
+            try:
+                self._function.get_concrete_function(*wide[0], **wide[1])
+            except (TypeError, ValueError):  # of two kinds that do not go together
+                self._by = tf.constant
+            else:
+                self._by = as_tensor
+        return self._numbers.replaced(args, kwargs, by=self._by)
 
     def experimental_get_tracing_count(self) -> int:
         """How often it was traced."""

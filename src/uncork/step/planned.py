@@ -21,6 +21,7 @@ from uncork.step.left_out import is_in_step
 from uncork.step.micro_batches import in_parts_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
+from uncork.step.traced_maps import attribute
 
 _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"
@@ -67,6 +68,7 @@ class PlannedStep:
         self.edits = edits
         self._model = model
         self._compiled = _compiled(model)
+        self._learning = _learning(model)
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
         self._arrays: Rewrite | None = None
@@ -78,6 +80,28 @@ class PlannedStep:
         now = _compiled(model)
         same = len(now) == len(self._compiled)
         return same and all(a is b for a, b in zip(now, self._compiled, strict=True))
+
+    def goes_on(self) -> AbstractContextManager[None]:
+        """What the model is trained by without the plan, inside the block, learns what it did.
+
+        Who sets ``trainable`` and does not compile the model again goes on with what was traced
+        before, and Keras with him. That was traced under the plan, and is not there any more.
+        """
+        now = _learning(self._model)
+        changed = any(a[1] != b[1] for a, b in zip(now, self._learning, strict=False))
+        if not changed or self._functions[_TRAINS] is None or not self.serves(self._model):
+            return nullcontext()
+        step = self._model.train_step
+
+        def train_step(data: Any) -> Any:
+            now = _learning(self._model)
+            _set_learning(self._learning)
+            try:
+                return step(data)
+            finally:
+                _set_learning(now)
+
+        return attribute(self._model, "train_step", train_step)
 
     def fed(self, arguments: Mapping[str, Any]) -> Any:
         """What ``fit`` is to read as its ``x``, of these arguments.
@@ -145,7 +169,18 @@ class PlannedStep:
 def _compiled(model: Any) -> list[Any]:
     """What a traced step holds on to, objects that ``compile`` makes anew among them."""
     made = [vars(model).get(n) for n in ("_compile_loss", "_compile_metrics", "_compile_config")]
-    return [model, model.optimizer, *made, *model.trainable_variables]
+    return [model, model.optimizer, *made, *model.weights]
+
+
+def _learning(model: Any) -> list[tuple[Any, bool]]:
+    """Layers and weights, and which of them are to learn."""
+    parts = [*_layers(model), *model.weights]
+    return [(part, part._trainable) for part in parts]
+
+
+def _set_learning(learning: list[tuple[Any, bool]]) -> None:
+    for part, learns in learning:
+        part._trainable = learns
 
 
 class _Written:

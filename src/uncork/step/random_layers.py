@@ -30,9 +30,19 @@ def random_layers(model: Any) -> tuple[str, ...]:
         >>> random_layers(keras.Sequential([keras.Input((3,)), drop, dense]))
         ('drop',)
     """
+    return tuple(dict.fromkeys(layer.name for layer in only_drawing(model)))
+
+
+def only_drawing(model: Any) -> tuple[Any, ...]:
+    """The same layers themselves: Keras counts names, and a second model has others.
+
+    Args:
+        model: As of :func:`random_layers`.
+    """
     containers = [each for each in model._flatten_layers() if _hands_on(each)]
     found = (each for container in containers for each in _within(container.layers))
-    return tuple(dict.fromkeys(inner.name for each in found for inner in each._flatten_layers()))
+    inner = (layer for each in found for layer in each._flatten_layers())
+    return tuple({id(layer): layer for layer in inner}.values())
 
 
 def _hands_on(layer: Any) -> bool:

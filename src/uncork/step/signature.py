@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from typing import Any
 
 import keras
 
 from uncork.core.record import digest
 from uncork.core.workload import ModelSignature
+from uncork.step.architecture import architecture, settings, without_addresses
 from uncork.step.dtype_policies import dtype_policies
 from uncork.watch import named_code_digest
 
@@ -34,14 +34,15 @@ def signature(model: Any) -> ModelSignature:
         dtype_policy=dtype_policies(model),
         train_step=_own_train_step(model),
         code=_own_code(model),
+        architecture=architecture(model),
     )
 
 
 def _optimizer(optimizer: Any) -> str:
     if optimizer is None:
         return ""
-    text = json.dumps(_without_rates(_config(optimizer)), sort_keys=True, default=repr)
-    return f"{type(optimizer).__name__} {_without_addresses(text)}"
+    text = json.dumps(_without_rates(settings(optimizer)), sort_keys=True, default=repr)
+    return f"{type(optimizer).__name__} {without_addresses(text)}"
 
 
 def _without_rates(config: dict[str, Any]) -> dict[str, Any]:
@@ -51,18 +52,6 @@ def _without_rates(config: dict[str, Any]) -> dict[str, Any]:
         for name, value in config.items()
         if name not in ("learning_rate", "name")
     }
-
-
-def _config(of: Any) -> dict[str, Any]:
-    """As Keras would write it down; its plain settings where a part of it, a schedule, say, cannot.
-
-    Many schedules of users' own have no ``get_config``, and train as well without.
-    """
-    try:
-        return dict(of.get_config())
-    except Exception:
-        public = {k: v for k, v in vars(of).items() if not k.startswith("_") and k != "built"}
-        return {k: v for k, v in public.items() if isinstance(v, bool | int | float | str)}
 
 
 def _loss(model: Any) -> str:
@@ -77,13 +66,9 @@ def _names(loss: Any) -> str:
     if isinstance(loss, list | tuple):
         return json.dumps([_names(v) for v in loss])
     if isinstance(loss, keras.losses.Loss):
-        text = json.dumps(_config(loss), sort_keys=True, default=str)
-        return f"{type(loss).__name__} {_without_addresses(text)}"
-    return _without_addresses(str(getattr(loss, "__name__", loss)))
-
-
-def _without_addresses(text: str) -> str:
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+        text = json.dumps(settings(loss), sort_keys=True, default=str)
+        return f"{type(loss).__name__} {without_addresses(text)}"
+    return without_addresses(str(getattr(loss, "__name__", loss)))
 
 
 def _own_code(model: Any) -> str:

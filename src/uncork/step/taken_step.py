@@ -10,7 +10,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.core.errors import first_line
 from uncork.step.array_arguments import KeptTensors, is_comparable, same_bytes
+from uncork.step.graph_digest import graph_digest
 from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
@@ -22,6 +24,11 @@ _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
 # Of what XLA says when it cannot compile something, which fills pages.
 _LONGEST: Final = 160
+
+_ANOTHER: Final = (
+    "it computes something else than the plan was made for: its model, loss, optimizer or data "
+    "have changed"
+)
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -44,6 +51,8 @@ class TakenStep(ABC):
             while it was looked at, or as a plan says. A step that was eager gets them as tensors.
         returns: Names of the variables that it returns, where these are told.
         code: Digest of code of the user's that it runs.
+        graphs: While it is looked at, digests of what it was traced to, in each mode.
+        expects: Under a plan, those of its mode that the plan was made for; empty for any.
     """
 
     def __init__(self, on_refusal: Callable[[str, str], None] = lambda _how, _why: None) -> None:
@@ -57,6 +66,8 @@ class TakenStep(ABC):
         self.began: GraphState | None = None
         self.returns: tuple[str, ...] = ()
         self.code = ""
+        self.graphs: dict[Mode, set[str]] = {}
+        self.expects: frozenset[str] = frozenset()
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
@@ -118,6 +129,7 @@ class TakenStep(ABC):
             return usual()  # layers that are built by the first call are built as they were written
         if self.mode not in self._unable:
             self._look_for_checks(args, kwargs)
+            self._refuse_mode(self._why_another(self.mode, args, kwargs))
             self._unable.setdefault(self.mode, "")  # unless somebody pressed Ctrl-C meanwhile
         if self.unable:
             return usual()
@@ -134,7 +146,22 @@ class TakenStep(ABC):
             return found
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)
+            if self.is_looked_at:
+                self._why_another(self.mode, args, kwargs)
         return found
+
+    def _why_another(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Why a mode's graph for such a call is none that a plan was made for; ``""`` if it is."""
+        if not (self.is_looked_at or self.expects):
+            return ""
+        with suppress(Exception):  # what cannot be traced is found out when it is called
+            found = graph_digest(self.graph(mode).get_concrete_function(*args, **kwargs))
+            if self.is_looked_at:
+                self.graphs.setdefault(mode, set()).add(found)
+            elif found not in self.expects:
+                return _ANOTHER
+            self.expects = frozenset()  # what changes in the middle of a training is its own affair
+        return ""
 
     def _look_for_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """In what was traced, or will be, for these arguments."""
@@ -188,11 +215,6 @@ def was_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     except Exception:
         return False
     return bool(function.experimental_get_tracing_count() == traces)
-
-
-def first_line(error: Exception) -> str:
-    """Of its message; ``""`` where it has none."""
-    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _as_before(leaves: list[Any], before: list[Any]) -> list[Any]:

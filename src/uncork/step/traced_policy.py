@@ -18,7 +18,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
-from uncork.step.dtype_policies import MIXED, dtype_policies, set_policy, switched
+from uncork.step.dtype_policies import MIXED, dtype_policies, left_alone, set_policy, switched
 from uncork.step.random_layers import random_layers
 from uncork.step.traced import ops_of
 
@@ -100,8 +100,9 @@ def _computing_in(policy: str, keep: tuple[str, ...]) -> Iterator[None]:
         if inside:
             return call(layer, *args, **kwargs)
         with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
+            kept = left_alone(layer, keep)
             for each in layer._flatten_layers():
-                if id(each) not in own and each.name not in keep and switched(each, policy):
+                if id(each) not in own and id(each) not in kept and switched(each, policy):
                     own[id(each)] = (each, each.dtype_policy)
                     set_policy(each, policy)
         inside = True

@@ -1,0 +1,31 @@
+"""Numbers that are added up by threads which share the work of one kernel.
+
+How many there are decides in which order they are added, and that decides the last bits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uncork.pipeline.effects import op_types
+from uncork.pipeline.tree import Pipeline
+
+_SUMS: Final = frozenset({
+    "Sum", "Mean", "Prod", "EuclideanNorm", "L2Loss", "MatMul", "BatchMatMul", "BatchMatMulV2",
+    "BatchMatMulV3", "Einsum", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "AvgPool", "FFT",
+    "RFFT", "FFT2D", "RFFT2D", "Cumsum", "SegmentSum", "SegmentMean", "UnsortedSegmentSum",
+})  # fmt: skip
+
+
+def adds_up(pipeline: Pipeline) -> bool:
+    """Whether some map of a pipeline does.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.tree import read
+        >>> rows = tf.data.Dataset.from_tensors(tf.ones([9, 9]))
+        >>> adds_up(read(rows.map(tf.reduce_mean))), adds_up(read(rows.map(tf.square)))
+        (True, False)
+    """
+    functions = (each for place in pipeline.places for each in place.node.functions)
+    return any(op_types(each) & _SUMS for each in functions)

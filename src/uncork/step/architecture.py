@@ -1,0 +1,123 @@
+"""What a model is made of, and how it is put together: equal for two models that compute alike.
+
+Shapes of weights do not tell one activation from another, nor a layer without weights from none.
+What was proved of a model, in another precision say, was proved with the layers that it had.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any, Final
+
+import keras
+import numpy as np
+from keras.src.models.functional import Functional
+
+from uncork.core.record import digest
+
+# Of a layer's settings: what says nothing of what it computes, or is compared by itself.
+_ELSEWHERE: Final = frozenset({
+    "name", "dtype", "trainable", "seed", "build_config", "registered_name", "module",
+})  # fmt: skip
+# Words of a vocabulary, say: their number is enough.
+_LONGEST: Final = 100
+# Where a model remembers it, with the layers that it had then.
+_KNOWN: Final = "_uncork_architecture"
+
+
+def architecture(model: Any) -> str:
+    """Digest of the layers of a model, their settings and their connections.
+
+    Names play no part, as Keras counts them; trained values do not, nor where seeds begin.
+
+    Args:
+        model: Built or not.
+
+    Example:
+        >>> def model(activation):
+        ...     hidden = keras.layers.Dense(4, activation=activation)
+        ...     return keras.Sequential([keras.Input((2,)), hidden, keras.layers.Dense(1)])
+        >>> architecture(model("relu")) == architecture(model("relu"))
+        True
+        >>> architecture(model("relu")) == architecture(model("exponential"))
+        False
+    """
+    top = model.layers
+    known, found = vars(model).get(_KNOWN, ((), ""))
+    if not found or not {id(layer) for layer in known} <= {id(layer) for layer in top}:
+        # Once: Keras adds to it what is only known when it is built.
+        found = _digest(model)
+        vars(model)[_KNOWN] = tuple(top), found
+    return str(found)
+
+
+def _digest(model: Any) -> str:
+    layers = list(model._flatten_layers())
+    names = {layer.name: f"#{place}" for place, layer in enumerate(layers)}
+    parts = [_said(layer, names) for layer in layers]
+    graphs = [layer for layer in layers if isinstance(layer, Functional)]
+    wires = [wire for graph in graphs for wire in _wires(graph, names)]
+    return digest(*parts, *wires)
+
+
+def settings(of: Any) -> dict[str, Any]:
+    """As Keras would write it down; its plain settings where a part of it, a schedule, say, cannot.
+
+    Many schedules and layers of users' own have no ``get_config``, and train as well without.
+    """
+    try:
+        with warnings.catch_warnings():  # that a lambda cannot be saved is none of our business
+            warnings.simplefilter("ignore")
+            return {} if _holds_table(of) else dict(of.get_config())
+    except Exception:
+        public = {k: v for k, v in vars(of).items() if not k.startswith("_") and k != "built"}
+        return {k: v for k, v in public.items() if isinstance(v, bool | int | float | str)}
+
+
+def _holds_table(layer: Any) -> bool:
+    """Weights that are given as numbers, as of words: Keras would write them down one by one."""
+    values: list[Any] = [each.value for each in vars(layer).values() if _is_constant(each)]
+    return any(np.size(value) > _LONGEST for value in values)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, keras.initializers.Constant)
+
+
+def without_addresses(text: str) -> str:
+    """The same in the next process, where objects lie elsewhere."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _said(layer: Any, names: dict[str, str]) -> str:
+    """Of a model inside it only what it is: its own settings are those of its layers."""
+    own = {} if isinstance(layer, keras.Model) else _plain(settings(layer), names)
+    text = json.dumps(own, sort_keys=True, default=repr)
+    return f"{type(layer).__name__} {without_addresses(text)}"
+
+
+def _plain(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        if value.get("class_name") == "__lambda__":
+            return "lambda"  # its code is compared by itself, and has the line where it stands
+        kept = ((str(k), v) for k, v in value.items() if k not in _ELSEWHERE)
+        return {key: _plain(each, names) for key, each in kept}
+    if isinstance(value, list | tuple):
+        return len(value) if len(value) > _LONGEST else [_plain(each, names) for each in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _wires(graph: Any, names: dict[str, str]) -> Iterator[str]:
+    """Which operation reads what, all by their places."""
+    places = {id(operation): place for place, operation in enumerate(graph._operations)}
+    for depth in sorted(graph._nodes_by_depth, reverse=True):
+        for node in graph._nodes_by_depth[depth]:
+            histories = (tensor._keras_history for tensor in node.arguments.keras_tensors)
+            read = [(places.get(id(h.operation)), h.tensor_index) for h in histories]
+            operation = node.operation
+            is_layer = isinstance(operation, keras.layers.Layer)
+            said = "" if is_layer else _said(operation, names)
+            yield f"{places.get(id(operation))} {read} {said}"
