@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.step_edit import JitCompile, StepsPerExecution
-from uncork.proof.rounding import nudge, prove_exact, prove_rounding
+from uncork.proof.rounding import nudge, prove_exact, prove_rounding, tell_enough
 from uncork.step import Replay, StepSettings
 
 from .training import (
@@ -275,3 +275,16 @@ def test_what_hardly_moves_does_not_pass_for_rounding():
     proof = prover(model).prove(StepSettings(model, (JitCompile(),)), "rounding", BUDGET_S)
     assert not proof.passed
     assert "move too little" in proof.detail
+
+
+def test_what_counts_samples_does_not_tell_of_a_training():
+    """A metric's count moves by as much, and the same, whatever the weights do."""
+    weight, count = np.ones(4, np.float32), np.zeros(1, np.float32)
+
+    def run(moved, counted):
+        arrays = [weight + np.float32(moved), count + np.float32(counted)]
+        return Replay((), arrays, learning=frozenset({0}))
+
+    start, original = run(0, 0), run(1e-6, 320)
+    assert not tell_enough(start, original, [run(2e-6, 320)])
+    assert tell_enough(start, run(1e-2, 320), [run(1.00001e-2, 320)])

@@ -267,3 +267,54 @@ def test_tables_are_not_written_down_number_by_number(monkeypatch) -> None:
     monkeypatch.setattr(type(table), "get_config", lambda _: pytest.fail("all of it"))
     inner = keras.layers.Embedding(300, 4, embeddings_initializer=table)
     assert architecture(keras.Sequential([inner]))
+
+
+class Branched(keras.Model):
+    """Whose layers come behind all others in the order that Keras saves them in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value_head = keras.layers.Dense(2)
+        self._z_mean = keras.layers.Dense(2)
+
+    def call(self, x):
+        return self._value_head(x) + self._z_mean(x)
+
+
+def test_what_is_remembered_of_a_model_is_not_saved_with_it(tmp_path) -> None:
+    model, path = Branched(), tmp_path / "model.weights.h5"
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    assert signature(model).architecture
+    model.save_weights(path)
+    other = Branched()
+    other(np.ones((1, 3)))
+    other.load_weights(path)
+    for ours, theirs in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_how_layers_are_called_is_part_of_it() -> None:
+    def made(scale: float, *, swapped: bool = False, training: bool = False) -> str:
+        left, right = keras.Input((4,)), keras.Input((4,))
+        shared = keras.layers.Dense(4)
+        one, other = shared(left), shared(right)
+        x = (other - one if swapped else one - other) * scale
+        return architecture(
+            keras.Model([left, right], keras.layers.Dropout(0.5)(x, training=training))
+        )
+
+    assert made(2.0) == made(2.0)
+    others = {made(2.0), made(1e6), made(2.0, swapped=True), made(2.0, training=True)}
+    assert len(others) == 4
+
+
+def test_what_is_added_and_compiled_anew_is_seen() -> None:
+    model = mlp()
+    before = signature(model).architecture
+    model.add(keras.layers.Activation("exponential"))
+    model.compile("adam", "mse")
+    grown = signature(model).architecture
+    model.layers[-1].activation = keras.activations.tanh
+    model.compile("adam", "mse")
+    assert len({before, grown, signature(model).architecture}) == 3

@@ -44,10 +44,10 @@ def prove_over_orders(
     """
     unit *= WINDOWS  # windows must end where losses are told
     steps = _affordable(original, held, min(budget_s, _MOST_S) / (2 * MOST_ORDERS))
+    steps = max(unit, steps // unit * unit)
     if steps < least:
         detail = f"there was time for {steps} steps, and some updates of accumulated gradients"
         return Proof(kind="precision", passed=False, detail=f"{detail} take {least}")
-    steps = max(unit, steps // unit * unit)
     originals: list[Replay] = []
     candidates: list[Replay] = []
 

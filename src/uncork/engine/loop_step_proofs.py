@@ -141,7 +141,8 @@ def _by_what_repeats(
         return None
     original, *others = (train.over(step.written, order) for _ in range(1 + ASTRAY_RUNS))
     others += [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
-    if not tell_enough(start, original, others):
+    moves = state.trains(list(original.weights))
+    if not (moves and tell_enough(start, original, others)):
         return None
     return prove_rounding(original, others, train.over(otherwise, order), len(order))
 

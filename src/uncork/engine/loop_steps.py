@@ -151,7 +151,7 @@ class StepSwitch:
         edits = version.step
         if self._step is None or not (of_function(edits) or is_graph(edits)):
             return ()
-        return tuple(sorted(self._step.graphs.get(mode_of(edits), ())))
+        return tuple(sorted(self._step.graphs))
 
     def described(self, work: Workload) -> Workload:
         """The workload, with what is known of its step by now."""

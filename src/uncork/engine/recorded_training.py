@@ -82,7 +82,13 @@ class RecordedTraining:
         if windows and judged:
             losses = [float(part.mean()) for part in np.array_split(losses, windows)]
         values = self._state.values()
-        return Replay(tuple(losses), values, judged=judged, constants=self._constants)
+        return Replay(
+            tuple(losses),
+            values,
+            judged=judged,
+            constants=self._constants,
+            learning=self._state.learning,
+        )
 
 
 def until_it_moves(

@@ -42,6 +42,7 @@ from uncork.engine.this_machine import (
     other_libraries,
     other_machine,
 )
+from uncork.measure.devices import accelerators
 from uncork.step import (
     CompiledStep,
     Feed,
@@ -247,8 +248,10 @@ class Running(PassThrough):
             self._functions.add(function)
             codes = {edit.code for edit in of_function(self.plan.step_edits)}
             if codes == {code_of(function)}:
+                # Of a second one the first training was made by then: nothing ends for its sake.
+                ends = self.strict and not self._step_met
+                step = CompiledStep(function, functools.partial(self._goes_on, at, strict=ends))
                 self._step_met = True
-                step = CompiledStep(function, functools.partial(self._goes_on, at))
                 step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
         if not self._step_met:
             self._other_calls += 1
@@ -361,11 +364,16 @@ class Running(PassThrough):
             step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
 
     def _graphs(self) -> frozenset[str]:
-        """What the step may be traced to; anything under another TensorFlow or Keras."""
-        return frozenset(() if other_libraries(self.plan.machine) else self.plan.graphs)
+        """What the step may be traced to; anything under another TensorFlow or Keras.
 
-    def _goes_on(self, at: str, how: str, why: str) -> None:
-        if self.strict:
+        On another kind of device Keras may have other ops for the same layer.
+        """
+        made_on = self.plan.machine
+        other = other_libraries(made_on) or bool(made_on.devices) != bool(accelerators())
+        return frozenset(() if other else self.plan.graphs)
+
+    def _goes_on(self, at: str, how: str, why: str, *, strict: bool | None = None) -> None:
+        if self.strict if strict is None else strict:
             raise PlanRefused(
                 f"the step of {at} cannot run as planned: {why}",
                 "the step that the plan was made for",

@@ -48,6 +48,8 @@ _EXACT_STEPS = 24
 _ROUNDING_STEPS = 12
 # Times as many, where the weights do not move in these, or hardly.
 _LONGER = 8
+# Seconds that these may take whatever the budget.
+_LONGER_S = 10.0
 # Updates that must be among the steps whose losses are compared.
 _UPDATES = 8
 
@@ -72,7 +74,7 @@ class StepProver:
         try:
             if kind == "precision":
                 return self._precision(settings, budget_s)
-            return _as_drawn(self._weights(settings, kind), settings.edits)
+            return _as_drawn(self._weights(settings, kind, budget_s), settings.edits)
         finally:
             self._snapshot.restore_values()
 
@@ -156,11 +158,13 @@ class StepProver:
             for seed in range(NUDGED_RUNS)
         ]
 
-    def _weights(self, settings: StepSettings, kind: Guarantee) -> Proof:
+    def _weights(self, settings: StepSettings, kind: Guarantee, budget_s: float) -> Proof:
         """By few steps, or by more where the weights do not move in these, or hardly."""
         steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
+        begin = time.perf_counter()
         found, tells = self._after(settings, kind, steps)
-        if not tells and found.passed:
+        longer_s = _LONGER * (time.perf_counter() - begin)
+        if not tells and found.passed and longer_s < max(budget_s, _LONGER_S):
             found, tells = self._after(settings, kind, _LONGER * steps)
         if tells or not found.passed:
             return found

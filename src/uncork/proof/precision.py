@@ -86,7 +86,7 @@ def prove_precision(
 def _go_along(start: Replay, original: Sequence[Replay], candidate: Sequence[Replay]) -> bool:
     """Whether the weights of both go about the same way, which is one."""
     for run, other in zip(original, candidate, strict=True):
-        way, apart = (math.hypot(*run.gaps(each)) for each in (start, other))
+        way, apart = (math.hypot(*run.ways(each)) for each in (start, other))
         if not way or apart > _ASTRAY * way:
             return False
     return True

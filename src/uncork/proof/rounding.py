@@ -73,8 +73,8 @@ def tell_enough(start: Replay, original: Replay, others: Sequence[Replay]) -> bo
         original: Of the script as written.
         others: Of the same; or nudged, which go astray no less.
     """
-    ways = original.gaps(start)
-    apart = [max(gaps) for gaps in zip(*(original.gaps(run) for run in others), strict=True)]
+    ways = original.ways(start)
+    apart = [max(gaps) for gaps in zip(*(original.ways(run) for run in others), strict=True)]
     clear = [way for way, gap in zip(ways, apart, strict=True) if 2 * _SLACK_EACH * gap <= way]
     gone = math.hypot(*ways)
     return gone > 0 and math.hypot(*clear) ** 2 >= _TELLING * gone**2

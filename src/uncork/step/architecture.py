@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
@@ -24,8 +25,8 @@ _ELSEWHERE: Final = frozenset({
 })  # fmt: skip
 # Words of a vocabulary, say: their number is enough.
 _LONGEST: Final = 100
-# Where a model remembers it, with the layers that it had then.
-_KNOWN: Final = "_uncork_architecture"
+# Of each model, what it was known by and the digest. Not on the model, where Keras would save it.
+_KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, str]]] = WeakKeyDictionary()
 
 
 def architecture(model: Any) -> str:
@@ -45,22 +46,33 @@ def architecture(model: Any) -> str:
         >>> architecture(model("relu")) == architecture(model("exponential"))
         False
     """
-    top = model.layers
-    known, found = vars(model).get(_KNOWN, ((), ""))
-    if not found or not {id(layer) for layer in known} <= {id(layer) for layer in top}:
-        # Once: Keras adds to it what is only known when it is built.
-        found = _digest(model)
-        vars(model)[_KNOWN] = tuple(top), found
-    return str(found)
+    made = tuple(id(vars(model).get(name)) for name in ("_compile_config", "_compile_loss"))
+    key = made, tuple(map(id, model.layers))
+    known = _KNOWN.get(model)
+    if known is None or known[0] != key:
+        known = _KNOWN[model] = key, _digest(model)
+    return known[1]
 
 
 def _digest(model: Any) -> str:
-    layers = list(model._flatten_layers())
+    layers = list(_layers(model))
     names = {layer.name: f"#{place}" for place, layer in enumerate(layers)}
-    parts = [_said(layer, names) for layer in layers]
     graphs = [layer for layer in layers if isinstance(layer, Functional)]
     wires = [wire for graph in graphs for wire in _wires(graph, names)]
-    return digest(*parts, *wires)
+    return digest(*(_said(layer, names) for layer in layers), *wires)
+
+
+def _layers(layer: Any) -> Iterator[Any]:
+    """A layer and those in it, as they are before any is built.
+
+    Keras's own make others then, which their settings tell of, and a model gets an input.
+    """
+    if isinstance(layer, keras.layers.InputLayer):
+        return
+    yield layer
+    is_keras_s = type(layer).__module__.startswith("keras.src.layers.")
+    for inner in () if is_keras_s else layer._flatten_layers(include_self=False, recursive=False):
+        yield from _layers(inner)
 
 
 def settings(of: Any) -> dict[str, Any]:
@@ -111,13 +123,23 @@ def _plain(value: Any, names: dict[str, str]) -> Any:
 
 
 def _wires(graph: Any, names: dict[str, str]) -> Iterator[str]:
-    """Which operation reads what, all by their places."""
-    places = {id(operation): place for place, operation in enumerate(graph._operations)}
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            histories = (tensor._keras_history for tensor in node.arguments.keras_tensors)
-            read = [(places.get(id(h.operation)), h.tensor_index) for h in histories]
-            operation = node.operation
-            is_layer = isinstance(operation, keras.layers.Layer)
-            said = "" if is_layer else _said(operation, names)
-            yield f"{places.get(id(operation))} {read} {said}"
+    """Which operation reads what, and with which settings of the call, all by their places."""
+    depths = sorted(graph._nodes_by_depth, reverse=True)
+    nodes = [node for depth in depths for node in graph._nodes_by_depth[depth]]
+    places = {id(node): place for place, node in enumerate(nodes)}
+    inputs = {id(tensor): f"input {place}" for place, tensor in enumerate(graph.inputs)}
+
+    def made(tensor: Any) -> Any:
+        history = tensor._keras_history
+        maker = history.operation._inbound_nodes[history.node_index]
+        return inputs.get(id(tensor), (places.get(id(maker)), history.tensor_index))
+
+    yield f"gives {[made(tensor) for tensor in graph.outputs]}"
+    for node in nodes:
+        read = [made(tensor) for tensor in node.arguments.keras_tensors]
+        given = keras.tree.flatten((node.arguments.args, node.arguments.kwargs))
+        told = [each for each in given if isinstance(each, bool | int | float | str)]
+        operation = node.operation
+        is_layer = isinstance(operation, keras.layers.Layer)
+        said = names.get(operation.name) if is_layer else _said(operation, names)
+        yield f"{said} {read} {told}"

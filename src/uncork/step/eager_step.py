@@ -198,6 +198,8 @@ class EagerStep(TakenStep):
         return self._otherwise(args, kwargs, lambda: self._traced(args, kwargs))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.refusal:
+            return self._written(*args, **kwargs)
         graph = self.graph()
         try:
             if not self._served_by(graph, args, kwargs):
@@ -205,7 +207,7 @@ class EagerStep(TakenStep):
             traces = graph.experimental_get_tracing_count()
             found = graph(*args, **kwargs)
             if self.is_looked_at and graph.experimental_get_tracing_count() != traces:
-                self._why_another(Mode.GRAPH, args, kwargs)
+                self._why_another(args, kwargs)
             return found
         except Exception as error:
             if was_traced(graph, args, kwargs):
@@ -220,7 +222,7 @@ class EagerStep(TakenStep):
         """
         if graph.experimental_get_tracing_count():
             return True
-        if not self.mode.is_other and (another := self._why_another(Mode.GRAPH, args, kwargs)):
+        if another := self._why_another(args, kwargs):
             self._refuse(another)
             return False
         if not _is_caught():
@@ -233,6 +235,11 @@ class EagerStep(TakenStep):
     def _changes_too_often(self) -> bool:
         earned = self._served >= _CALLS_A_CHANGE * self._changes
         return self._changes > _MOST_CHANGES or (self._changes > _FREE_CHANGES and not earned)
+
+    def _refuse_other(self, why: str) -> None:
+        if why:
+            self._refuse(why)
+            self._unable[self.mode] = why
 
     def _refuse(self, reason: str) -> None:
         self.refusal, self._guards = reason, None

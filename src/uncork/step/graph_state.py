@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +10,9 @@ from tensorflow.python.eager import context
 
 from uncork.step.metric_loss import MetricLoss
 from uncork.step.replay import Arrays
+
+# In the names of what Keras's layers keep beside their weights.
+_MOVING: Final = "moving_"
 
 
 class GraphState:
@@ -57,6 +60,20 @@ class GraphState:
             return "the step has other variables in the other process"
         self._saved = values
         return ""
+
+    @property
+    def learning(self) -> frozenset[int]:
+        """Positions of what can be trained, and of slots, which are as large.
+
+        Moving averages are as large as well, and follow the data, whatever the weights do.
+        """
+        sizes = {tuple(v.shape) for v in self._variables if v.trainable and v.shape.rank}
+        slots = {
+            n
+            for n, v in enumerate(self._variables)
+            if tuple(v.shape) in sizes and _MOVING not in v.name
+        }
+        return frozenset(slots | {n for n, v in enumerate(self._variables) if v.trainable})
 
     def metric_loss(self) -> MetricLoss | None:
         """The loss that the function keeps the mean of, where it is plain which that is."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from uncork.step.feed import Feed, executions
 from uncork.step.settings import StepSettings
-from uncork.step.snapshot import FLOATS, Snapshot, weights
+from uncork.step.snapshot import FLOATS, Snapshot, learning, weights
 from uncork.step.told_loss import told_loss
 
 # Relative: a compiled division and another one need not agree to the last bit.
@@ -32,12 +32,14 @@ class Replay:
         judged: These losses say how good the training is.
         constants: Positions of weights that were infinite from the beginning, as what masks others
             is: compared by their bits, and no sign that a training has failed.
+        learning: Positions of weights that are to learn, and of slots; empty where that is not told.
     """
 
     losses: tuple[float, ...]
     weights: Arrays
     judged: bool = True
     constants: frozenset[int] = frozenset()
+    learning: frozenset[int] = frozenset()
 
     @property
     def finite(self) -> bool:
@@ -67,6 +69,13 @@ class Replay:
         """Euclidean distance of each variable on its own, in its own units."""
         pairs = zip(_floats(self), _floats(other), strict=True)
         return tuple(float(np.linalg.norm(a - b)) for a, b in pairs)
+
+    def ways(self, other: Replay) -> tuple[float, ...]:
+        """The same of those that are to learn: what counts or averages moves whatever they do."""
+        asked = self.learning or frozenset(range(len(self.weights)))
+        numbers = [n for n in range(len(self.weights)) if _is_number(self, n)]
+        each = zip(numbers, self.gaps(other), strict=True)
+        return tuple(gap for n, gap in each if n in asked)
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -183,7 +192,13 @@ def replay(
         means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
         losses = means(told, windows)
     # Only now the state is where Keras has it, and as the user would find it.
-    return Replay(losses, weights(model), judged=bool(name), constants=snapshot.not_finite)
+    return Replay(
+        losses,
+        weights(model),
+        judged=bool(name),
+        constants=snapshot.not_finite,
+        learning=learning(model),
+    )
 
 
 def _floats(run: Replay) -> Arrays:

@@ -164,6 +164,13 @@ def weights(model: Any) -> list[np.ndarray[Any, Any]]:
     return [tf.identity(_resource(v)).numpy() for v in _compared(model)]
 
 
+def learning(model: Any) -> frozenset[int]:
+    """Positions, in :func:`weights`, of those that are to learn, and of their slots."""
+    slots = (v for optimizer in optimizers(model) for v in optimizer.variables if v.shape)
+    asked = set(map(id, [*model.trainable_variables, *slots]))
+    return frozenset(n for n, each in enumerate(_compared(model)) if id(each) in asked)
+
+
 def _compared(model: Any) -> tuple[Any, ...]:
     slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
     return (*model.weights, *slots, *(v for _, v in foreign(model)))

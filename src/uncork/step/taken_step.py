@@ -51,8 +51,8 @@ class TakenStep(ABC):
             while it was looked at, or as a plan says. A step that was eager gets them as tensors.
         returns: Names of the variables that it returns, where these are told.
         code: Digest of code of the user's that it runs.
-        graphs: While it is looked at, digests of what it was traced to, in each mode.
-        expects: Under a plan, those of its mode that the plan was made for; empty for any.
+        graphs: While it is looked at, digests of what it was traced to as a graph.
+        expects: Under a plan, those that it was made for, of the first call; empty for any.
     """
 
     def __init__(self, on_refusal: Callable[[str, str], None] = lambda _how, _why: None) -> None:
@@ -66,7 +66,7 @@ class TakenStep(ABC):
         self.began: GraphState | None = None
         self.returns: tuple[str, ...] = ()
         self.code = ""
-        self.graphs: dict[Mode, set[str]] = {}
+        self.graphs: set[str] = set()
         self.expects: frozenset[str] = frozenset()
         self._on_refusal = on_refusal
         self._bytes = 0
@@ -129,7 +129,7 @@ class TakenStep(ABC):
             return usual()  # layers that are built by the first call are built as they were written
         if self.mode not in self._unable:
             self._look_for_checks(args, kwargs)
-            self._refuse_mode(self._why_another(self.mode, args, kwargs))
+            self._refuse_other(self._why_another(args, kwargs))
             self._unable.setdefault(self.mode, "")  # unless somebody pressed Ctrl-C meanwhile
         if self.unable:
             return usual()
@@ -147,17 +147,24 @@ class TakenStep(ABC):
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)
             if self.is_looked_at:
-                self._why_another(self.mode, args, kwargs)
+                self._why_another(args, kwargs)
         return found
 
-    def _why_another(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Why a mode's graph for such a call is none that a plan was made for; ``""`` if it is."""
+    def _refuse_other(self, why: str) -> None:
+        """It is none that the plan was made for."""
+        self._refuse_mode(why)
+
+    def _why_another(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Why its graph for such a call is none that a plan was made for; ``""`` if it is.
+
+        As its author wrote it, whatever the mode: so both are traced at the same place.
+        """
         if not (self.is_looked_at or self.expects):
             return ""
         with suppress(Exception):  # what cannot be traced is found out when it is called
-            found = graph_digest(self.graph(mode).get_concrete_function(*args, **kwargs))
+            found = graph_digest(self.graph().get_concrete_function(*args, **kwargs))
             if self.is_looked_at:
-                self.graphs.setdefault(mode, set()).add(found)
+                self.graphs.add(found)
             elif found not in self.expects:
                 return _ANOTHER
             self.expects = frozenset()  # what changes in the middle of a training is its own affair
@@ -202,6 +209,7 @@ class TakenStep(ABC):
             self._state_asked = True
             with suppress(Exception):  # no memory for as much again
                 self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
+                self._why_another(args, kwargs)
 
 
 def was_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
