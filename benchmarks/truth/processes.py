@@ -119,7 +119,7 @@ def _trained_s(lines: Sequence[str]) -> float | None:
 
 def _between_losses(stamped: Sequence[tuple[float, str]]) -> tuple[float, ...]:
     """The last line with a loss is the script's own summary, printed when all is over."""
-    at = [when for when, line in stamped if "loss" in line][:-1]
+    at = [when for when, line in stamped if "loss" in line or line.startswith("epoch ")][:-1]
     return tuple(later - earlier for earlier, later in itertools.pairwise(at))
 
 

@@ -48,7 +48,7 @@ def test_a_fake_device_with_both_is_measured_in_bfloat16():
 )
 def test_tensor_cores_make_float16_fast(monkeypatch, capability, fast):
     details = {} if capability is None else {"compute_capability": capability}
-    monkeypatch.setattr(devices.tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(devices.tf.config, "get_visible_devices", lambda kind: [kind])
     monkeypatch.setattr(
         devices.tf.config.experimental, "get_device_details", lambda device: details
     )

@@ -120,3 +120,17 @@ def test_one_in_ten_batches_costs_a_tenth(model, tmp_path):
     )
     first, second = costs(model, often, seldom)
     assert second.seconds < first.seconds / 10
+
+
+def test_hooks_that_were_given_to_keras_s_own_class_are_the_user_s(model):
+    slow = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.01))
+    (cost,) = costs(model, slow)
+    assert 0.01 <= cost.seconds < 1
+    assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
+    assert costs(model, keras.callbacks.LambdaCallback(on_epoch_end=print)) == ()
+
+
+def test_a_backup_in_the_middle_of_an_epoch_is_timed(model, tmp_path):
+    (cost,) = costs(model, keras.callbacks.BackupAndRestore(str(tmp_path / "b"), save_freq=5))
+    assert cost.seconds == pytest.approx(cost.once_s / 5)
+    assert list(tmp_path.iterdir()) == []

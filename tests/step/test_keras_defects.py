@@ -78,6 +78,19 @@ def test_a_schedule_and_gradients_that_are_accumulated() -> None:
     assert names(model(K.SGD(0.1, gradient_accumulation_steps=4)), steps=8) == []
 
 
+@pytest.mark.parametrize(
+    "rate",
+    [
+        K.schedules.CosineDecay(0.1, 24),
+        K.schedules.CosineDecay(0.0, 20, warmup_target=0.1, warmup_steps=4),
+        K.schedules.PiecewiseConstantDecay([8, 16], [0.1, 0.01, 0.001]),
+    ],
+)
+def test_a_schedule_that_is_sized_in_batches_ends_with_the_training(rate: Any) -> None:
+    """As long as Keras counts: four times as long, it would hardly begin to fall."""
+    assert names(model(K.SGD(rate, gradient_accumulation_steps=4)), steps=8, epochs=3) == []
+
+
 def test_a_schedule_does_run_ahead() -> None:
     made = model(K.SGD(K.schedules.PiecewiseConstantDecay([5], [1.0, 0.0]),
                        gradient_accumulation_steps=4))  # fmt: skip

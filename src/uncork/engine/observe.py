@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
+import tensorflow as tf
+
 from uncork.core.ceilings import input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import LoaderCache, LoaderWorkers
@@ -185,6 +187,11 @@ def _between_epochs(measured: Measurement) -> Iterator[str]:
 def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> Iterator[str]:
     """What figures are to be read with."""
     yield from _between_epochs(measured)
+    if tf.config.functions_run_eagerly():
+        yield (
+            "tf.config.run_functions_eagerly(True) is in force: every function runs op by op, and "
+            "all figures are of that; take it out, and diagnose again"
+        )
     there = next((stage for stage in stages if stage.kind == "cache"), None)
     if there is not None and work.passes == 1 and not work.called_in_loop:
         yield (

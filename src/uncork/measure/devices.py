@@ -95,14 +95,14 @@ def accelerators() -> tuple[str, ...]:
         >>> isinstance(accelerators(), tuple)
         True
     """
-    found = [d for d in tf.config.list_physical_devices() if d.device_type in ("GPU", "TPU")]
+    found = [d for d in tf.config.get_visible_devices() if d.device_type in ("GPU", "TPU")]
     return tuple(_describe(device) for device in found)
 
 
 def native_bfloat16() -> bool | None:
     """Whether training here computes bfloat16 in hardware; None where that is not known."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if tf.config.list_physical_devices("TPU"):
+    gpus = tf.config.get_visible_devices("GPU")
+    if tf.config.get_visible_devices("TPU"):
         return True
     if gpus:
         capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
@@ -120,7 +120,7 @@ def rounds_to_tf32() -> bool:
         >>> rounds_to_tf32() and not accelerators()
         False
     """
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")
     return (
         bool(gpus)
         and bool(native_bfloat16())  # both came with Ampere
@@ -134,7 +134,7 @@ def native_float16() -> bool | None:
     That takes tensor cores, which NVIDIA's GPUs have from Volta on. A CPU that computes float16 at
     all is slower with it than with float32, and a TPU does not.
     """
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         return False
     capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")

@@ -11,7 +11,10 @@ from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
-_SCALED = "; Keras scales the loss of fit then, a loop of your own calls optimizer.scale_loss(loss)"
+_SCALED = (
+    "; Keras scales the loss of fit then; a loop of your own wraps its optimizer in "
+    "keras.optimizers.LossScaleOptimizer, and takes gradients of optimizer.scale_loss(loss)"
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
             f"{new.batches} batches have {new.shapes} different shapes; XLA compiles the step anew "
             f"for each, which takes {ms(new.compile_s)}, and a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy="pad batches to a few lengths, or compile without jit_compile=True",
+        remedy="pad batches to a few lengths, or compile(..., jit_compile=False)",
     )
 
 

@@ -50,21 +50,27 @@ def callback_costs(
         with suppress(Exception):  # it reaches beyond the process, or wants more than there is
             if _saves_by_batches(callback):
                 found.append(_checkpoint(callback, model))
-            elif is_users_class(type(callback)):
+            elif is_users_class(type(callback)) or _holds_hooks(callback):
                 found.append(_own(callback, model, arguments))
     return tuple(found)
 
 
 def _saves_by_batches(callback: Any) -> bool:
     """And not once an epoch, with hooks of the user's in a class of his own."""
-    is_checkpoint = isinstance(callback, keras.callbacks.ModelCheckpoint)
-    return is_checkpoint and callback.save_freq != "epoch"
+    saving = keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore
+    return isinstance(callback, saving) and callback.save_freq != "epoch"
+
+
+def _holds_hooks(callback: Any) -> bool:
+    """One of Keras's own class, whose hooks are functions that the user gave it."""
+    return isinstance(callback, keras.callbacks.LambdaCallback)
 
 
 def _checkpoint(callback: Any, model: Any) -> CallbackCost:
-    save = saving_lib.save_weights_only if callback.save_weights_only else saving_lib.save_model
+    weights_only = getattr(callback, "save_weights_only", True)  # as a backup does
+    save = saving_lib.save_weights_only if weights_only else saving_lib.save_model
     save = getattr(save, "__wrapped__", save)  # while saves are held back
-    name = "c.weights.h5" if callback.save_weights_only else "c.keras"
+    name = "c.weights.h5" if weights_only else "c.keras"
     taken: list[float] = []
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         while len(taken) <= _SAVES and sum(taken) < _LONG_S:
@@ -96,7 +102,7 @@ def _own(callback: Any, model: Any, arguments: Mapping[str, Any]) -> CallbackCos
         name=type(callback).__name__,
         seconds=seconds / calls,
         traced_s=(tracing_s() - traced_s) / calls,
-        at=next(_lines(type(callback)), None),
+        at=next(_lines(callback), None),
     )
 
 
@@ -105,9 +111,11 @@ def _batch(callback: Any, number: int) -> None:
     callback.on_train_batch_end(number, {"loss": 1.0})
 
 
-def _lines(class_: type) -> Iterator[str]:
+def _lines(callback: Any) -> Iterator[str]:
     """Where the user's hooks begin; the one at the end of a batch does most."""
+    owners = [*filter(is_users_class, type(callback).__mro__)]
+    owners += [callback] if _holds_hooks(callback) else []
     for hook in reversed(_HOOKS):
-        for base in filter(is_users_class, class_.__mro__):
-            for function in functions(vars(base).get(hook)):
+        for owner in owners:
+            for function in functions(vars(owner).get(hook)):
                 yield code_place(function.__code__)

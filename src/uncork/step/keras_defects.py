@@ -6,6 +6,7 @@ Each was reproduced with Keras 3.15; of a later one nothing is known, and nothin
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -43,8 +44,9 @@ def defects_of_fit(
     """
     if not is_known():
         return ()
-    found = [check(model) for check in _OF_MODELS]
     epochs = int(arguments.get("epochs") or 1) - int(arguments.get("initial_epoch") or 0)
+    found = [check(model) for check in _OF_MODELS]
+    found.append(_schedule_ahead(model, steps, int(arguments.get("epochs") or 1)))
     found.append(_left_over(model, steps, epochs))
     found.append(_weights_dropped(model, arguments))
     return (*(defect for defect in found if defect is not None), *defects_of_losses())
@@ -128,12 +130,15 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
     )
 
 
-def _schedule_ahead(model: Any) -> KerasDefect | None:
+def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
     optimizer = model.optimizer
     every = getattr(optimizer, "gradient_accumulation_steps", None)
     schedule = getattr(optimizer, "_learning_rate", None)
     if not every or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None
+    batches = (steps or 0) * epochs
+    if _is_sized_in(batches, batches / every, schedule):
+        return None  # its author knows, or never thought of updates: it ends with the training
     return KerasDefect(
         name="schedule_runs_ahead",
         evidence=(
@@ -142,6 +147,17 @@ def _schedule_ahead(model: Any) -> KerasDefect | None:
         ),
         remedy=f"make the schedule {every} times as long",
     )
+
+
+def _is_sized_in(batches: int, updates: float, schedule: Any) -> bool:
+    """A schedule's own length is nearer to the one number than to the other, as a ratio."""
+    told = (getattr(schedule, name, 0) for name in ("decay_steps", "first_decay_steps"))
+    bounds = getattr(schedule, "boundaries", None)
+    length = next((float(each) for each in (*told, *(bounds or ())[-1:]) if each), 0.0)
+    length += float(getattr(schedule, "warmup_steps", 0) or 0)
+    if not (length and batches):
+        return False
+    return abs(math.log(length / batches)) < abs(math.log(length / updates))
 
 
 def _runs_twice(model: Any) -> KerasDefect | None:
@@ -219,7 +235,6 @@ _OF_MODELS: Final[tuple[Callable[[Any], KerasDefect | None], ...]] = (
     _scaling_lost,
     _scaled_on_replicas,
     _clipped_on_replicas,
-    _schedule_ahead,
     _runs_twice,
     _regularization_dropped,
 )

@@ -32,7 +32,7 @@ class Replay:
         judged: These losses say how good the training is.
         constants: Positions of weights that were infinite from the beginning, as what masks others
             is: compared by their bits, and no sign that a training has failed.
-        learning: Positions of weights that are to learn, and of slots; empty where that is not told.
+        learning: Positions of weights that are to learn, and of slots; empty where none is told.
     """
 
     losses: tuple[float, ...]
