@@ -84,6 +84,7 @@ def test_a_schedule_and_gradients_that_are_accumulated() -> None:
         K.schedules.CosineDecay(0.1, 24),
         K.schedules.CosineDecay(0.0, 20, warmup_target=0.1, warmup_steps=4),
         K.schedules.PiecewiseConstantDecay([8, 16], [0.1, 0.01, 0.001]),
+        K.schedules.PiecewiseConstantDecay(np.array([8, 16]), [0.1, 0.01, 0.001]),
     ],
 )
 def test_a_schedule_that_is_sized_in_batches_ends_with_the_training(rate: Any) -> None:

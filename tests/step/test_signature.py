@@ -318,3 +318,33 @@ def test_what_is_added_and_compiled_anew_is_seen() -> None:
     model.layers[-1].activation = keras.activations.tanh
     model.compile("adam", "mse")
     assert len({before, grown, signature(model).architecture}) == 3
+
+
+class Lazy(keras.Model):
+    """Makes its layer when it is built."""
+
+    def build(self, shape) -> None:
+        self.head = keras.layers.Dense(shape[-1])
+        super().build(shape)
+
+    def call(self, x):
+        return self.head(x)
+
+
+def test_layers_that_are_made_while_it_is_built_make_no_other_model() -> None:
+    model = Lazy()
+    model.compile("sgd", "mse")
+    before = signature(model).architecture
+    model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
+    assert signature(model).architecture == before
+
+
+def test_what_lies_in_one_of_keras_s_wrappers_is_read() -> None:
+    def each(rate: float) -> str:
+        given = keras.Input((3,))
+        made = keras.layers.Dropout(rate)(keras.layers.Dense(2)(given))
+        body = keras.Model(given, made)
+        return architecture(keras.Sequential([keras.layers.TimeDistributed(body)]))
+
+    assert each(0.1) == each(0.1)
+    assert each(0.1) != each(0.9)

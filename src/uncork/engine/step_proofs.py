@@ -161,16 +161,21 @@ class StepProver:
     def _weights(self, settings: StepSettings, kind: Guarantee, budget_s: float) -> Proof:
         """By few steps, or by more where the weights do not move in these, or hardly."""
         steps = _EXACT_STEPS if kind == "exact" else _ROUNDING_STEPS
-        begin = time.perf_counter()
         found, tells = self._after(settings, kind, steps)
-        longer_s = _LONGER * (time.perf_counter() - begin)
-        if not tells and found.passed and longer_s < max(budget_s, _LONGER_S):
+        if not tells and found.passed and self._longer_s(steps) < max(budget_s, _LONGER_S):
             found, tells = self._after(settings, kind, _LONGER * steps)
         if tells or not found.passed:
             return found
         return self._by_what_repeats(settings) or replace(
             found, passed=False, detail=f"{found.detail}; {TOO_LITTLE}"
         )
+
+    def _longer_s(self, steps: int) -> float:
+        """Seconds for all runs of so many steps more; all is traced by now."""
+        order = order_of(self._held, steps, seed=0)
+        begin = time.perf_counter()
+        self._run(self._original, order)
+        return _LONGER * (3 + NUDGED_RUNS) * (time.perf_counter() - begin)
 
     def _after(self, settings: StepSettings, kind: Guarantee, steps: int) -> tuple[Proof, bool]:
         """What so many steps prove, and whether a training that strays would be seen to."""

@@ -36,7 +36,7 @@ def machine() -> Machine:
     devices = accelerators()
     return replace(
         probe(devices),
-        unused_gpus=() if devices else driver_gpus(),
+        unused_gpus=() if tf.config.list_physical_devices("GPU") or devices else driver_gpus(),
         built_with_cuda=bool(tf.test.is_built_with_cuda()),
         logical_devices=logical_devices(),
         op_threads=tf.config.threading.get_intra_op_parallelism_threads(),

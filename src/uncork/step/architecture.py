@@ -26,7 +26,8 @@ _ELSEWHERE: Final = frozenset({
 # Words of a vocabulary, say: their number is enough.
 _LONGEST: Final = 100
 # Of each model, what it was known by and the digest. Not on the model, where Keras would save it.
-_KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, str]]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, set[int], str]]] = WeakKeyDictionary()
+_KERAS_S: Final = "keras.src.layers."
 
 
 def architecture(model: Any) -> str:
@@ -47,32 +48,36 @@ def architecture(model: Any) -> str:
         False
     """
     made = tuple(id(vars(model).get(name)) for name in ("_compile_config", "_compile_loss"))
-    key = made, tuple(map(id, model.layers))
+    layers = set(map(id, model.layers))
     known = _KNOWN.get(model)
-    if known is None or known[0] != key:
-        known = _KNOWN[model] = key, _digest(model)
-    return known[1]
+    # While it is built a model may make more of them: it is the same one.
+    if known is None or known[0] != made or not known[1] <= layers:
+        known = _KNOWN[model] = made, layers, _digest(model)
+    return known[2]
 
 
 def _digest(model: Any) -> str:
     layers = list(_layers(model))
-    names = {layer.name: f"#{place}" for place, layer in enumerate(layers)}
+    names = {layer.name: "input" for layer in model._flatten_layers()}
+    names |= {layer.name: f"#{place}" for place, layer in enumerate(layers)}
     graphs = [layer for layer in layers if isinstance(layer, Functional)]
     wires = [wire for graph in graphs for wire in _wires(graph, names)]
     return digest(*(_said(layer, names) for layer in layers), *wires)
 
 
-def _layers(layer: Any) -> Iterator[Any]:
+def _layers(layer: Any, *, within_keras_s: bool = False) -> Iterator[Any]:
     """A layer and those in it, as they are before any is built.
 
-    Keras's own make others then, which their settings tell of, and a model gets an input.
+    Keras's own layers make others then, which their settings tell of, and a model gets an input.
+    Models and layers of the user's in one of Keras's are told by themselves.
     """
     if isinstance(layer, keras.layers.InputLayer):
         return
-    yield layer
-    is_keras_s = type(layer).__module__.startswith("keras.src.layers.")
-    for inner in () if is_keras_s else layer._flatten_layers(include_self=False, recursive=False):
-        yield from _layers(inner)
+    is_keras_s = type(layer).__module__.startswith(_KERAS_S)
+    if not (within_keras_s and is_keras_s):
+        yield layer
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        yield from _layers(inner, within_keras_s=is_keras_s)
 
 
 def settings(of: Any) -> dict[str, Any]:

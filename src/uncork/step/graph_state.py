@@ -71,7 +71,7 @@ class GraphState:
         slots = {
             n
             for n, v in enumerate(self._variables)
-            if tuple(v.shape) in sizes and _MOVING not in v.name
+            if v.shape.rank and tuple(v.shape) in sizes and _MOVING not in v.name
         }
         return frozenset(slots | {n for n, v in enumerate(self._variables) if v.trainable})
 

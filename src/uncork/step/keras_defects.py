@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import keras
@@ -151,13 +152,24 @@ def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect |
 
 def _is_sized_in(batches: int, updates: float, schedule: Any) -> bool:
     """A schedule's own length is nearer to the one number than to the other, as a ratio."""
-    told = (getattr(schedule, name, 0) for name in ("decay_steps", "first_decay_steps"))
-    bounds = getattr(schedule, "boundaries", None)
-    length = next((float(each) for each in (*told, *(bounds or ())[-1:]) if each), 0.0)
-    length += float(getattr(schedule, "warmup_steps", 0) or 0)
-    if not (length and batches):
+    length = 0.0
+    with suppress(TypeError, ValueError):  # a schedule of the user's has what it likes
+        length = _length(schedule)
+    if not (length > 0 and batches > 0):
         return False
     return abs(math.log(length / batches)) < abs(math.log(length / updates))
+
+
+def _length(schedule: Any) -> float:
+    """In what it counts; 0 where it has none, as one that decays for ever."""
+    schedules = keras.optimizers.schedules
+    if isinstance(schedule, schedules.CosineDecay):
+        return float(schedule.decay_steps) + float(schedule.warmup_steps or 0)
+    if isinstance(schedule, schedules.PolynomialDecay):
+        return float(schedule.decay_steps)
+    if isinstance(schedule, schedules.PiecewiseConstantDecay):
+        return float(list(schedule.boundaries)[-1])
+    return 0.0
 
 
 def _runs_twice(model: Any) -> KerasDefect | None:
