@@ -225,14 +225,17 @@ class OwnFiles:
     def _aside(self, kept: KeptFile, put: Callable[[bytes, bytes], None]) -> KeptFile:
         """Where the same file system takes it, so that not a byte is copied; or nowhere.
 
-        As far up as it can be: the script may be about to remove the directories, too. It is
-        noted before: should this process be killed then, somebody must know.
+        Beside it if it is made anew; else as far up as it can be, as the script may be about to
+        remove the directories, too. It is noted before: should this process be killed then,
+        somebody must know.
         """
         name = b"%d-%d" % (os.getpid(), len(self._seen))
         hidden = b".%s.uncork-%s" % (os.path.basename(kept.path), name)  # noqa: PTH119 - bytes
         above = [os.fsencode(folder) for folder in Path(os.fsdecode(kept.path)).parents][-2::-1]
-        places = [os.path.join(os.fsencode(self.folder), name)]  # noqa: PTH118
-        for aside in (*places, *(os.path.join(folder, hidden) for folder in above)):  # noqa: PTH118
+        # Where files stay whatever happens, a power cut, say: a temporary directory comes last.
+        folders = [(folder, hidden) for folder in (above[::-1] if put is _moved_aside else above)]
+        folders.append((os.fsencode(self.folder), name))
+        for aside in (os.path.join(*place) for place in folders):  # noqa: PTH118
             noted = msgspec.structs.replace(kept, aside=aside)
             with suppress(OSError):
                 self._note(noted)

@@ -32,15 +32,13 @@ from uncork.core.pipeline_edit import (
     StageEdit,
     VectorizeMap,
 )
-from uncork.pipeline.ahead import asks_too_far, draws_too_far, in_its_turn
+from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.calls import CALLS, with_calls
 from uncork.pipeline.concurrency_edits import interleave_in_parallel, less_ahead
-from uncork.pipeline.continuing import cannot_continue
 from uncork.pipeline.disk_cache import in_files
 from uncork.pipeline.filtering import filtered_first
 from uncork.pipeline.fusions import (
     fused_repeat,
-    fused_shuffles,
     fused_without,
     is_left_out,
     leaves_out,
@@ -65,6 +63,7 @@ from uncork.pipeline.nodes import (
     memory_cache,
     prefetched,
 )
+from uncork.pipeline.others_kept import check_others_kept
 from uncork.pipeline.python_edits import keep_generator
 from uncork.pipeline.rebatching import rebatched
 from uncork.pipeline.rebuild import make, rebuild
@@ -124,7 +123,7 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
         case _:
             changed = _with_stage_edited(pipeline, edit)
     found = read(with_calls(changed))
-    _check_all_kept(pipeline, found)
+    check_others_kept(pipeline, found)
     # A map that draws and is run in parallel promises no more than other draws.
     resampled = isinstance(edit, ParallelMap) and is_random(pipeline.places[edit.stage].node)
     if not resampled and draws_too_far(found) and not draws_too_far(pipeline):
@@ -135,44 +134,6 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
             "leave it as it is, or take before the random map",
         )
     return found
-
-
-def _check_all_kept(pipeline: Pipeline, found: Pipeline) -> None:
-    """Refuse what an edit of one stage does to others, or to when they run."""
-    if fused_shuffles(found) != fused_shuffles(pipeline):
-        raise EditRefused(
-            "TensorFlow would make one stage of a shuffle and a repeat that were two, or two of "
-            "one, and their later epochs would come in another order",
-            "an edit that leaves each shuffle as near to its repeat as it is",
-            "leave it as it is",
-        )
-    lost = cannot_continue(found)
-    if lost is not None and cannot_continue(pipeline) is None:
-        raise lost
-    if not _snapshots(found) <= _snapshots(pipeline):
-        raise EditRefused(
-            "above it lies a snapshot, which TensorFlow finds again by all that lies below",
-            "an edit of what reads the snapshot",
-            "leave what is below as it is; or rewrite it by hand, and write the snapshot anew",
-        )
-    if in_its_turn(pipeline) and not in_its_turn(found):
-        raise EditRefused(
-            "a variable would be read before the step that it is read after",
-            "a pipeline in which something is prepared ahead, or which depends on its elements "
-            "alone",
-            "leave it as it is",
-        )
-    if asks_too_far(found) and not asks_too_far(pipeline):
-        raise EditRefused(
-            "Python would be called for elements that nobody takes",
-            "Python code that nothing runs ahead of, or no stage that stops it",
-            "leave it as it is, or take before the call",
-        )
-
-
-def _snapshots(pipeline: Pipeline) -> set[int]:
-    """Datasets that keep what lies below them in files, from one run of the script to the next."""
-    return {id(place.node.dataset) for place in pipeline.places if place.node.kind == "snapshot"}
 
 
 def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
