@@ -17,7 +17,7 @@ from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.pipeline_edit import Cache, GeneratorCache, Prefetch, PyFunctionCache
 from uncork.core.plan import Plan
 from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, ReuseIterator
+from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, ReuseIterator
 from uncork.engine import this_machine
 from uncork.engine.pipelines import enough_memory
 from uncork.engine.planned_data import _EDITED
@@ -250,3 +250,24 @@ def test_what_python_keeps_needs_room_as_well() -> None:
     ):
         with pytest.raises(EditRefused, match="GB of memory"):
             enough_memory(with_edits(edit))
+
+
+@pytest.mark.parametrize(("edit", "refused"), [(FlatUpdates(), True), (JitCompile(), False)])
+def test_what_does_itself_what_keras_does_keeps_to_the_keras_it_was_proved_with(
+    edit: Any, refused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = replace(probe(accelerators()), keras="3.0.5")
+    made = replace(with_edits(edit), machine=here)
+    Running(made, strict=False)._tell_machine()
+    assert "Keras: 3.0.5" in capsys.readouterr().err
+    if refused:
+        with pytest.raises(PlanRefused, match=r"Keras 3\.0\.5"):
+            Running(made, strict=True)._tell_machine()
+    else:
+        Running(made, strict=True)._tell_machine()
+
+
+def test_loops_in_a_model_s_own_step_are_outlined_where_its_code_is_compared() -> None:
+    """As they were while it was tuned: otherwise its digest is another one."""
+    assert with_edits(JitCompile()).knows_code
+    assert not with_edits(FlatUpdates()).knows_code

@@ -13,6 +13,7 @@ from tensorflow.python.data.ops import dataset_ops
 from uncork.core.errors import EditRefused
 from uncork.pipeline import apart, read
 from uncork.pipeline.kinds import KINDS, kind_of
+from uncork.pipeline.order import keeps_order
 from uncork.pipeline.rebuild import rebuild
 
 from .helpers import behind_unknown, epochs
@@ -209,3 +210,21 @@ def test_a_class_of_the_same_name_elsewhere_is_unknown():
         pass
 
     assert kind_of(_MapDataset()).name == "opaque"
+
+
+def test_what_holds_too_much_to_be_read_is_judged_but_not_copied(monkeypatch):
+    """Flags that a class does not keep stand in its graph, which is limited to 2 GB."""
+
+    def too_much(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "larger than 2 GB")
+
+    numbers = tf.data.Dataset.range(4)
+    for data in (
+        numbers.interleave(tf.data.Dataset.from_tensors, num_parallel_calls=2),
+        numbers.ignore_errors(),
+    ):
+        monkeypatch.setattr(type(data), "_as_serialized_graph", too_much)
+        assert keeps_order(read(data).root)
+        with pytest.raises(EditRefused, match="holds too much"):
+            rebuild(data, [tf.data.Dataset.range(5)])
+        monkeypatch.undo()
