@@ -7,7 +7,7 @@ import pytest
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.confidential import Concealer, conceal
 from uncork.core.disk import Disk
-from uncork.core.errors import PlanRefused
+from uncork.core.errors import PlanRefused, quoted, told
 from uncork.core.facts import CallbackCost, Growth, SlowLayer, Transfer, Validation, Waiting
 from uncork.core.kernels import KernelPart
 from uncork.core.measurement import compare
@@ -147,6 +147,17 @@ def test_a_diagnosis_as_well():
     [
         ("no secret here: 3.5 ms of 12.0 ms, 1.25x", "no secret here: 3.5 ms of 12.0 ms, 1.25x"),
         ("see ../data/x.csv", "see hidden"),
+        ("see data/patients/a.csv", "see hidden"),
+        (r"see C:\Users\acme\tumour.csv, it says", "see hidden, it says"),
+        ("612 samples/s, 3 ms/step", "612 samples/s, 3 ms/step"),
+        ("a tf.function, keras.layers.RNN", "a tf.function, keras.layers.RNN"),
+        ("num_parallel_calls=tf.data.AUTOTUNE)", "num_parallel_calls=tf.data.AUTOTUNE)"),
+        ("reads secret-data.csv.gz and dataset.csv", "reads hidden and hidden"),
+        ("reads data/step/secret.csv", "reads hidden"),
+        ("'uncork tune' reads b'patient name'", "'uncork tune' reads bhidden"),
+        ("the user's map reads 'patient'", "the user's map reads hidden"),
+        (f"saved: {quoted('run 1/my patients.log')}", "saved: hidden"),
+        (f"failed: {told(ValueError('TumourNet.call()'))}", "failed: ValueError: hidden"),
         ("C'est la vie", "C'est la vie"),
         ("load", "function1"),
         ("unload loads reload", "unload loads reload"),

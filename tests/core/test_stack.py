@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
 
-from uncork.core.stack import is_users
+from uncork.core.stack import is_users, place, places_from_here
 
 
 @pytest.fixture
@@ -40,3 +41,13 @@ def test_what_is_typed_at_a_prompt_is_the_users(name):
 
 def test_what_a_program_writes_is_nobodys():
     assert not is_users("<string>")
+
+
+def test_a_script_that_goes_elsewhere_keeps_the_name_that_was_typed(folder, monkeypatch):
+    script = folder / "inner" / "train.py"
+    script.parent.mkdir()
+    monkeypatch.chdir(folder)
+    with places_from_here():
+        monkeypatch.chdir(script.parent)
+        assert place(str(script), 9) == os.path.join("inner", "train.py:9")  # noqa: PTH118
+    assert place(str(script), 9) == "train.py:9"

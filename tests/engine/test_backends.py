@@ -132,7 +132,14 @@ def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
         ("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'", "chooses for itself"),
         ("import beside", "beside.py:1 uses tf.function"),
         ("from beside import step", "beside.py:1 uses tf.function"),
+        ("from package.inner import step", "inner.py:1 uses tf.GradientTape"),
+        ("import package.again", "inner.py:1 uses tf.GradientTape"),
         ("model.fit(x, y)\nother.fit(x, y)", "calls fit in 2 places"),
+        (
+            "from sklearn.preprocessing import StandardScaler as S\ns = S()\ns.fit(x)\n"
+            "S().fit(x)\nmodel.fit(x, y)",
+            "",
+        ),
         ("for fold in folds:\n    model.fit(*fold)", ""),
         ("import tensorflow as tf\ndata = tf.data.Dataset.range(3)\ntf.random.set_seed(1)", ""),
         ("this is no Python", ""),
@@ -140,6 +147,11 @@ def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
 )
 def test_what_asks_for_tensorflow_itself_is_seen(tmp_path, text, words):
     (tmp_path / "beside.py").write_text("step = tf.function(print)\n")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "again.py").write_text("from . import inner\nfrom .again import step\n")
+    (package / "inner.py").write_text("from tensorflow import GradientTape\n")
     (tmp_path / "train.py").write_text(text)
     found = written_for_tensorflow(tmp_path / "train.py")
     assert words in found

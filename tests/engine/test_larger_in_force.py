@@ -21,7 +21,7 @@ from uncork.core.step_edit import LargerBatch
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.running import Running
 
-ROWS = np.random.default_rng(0).normal(size=(100, 4)).astype("float32")
+ROWS = np.random.default_rng(0).normal(size=(124, 4)).astype("float32")
 SUMS = ROWS.sum(1, keepdims=True)
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 FOUR = LargerBatch(times=4, rate=2.0)
@@ -72,7 +72,7 @@ def test_an_epoch_has_a_quarter_of_the_steps_and_all_samples(given, tmp_path):
     sizes = Sizes()
     made = call(**given(), epochs=2, callbacks=[sizes])
     Running(planned(made, tmp_path), strict=True).fit(made)
-    assert sizes.steps == 4  # 32, 32, 32, 4
+    assert sizes.steps == 4  # 32, 32, 32, 28
     assert sizes.rate == pytest.approx(0.01)
     by_hand = call(x=ROWS, y=SUMS, batch_size=32, shuffle=False, epochs=2)
     by_hand.model.optimizer.learning_rate = 0.02
@@ -92,7 +92,7 @@ def test_the_validation_keeps_its_batch(tmp_path, monkeypatch):
 
     monkeypatch.setattr(keras.Sequential, "test_step", watched)
     Running(planned(made, tmp_path), strict=True).fit(made)
-    assert set(seen) == {8, 100 % 8}
+    assert set(seen) == {8, 124 % 8}
 
 
 def test_the_optimizer_is_the_user_s_again(tmp_path):
@@ -108,3 +108,29 @@ def test_for_another_batch_the_plan_is_refused(changed, tmp_path):
     made = planned(call(**arrays(), epochs=1), tmp_path)
     with pytest.raises(PlanRefused, match=r"steps_per_epoch|samples of a batch"):
         Running(made, strict=True).fit(call(**changed, epochs=1))
+
+
+def test_where_the_last_larger_batch_would_lack_much_the_plan_is_refused(tmp_path):
+    """Its schedule would go on as if it were whole."""
+    made = planned(call(**arrays(), epochs=1), tmp_path)
+    few = call(x=ROWS[:40], y=SUMS[:40], batch_size=8, shuffle=False, epochs=1)  # five for four
+    with pytest.raises(PlanRefused, match="batches of an epoch"):
+        Running(made, strict=True).fit(few)
+
+
+def test_a_second_fit_has_its_schedule_where_the_first_left_it(tmp_path):
+    """What was traced for full batches, and what is traced for a short one now, agree."""
+    made = call(**arrays(), epochs=1)
+    falling = keras.optimizers.schedules.PolynomialDecay(0.01, 160, 0.0)
+    made.model.compile(keras.optimizers.SGD(falling), "mse")
+    running = Running(planned(made, tmp_path), strict=True)
+    told = []
+    for _ in range(2):
+        sizes = Sizes()
+        again = FitCall(
+            0, made.at, made.model, {**made.arguments, "callbacks": [sizes]}, made.original
+        )
+        running.fit(again)
+        told.append(sizes.rate)
+    # Sixteen of the script's batches are behind the first, thirty-two behind the second.
+    assert told == pytest.approx([0.01 * (1 - 16 / 160), 0.01 * (1 - 32 / 160)])

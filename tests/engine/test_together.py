@@ -94,7 +94,8 @@ def test_what_each_alone_could_not_show_they_show_together(walked) -> None:
         ("prefetch", "kept"),
     ]
     first, last = walk.steps
-    assert (first.measured, first.predicted) == (None, None)
+    assert (first.measured, first.predicted, first.samples_per_s) == (None, None, None)
+    assert last.samples_per_s
     assert last.measured.ratio == pytest.approx(1.5, abs=0.02)
     assert last.predicted == pytest.approx(1.2 * 1.1)
     assert "together with prefetch" in first.reason
@@ -135,7 +136,7 @@ def test_what_breaks_is_no_end_of_the_tuning(walked, monkeypatch) -> None:
     monkeypatch.setattr(Walk, "_look", walk_look)
     monkeypatch.setattr(PipelineProver, "prove", breaks)
     walk = walked({1: LITTLE, 2: CLEAR})
-    assert all("{'image': 3}" in step.reason for step in walk.steps)
+    assert all('{"image": 3}' in step.reason for step in walk.steps)  # quoted
 
 
 def test_one_alone_is_not_tried_as_several(walked) -> None:

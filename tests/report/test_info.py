@@ -24,11 +24,14 @@ from uncork.report.info import (
     step_time,
     verdict,
     workload_info,
+    worth,
 )
 
 ENVIRONMENT = replace(
     FINDINGS[0], cause="missing_gpu_library", severity="environment", at=None, upper_bound=20.0
 )
+# What it hides nobody can tell.
+HIDDEN = replace(ENVIRONMENT, cause="no_accelerator", share=0.0, upper_bound=1.0)
 
 
 def test_verdict_names_speed_ceiling_and_brake():
@@ -80,6 +83,18 @@ def test_the_main_brake_is_the_largest_gain_and_never_a_trap():
     assert main_brake(healthy_diagnosis()) is None
 
 
+def test_what_hides_an_accelerator_comes_before_what_is_known():
+    assert main_brake(workload_diagnosis(findings=(FINDINGS[0], HIDDEN))) == HIDDEN
+    assert worth(HIDDEN) == "how much it costs is not known"
+
+
+def test_a_share_is_one_of_what_it_was_taken_of():
+    found = replace(FINDINGS[0], share=0.88, upper_bound=8.7, interval=None)
+    assert worth(replace(found, of="the whole run")) == "88 % of the whole run, up to 8.7x"
+    assert worth(found) == "88 % of the step, up to 8.7x"
+    assert worth(TRAP) == "spoils the training"
+
+
 def test_step_time_adds_up_and_leaves_out_what_is_not_there():
     step = step_time(
         workload_diagnosis(breakdown={"step": 0.25, "input": 0.75, "host": 0.0}), "now"
@@ -126,6 +141,16 @@ def test_only_the_step_can_set_the_pace_of_a_known_pipeline():
             workload_diagnosis(workload=replace(WORKLOAD, index=2)),
             "train.py",
             "uncork tune --training 2 train.py",
+        ),
+        (
+            workload_diagnosis(workload=replace(WORKLOAD, index=2, called_in_loop=True)),
+            "train.py",
+            "uncork tune train.py",
+        ),
+        (
+            workload_diagnosis(findings=(FINDINGS[0], HIDDEN)),
+            "train.py",
+            "uncork diagnose train.py",
         ),
         (workload_diagnosis(), "", "plan = uncork.tune(model, data)"),
         (healthy_diagnosis(), "", "model.fit(data)"),

@@ -64,7 +64,9 @@ def at(text: str, what: str) -> str:
 
 def of_fit(text: str, *edits: Edit | tuple[Edit, ...], **workload: Any) -> Plan:
     """A plan for the one ``fit`` of a script; each edit, or several, is a step of its own."""
-    known = {"at": at(text, ".fit("), "step_at": at(text, ".compile("), **workload}
+    known = {"step_at": at(text, ".compile("), **workload}
+    if "at" not in known:
+        known["at"] = at(text, ".fit(")
     before = workload_diagnosis(workload=replace(WORKLOAD, **known), stages=stages(text))
     return plan(before=before, after=None, steps=steps(*edits))
 

@@ -162,6 +162,13 @@ def test_a_block_of_one_line_stays_a_block() -> None:
     assert "if True:\n        pass\n" in after(text)
 
 
+def test_a_block_on_the_line_of_its_if_stays_one() -> None:
+    text = UNSEEN.replace("u = o.get", "if True: g = o.get").replace(
+        "{use}", "o.apply_gradients(zip(g, w))"
+    )
+    assert "if True: g = g\n" in after(text)
+
+
 def test_a_script_of_today_is_left_alone() -> None:
     patch = patch_to_keras3(after(SCALED).encode(), "train.py")
     assert patch.said == patch.unsaid == ()

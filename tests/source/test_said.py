@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from uncork.core.edit import IntraOpThreads, KeepFreedMemory
@@ -21,6 +23,7 @@ from uncork.core.step_edit import (
     FlatUpdates,
     JitCompile,
     JitCompileOff,
+    LayersInInput,
     ReduceRetracing,
     StepsPerExecution,
 )
@@ -301,6 +304,31 @@ REFUSED = {
         Prefetch(expects=""),
         "something around a dataset",
     ),
+    "an evaluation of some steps": (
+        FIT + "model.evaluate(data, steps=10)\n",
+        StepsPerExecution(steps=16),
+        "evaluate on line 24 may be given a number of steps",
+    ),
+    "a prediction of one step, by its place": (
+        FIT + "model.predict(data, None, 0, 1)\n",
+        StepsPerExecution(steps=16),
+        "predict on line 24",
+    ),
+    "an evaluation that is told elsewhere": (
+        FIT + "model.evaluate(data, **how)\n",
+        StepsPerExecution(steps=16),
+        "evaluate on line 24",
+    ),
+    "arguments of fit from elsewhere": (
+        FIT.replace("epochs=10", "**options"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "which callbacks the fit on line 23 has is not plain",
+    ),
+    "callbacks by their place": (
+        FIT.replace("epochs=10", "None, 32, 10, 0, [saver]"),
+        DtypePolicy(policy="mixed_bfloat16"),
+        "which callbacks",
+    ),
     "what no setting does": (FIT, FlatUpdates(), "no equal"),
 }
 
@@ -412,3 +440,54 @@ def test_by_hand_is_told_where_the_plan_knows_how() -> None:
 def test_what_is_no_python_is_refused() -> None:
     with pytest.raises(WrongUse, match="cannot be read as Python"):
         patched("model.fit(", replace(of_fit(FIT)))
+
+
+@pytest.mark.parametrize("call", ["evaluate(data, steps=32)", "evaluate(data)", "predict(data)"])
+def test_whole_executions_are_no_reason(call: str) -> None:
+    text = f"{FIT}model.{call}\n"
+    assert patched(text, of_fit(text, StepsPerExecution(steps=16))).said == ("steps_per_execution",)
+
+
+def test_under_xla_the_end_of_data_of_unknown_length_is_left_to_the_plan() -> None:
+    patch = patched(FIT, of_fit(FIT, JitCompile(), steps_per_epoch=None))
+    assert "only their end tells how long" in patch.unsaid[0].reason
+
+
+def test_what_xla_compiles_without_its_first_layers_is_left_to_the_plan() -> None:
+    patch = patched(FIT, of_fit(FIT, LayersInInput(layers=("turn",)), JitCompile()))
+    assert patch.said == ()
+    assert "without the layers" in patch.unsaid[1].reason
+
+
+@pytest.mark.parametrize("fit", ["StandardScaler().fit(x)", "scaler.fit(x)", "pre.PCA(2).fit(x)"])
+def test_what_trains_no_network_is_no_other_training(fit: str) -> None:
+    imports = "from sklearn.preprocessing import StandardScaler\nfrom sklearn import pre\n"
+    text = f"{imports}scaler = StandardScaler()\n{fit}\n{FIT}"
+    made = of_fit(text, StepsPerExecution(steps=16), at=_fit(text))
+    assert patched(text, made).said == ("steps_per_execution",)
+
+
+def test_a_name_that_may_be_something_else_counts_as_a_training() -> None:
+    text = f"from sklearn.svm import SVC\ndef run(it=SVC()): it.fit(x)\n{FIT}"
+    made = of_fit(text, StepsPerExecution(steps=16), at=_fit(text))
+    assert "calls fit on lines" in patched(text, made).unsaid[0].reason
+
+
+def test_lines_as_python_3_10_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call with keywords, in a chain over several lines, has the line on which that begins."""
+    text = FIT.replace(".map(load)", ".map(load, deterministic=True)")
+    monkeypatch.setattr(sys, "version_info", (3, 10))
+    made = of_fit(text, CACHE)
+    first = at(text, "tf.data.Dataset")
+    stages = tuple(replace(s, at=first) if s.kind == "map" else s for s in made.before.stages)
+    made = replace(made, before=replace(made.before, stages=stages))
+    assert patched(text, made).said == ("cache",)
+
+
+def test_what_others_draw_from_too_is_not_drawn_otherwise() -> None:
+    text = FIT.replace("model = ", "rest = data.take(9)\nmodel = ")
+    made = of_fit(text, MAP)
+    assert patched(text, made).said == ("parallel_map",)
+    stages = tuple(replace(s, random=s.kind == "map") for s in made.before.stages)
+    drawing = replace(made, before=replace(made.before, stages=stages))
+    assert "more than the training reads 'data'" in patched(text, drawing).unsaid[0].reason

@@ -109,6 +109,20 @@ def test_xla_compiles_it_with_a_part_that_is_smaller() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+def test_xla_compiles_it_for_batches_of_one_known_size() -> None:
+    """Eight rows in three parts: three, three and two."""
+    data = tf.data.Dataset.from_tensor_slices((X, SIZE)).batch(8, drop_remainder=True)
+    results = []
+    for edits in ((), (MicroBatches(parts=3),)):
+        model = made(summed)
+        model.jit_compile = True
+        with PlannedStep(model, edits).in_force():
+            model.fit(data, verbose=0)
+        results.append(weights(model))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
 def test_rows_of_a_table_are_not_gone_through_under_xla() -> None:
     model = made(of_words)
     model.jit_compile = True

@@ -53,7 +53,7 @@ def test_a_training_that_was_stopped_goes_on_with_its_schedule():
     rate = keras.optimizers.schedules.PiecewiseConstantDecay([44], [0.25, 0.0])
     optimizer = keras.optimizers.SGD(rate)
     optimizer.iterations.assign(10)  # of the larger batch: 40 of the script's
-    assert stepped(optimizer, FOUR, steps=3, resumed=True) == pytest.approx(1 - 1.0)
+    assert stepped(optimizer, FOUR, steps=3, begun=0) == pytest.approx(1 - 1.0)
 
 
 def test_a_rate_that_is_changed_on_the_way_counts():
@@ -102,3 +102,22 @@ def test_optimizers_that_count_steps_are_left_alone(optimizer, words):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(optimizer, "mse")
     assert words in (why_not_larger(model) or "")
+
+
+def test_who_asks_in_python_is_told_a_schedule_where_it_is():
+    """Six steps of the larger batch are twenty-four of the script's."""
+    told = []
+    falling = keras.optimizers.schedules.PolynomialDecay(0.01, 100, 0.0)
+    optimizer = keras.optimizers.SGD(falling)
+    optimizer.build([keras.Variable(np.ones(2, np.float32))])
+    optimizer.iterations.assign(6)
+    with rescaled(optimizer, FOUR, begun=0):
+        told.append(float(optimizer.learning_rate))
+    assert told == pytest.approx([0.01 * (1 - 24 / 100)])
+
+
+def test_several_optimizers_have_rates_of_their_own():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    kinds = keras.optimizers
+    model.compile(kinds.MultiOptimizer(kinds.OptimizerMap(kinds.SGD())), "mse")
+    assert "several optimizers" in why_not_larger(model)

@@ -154,6 +154,9 @@ def _loads(path: Path) -> bool:
         ([keras.callbacks.LambdaCallback(on_epoch_begin=print), Checkpoint("a.keras")], "Lambda"),
         ([Checkpoint("a.keras"), keras.callbacks.LambdaCallback(on_train_end=print)], ""),
         (keras.callbacks.CallbackList([Checkpoint("a.keras")]), ""),
+        ([keras.callbacks.BackupAndRestore("b"), Checkpoint("a.keras")], ""),
+        ([keras.callbacks.BackupAndRestore("b", save_freq=9), Checkpoint("a.keras")], "Backup"),
+        ([Checkpoint("a.keras"), keras.callbacks.SwapEMAWeights()], ""),
         (None, ""),
     ],
 )

@@ -22,6 +22,7 @@ from uncork.capture.hooks import listening
 from uncork.capture.outline import outlined
 from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
 from uncork.core.removed import instead
+from uncork.core.stack import places_from_here
 
 
 def run_script(
@@ -60,7 +61,7 @@ def run_script(
         _lay_at(path, text)
     _take_over(script, path, args)
     try:
-        with listening(listener):
+        with places_from_here(), listening(listener):
             exec(code, vars(sys.modules["__main__"]))
     except UncorkError:
         raise

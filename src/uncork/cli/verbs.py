@@ -237,7 +237,7 @@ def _holds(path: Path, kind: type[Diagnosis | Plan]) -> bool:
 def _is(text: bytes, kind: type[Diagnosis | Plan]) -> bool:
     try:
         found = msgspec.json.decode(text)
-    except (UnicodeDecodeError, msgspec.MsgspecError):
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return False
     return isinstance(found, dict) and found.keys() >= _MARKS[kind]
 

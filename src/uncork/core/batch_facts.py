@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from uncork.core.measurement import Comparison
 from uncork.core.record import Record
+
+# Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
+# counts as if it were, and a schedule goes on by as much too far.
+_MISSING: Final = 0.03
 
 
 class NewShapes(Record, frozen=True, kw_only=True):
@@ -104,3 +110,13 @@ class TooLarge(Record, frozen=True, kw_only=True):
         if self.segments:
             return f"with activations made again, in {self.segments} segments"
         return f"in {self.parts} parts"
+
+
+def nearly_whole(batches: int, times: int) -> bool:
+    """So many batches can be put together by so many, with next to nothing missing in the last one.
+
+    Example:
+        >>> nearly_whole(100, 4), nearly_whole(99, 4), nearly_whole(13, 4)
+        (True, True, False)
+    """
+    return -(-batches // times) * times <= (1 + _MISSING) * batches

@@ -20,14 +20,20 @@ from uncork.core.workload import ModelSignature, Workload
 R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences; others hold places, figures and words of our own.
-_SENTENCES = frozenset({"detail", "evidence", "notes", "reason", "refused", "remedy", "script"})
+_SENTENCES = frozenset(
+    {"detail", "evidence", "notes", "reason", "refused", "remedy", "said", "script"}
+)
 # And paths of the user's, or names of jobs.
 _FOLDERS = frozenset({"folder", "disk_cache", "placement"})
 # And names of arguments and layers, several of them.
 _NAMES = frozenset({"names", "numbers", "layers", "first_layers", "random_layers", "keep"})
 _HIDDEN = "hidden"
-_PATHS = re.compile(r"(?:~|\.{0,2})/[^\s:'\",;)]+|\b[\w-]+\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_PATHS = re.compile(
+    r"(?:\b[A-Za-z]:)?[\w.~-]*[/\\](?!(?:s|step)(?![\w/\\.-]))[^\s:'\",;)]+"  # but not samples/s
+    r"|(?<![\w.])(?!(?:tf|keras|np)\.)[\w.-]*[\w-]\.[A-Za-z]\w{1,9}(?=[:'\"\s,;)]|$)"
+)
+# An apostrophe within a word opens nothing, and what to type is Uncork's own.
+_QUOTED = re.compile(r"(?:(?<!\w)|(?<=\b[bfru]))'(?!uncork )[^']*'|\"[^\"]*\"")
 
 
 def conceal(record: R) -> R:

@@ -69,12 +69,13 @@ class Finding(Record, frozen=True, kw_only=True):
     Attributes:
         cause: From the fixed vocabulary.
         severity: Whether it costs speed, spoils the training, or lies in the environment.
-        share: Part of the step time it accounts for, 0 to 1.
+        share: Part of the step time it accounts for, or of what :attr:`of` says, 0 to 1.
         upper_bound: How many times faster training could at most be without it, at least 1.
         interval: Of that, from the noise of the shares it rests on; None where there is none.
         at: ``file.py:line`` to look at, None when no line is to blame.
         evidence: The figures that say so.
         remedy: What to do, or what ``uncork tune`` would try.
+        of: What the share and the bound are of.
     """
 
     cause: Cause
@@ -85,6 +86,7 @@ class Finding(Record, frozen=True, kw_only=True):
     at: str | None
     evidence: str
     remedy: str
+    of: str = "the step"
 
 
 class WorkloadDiagnosis(Record, frozen=True, kw_only=True):

@@ -10,6 +10,16 @@ from uncork.core import exits
 _LONGEST: Final = 200
 
 
+def quoted(text: str) -> str:
+    """What is somebody else's, as part of a sentence; a report that conceals leaves it out.
+
+    Example:
+        >>> quoted("no such file: 'a.csv'")
+        "'no such file: "a.csv"'"
+    """
+    return f"'{text.replace(chr(39), chr(34))}'"
+
+
 class UncorkError(Exception):
     r"""A failure that the user can do something about.
 
@@ -90,3 +100,14 @@ def first_line(error: BaseException) -> str:
         ('no such layer', '')
     """
     return str(error).strip().partition("\n")[0][:_LONGEST]
+
+
+def told(error: BaseException) -> str:
+    """Its kind and what it says, as part of a sentence.
+
+    Example:
+        >>> told(ValueError("no such layer"))
+        "ValueError: 'no such layer'"
+    """
+    said = first_line(error)
+    return f"{type(error).__name__}: {quoted(said)}" if said else type(error).__name__

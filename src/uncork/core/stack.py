@@ -22,6 +22,8 @@ _TYPED: Final = ("<stdin>", "<python-input", "<ipython-input")
 _STDLIB: Final = os.path.join(Path(os.__file__).parent, "")  # noqa: PTH118 - compared as text
 # Begins the names of functions that statements of the script's were moved into.
 OUTLINED: Final = "_inline_step_"
+# Where the scripts were begun that run in this process, one within another.
+_begun_in: Final[list[Path]] = []
 _REWRITTEN: Final = "__autograph_generated_file"
 
 
@@ -78,8 +80,26 @@ def place(path: str, line: int) -> str:
     # Elsewhere, or the working directory is gone.
     with contextlib.suppress(ValueError, OSError):
         path = str(Path(path).absolute())
-        path = str(Path(path).relative_to(Path.cwd()))
+        path = str(Path(path).relative_to(_begun_in[-1] if _begun_in else Path.cwd()))
     return f"{told(path)}:{line}"
+
+
+@contextlib.contextmanager
+def places_from_here() -> Iterator[None]:
+    """Tell places as seen from this folder, wherever a script goes: the user typed its name here.
+
+    Example:
+        >>> with places_from_here():
+        ...     place(os.path.abspath("train.py"), 12)
+        'train.py:12'
+    """
+    before = len(_begun_in)
+    with contextlib.suppress(OSError):
+        _begun_in.append(Path.cwd())
+    try:
+        yield
+    finally:
+        del _begun_in[before:]
 
 
 def told(path: str) -> str:

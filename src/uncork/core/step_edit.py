@@ -168,7 +168,7 @@ FunctionEdit = (
     | DtypePolicy
 )
 # What was proved of a model holds for its own code and layers only.
-OfCode = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations
+OfCode = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations | LargerBatch
 StepEdit = (
     TfFunction
     | FunctionEdit

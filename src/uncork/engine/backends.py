@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,14 @@ _OF_TENSORFLOW: Final = frozenset({
     "GradientTape", "function", "Variable", "saved_model", "distribute", "train", "summary",
     "compat", "config", "lite", "profiler", "Module", "py_function",
 })  # fmt: skip
+
+
+# What makes an estimator of scikit-learn's of a network.
+_WRAPS_KERAS: Final = re.compile(
+    "SKLearn(Classifier|Regressor)|scikeras|Keras(Classifier|Regressor)"
+)
+# Files that are read; a script that stands in a whole library's folder imports that.
+_MOST: Final = 500
 
 
 def _in_force(plan: Plan, step: Step) -> Plan:
@@ -45,23 +55,56 @@ def written_for_tensorflow(script: Path) -> str:
     beside it. And all that is trained would be trained elsewhere, not only what was looked at.
     """
     trainings = 0
-    for path in dict.fromkeys(_files(script)):
-        with suppress(OSError, SyntaxError, ValueError):
-            for node in ast.walk(parsed(path.read_bytes())):
-                found = _asked(node)
-                if found:
-                    return f"{path.name}:{node.lineno} uses {found}"  # type: ignore[attr-defined]
-                trainings += _trains(node)
+    for path, tree in _files(script):
+        others = _of_sklearn(tree)
+        for node in ast.walk(tree):
+            found = _asked(node)
+            if found:
+                return f"{path.name}:{node.lineno} uses {found}"  # type: ignore[attr-defined]
+            trainings += _trains(node, others)
     if trainings <= 1:
         return ""
     return f"the script calls fit in {trainings} places, of which one was looked at"
 
 
-def _trains(node: ast.AST) -> bool:
+def _trains(node: ast.AST, others: frozenset[str]) -> bool:
     match node:
-        case ast.Call(func=ast.Attribute(attr="fit" | "train_on_batch")):
-            return True
+        case ast.Call(func=ast.Attribute(value=value, attr="fit" | "train_on_batch")):
+            return _root(value) not in others
     return False
+
+
+def _of_sklearn(tree: ast.AST) -> frozenset[str]:
+    """Names of scikit-learn's classes, and of what is plainly made of them and nothing else."""
+    imported: set[str] = set()
+    made: Counter[str] = Counter()
+    given: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                full = {alias.asname or alias.name: alias.name for alias in names}
+                imported |= {k.partition(".")[0] for k, v in full.items() if _is_sklearn(v)}
+            case ast.ImportFrom(module=str(module), names=names) if _is_sklearn(module):
+                imported |= {alias.asname or alias.name for alias in names}
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                given[name] += 1
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(value=ast.Call(func=called)) if _root(called) in imported:
+                made.update(each.id for each in node.targets if isinstance(each, ast.Name))
+            case ast.Name(id=name) | ast.alias(name=name) if _WRAPS_KERAS.search(name):
+                return frozenset()  # what it fits may hold networks
+    return frozenset(imported | {name for name, times in made.items() if times == given[name]})
+
+
+def _is_sklearn(module: str) -> bool:
+    return module.partition(".")[0] == "sklearn"
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _asked(node: ast.AST) -> str:
@@ -74,23 +117,49 @@ def _asked(node: ast.AST) -> str:
             attr in _OF_TENSORFLOW
         ):
             return f"tf.{attr}"
+        case ast.ImportFrom(module="tensorflow", names=names) if _OF_TENSORFLOW & _named(names):
+            return f"tf.{min(_OF_TENSORFLOW & _named(names))}"
         case ast.Constant(value="KERAS_BACKEND" | "TF_USE_LEGACY_KERAS" as name):
             return f"{name}: it chooses for itself"
     return ""
 
 
-def _files(script: Path) -> Iterator[Path]:
-    """The script, and the modules beside it that it imports."""
-    yield script
-    with suppress(OSError, SyntaxError, ValueError):
-        for node in ast.walk(parsed(script.read_bytes())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            for name in names:
-                beside = script.parent / f"{name.partition('.')[0]}.py"
-                if beside.exists():
-                    yield beside
+def _named(names: list[ast.alias]) -> set[str]:
+    return {each.name for each in names}
+
+
+def _files(script: Path) -> Iterator[tuple[Path, ast.AST]]:
+    """The script, and what it and they import of the modules and packages beside it, each once."""
+    waiting, seen = [script], {script}
+    while waiting and len(seen) < _MOST:
+        path = waiting.pop(0)
+        with suppress(OSError, SyntaxError, ValueError):
+            tree = parsed(path.read_bytes())
+            yield path, tree
+            found = dict.fromkeys(_imported(tree, path, script.parent))
+            waiting += [each for each in found if each not in seen]
+            seen.update(found)
+
+
+def _imported(tree: ast.AST, path: Path, root: Path) -> Iterator[Path]:
+    """Files that a module imports from the folder of the script."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=given):
+                folder, names = root, [alias.name for alias in given]
+            case ast.ImportFrom(module=module, names=given, level=level):
+                if level > len(path.parents):
+                    continue
+                folder = path.parents[level - 1] if level else root
+                inner = [f"{module}.{each.name}" if module else each.name for each in given]
+                names = [*([module] if module else []), *inner]
+            case _:
+                continue
+        for name in names:
+            parts = name.split(".")
+            for length in range(1, len(parts) + 1):  # a package is imported before what is in it
+                beside = folder.joinpath(*parts[:length])
+                yield from filter(Path.is_file, (beside.with_suffix(".py"), beside / "__init__.py"))
 
 
 def _why_not(plan: Plan, script: Script) -> str:

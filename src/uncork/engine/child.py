@@ -1,7 +1,8 @@
 """The child process: runs the user's script until one of its trainings has been worked on.
 
-Started by the parent as ``python -m uncork.engine.child JOB -- SCRIPT ARGS``. Nothing here imports
-TensorFlow before the script does: the script may set environment variables first.
+Started by the parent (``processes.py``), which has it call :func:`main` with JOB -- SCRIPT ARGS.
+Nothing here imports TensorFlow before the script does: the script may set environment variables
+first.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from uncork.core.batch_facts import BatchSize
 from uncork.core.edit import Guarantee, loosest
-from uncork.core.errors import NothingToMeasure, WrongUse, first_line
+from uncork.core.errors import NothingToMeasure, WrongUse, told
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
@@ -210,7 +210,7 @@ class FitSubject(FitLooks):
             if found is not None:
                 found.runner((), step).first_epoch(0.0)
         except Exception as error:
-            return first_line(error)
+            return told(error)
         finally:
             self.snapshot.restore_values()
         return ""

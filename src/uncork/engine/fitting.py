@@ -6,6 +6,7 @@ import platform
 
 import keras
 
+from uncork.core.batch_facts import nearly_whole
 from uncork.core.plan import Plan
 from uncork.core.step_edit import (
     DtypePolicy,
@@ -58,6 +59,9 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         pairs.append(("steps_per_epoch", expected.steps_given, found.steps_given))
         if found.batch_size is not None:
             pairs.append(("samples of a batch", expected.batch_size, found.batch_size))
+        batches = found.steps_per_epoch
+        if batches is not None and not nearly_whole(batches, plan.times):
+            pairs.append(("batches of an epoch", f"a multiple of {plan.times}, nearly", batches))
     if (steps > 1 or _counts_otherwise(plan)) and found.steps_per_epoch is None:
         pairs.append(("length of the data", "a known one", "unknown"))
     if plan.step_edits:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.batch_facts import BatchSize
+from uncork.core.batch_facts import BatchSize, nearly_whole
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.step_edit import LargerBatch
@@ -23,9 +23,6 @@ from uncork.step import HeldOut, Snapshot, StepSettings, rate_for
 _TIMES: Final = (2, 4, 8, 16)
 # Samples/s over those of half the batch. Less is not worth another training.
 _PAYS: Final = 1.15
-# Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
-# counts as if it were, and a schedule goes on by as much too far.
-_MISSING: Final = 0.03
 _BLOCK_S: Final = 0.2
 # Of the memory that is left; what a step takes beside it is not known to the last byte.
 _MARGIN: Final = 0.8
@@ -136,7 +133,7 @@ class LargerBatches:
     def _fill_epochs(self, times: int) -> bool:
         """So large batches are full, all but a few."""
         steps = self.steps_per_epoch
-        return steps is None or -(-steps // times) * times <= (1 + _MISSING) * steps
+        return steps is None or nearly_whole(steps, times)
 
     def _judged(
         self, sized: Version, faster: Comparison, steps: int, written: list[Curve]

@@ -194,9 +194,10 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
         )
     there = next((stage for stage in stages if stage.kind == "cache"), None)
     if there is not None and work.passes == 1 and not work.called_in_loop:
+        at = f" at {there.at}" if there.at else ""
         yield (
-            f"figures are of epochs that read the cache at {there.at}; the script has but one, "
-            "which fills it, and takes longer"
+            f"figures are of epochs that read the cache{at}; the "
+            "script has but one, which fills it, and takes longer"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ from uncork.core.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
 from uncork.core.job import Job
 from uncork.core.journal import Event
 from uncork.core.pipeline_edit import AutotuneOff, Prefetch
-from uncork.core.plan import Plan, dump
+from uncork.core.plan import Plan
 from uncork.core.record import digest, replace
 from uncork.core.step_edit import (
     DtypePolicy,
@@ -24,7 +23,16 @@ from uncork.core.step_edit import (
     StepsPerExecution,
 )
 from uncork.core.workload import Workload
-from uncork.engine.processes import ChildFailed, Follow, Script, require_tensorflow, run_quietly
+from uncork.engine.processes import (
+    ChildFailed,
+    Follow,
+    Script,
+    own_folder,
+    possible,
+    require_tensorflow,
+    run_quietly,
+    write_plan,
+)
 
 if TYPE_CHECKING:  # it needs LibCST, which not everybody has
     from uncork.source import Patch
@@ -109,12 +117,13 @@ def check(patch: Patch, plan: Plan, script: Script, follow: Follow) -> tuple[str
     said = _only(plan, patch.said)
     work = plan.before.workload
     base = Job(mode="check", training=work.index, in_loop=work.called_in_loop)
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
-        planned, text = Path(folder, "plan.json"), Path(folder, "patched.py")
-        planned.write_bytes(dump(said))
-        text.write_bytes(patch.after)
+    with own_folder() as folder:
+        planned = write_plan(said, Path(folder, "plan.json"))
+        text = Path(folder, "patched.py")
+        with possible(f"write {text.name}"):
+            text.write_bytes(patch.after)
         follow(Event(kind="phase", text="running the script with the plan, then the patched one"))
-        under_plan = replace(base, plan=str(planned), environment=said.environment)
+        under_plan = replace(base, plan=planned, environment=said.environment)
         expected = _trained(under_plan, script, "with the plan in force")
         found = _trained(replace(base, source=str(text)), script, "with the patch")
     differing = tuple(_differences(_with(expected, said.edits), found))

@@ -109,10 +109,17 @@ def larger(plan: Plan, feed: Feed, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def batches_of_arrays(feed: Feed) -> int | None:
+    """Batches that Keras cuts arrays into; None of other data."""
+    first = next(iter(keras.tree.flatten(feed.x)), None) if feed.kind == "numpy" else None
+    shape = getattr(first, "shape", None)
+    return -(-int(shape[0]) // (feed.batch_size or ARRAY_BATCH)) if shape else None
+
+
 def _found(plan: Plan, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> Workload:
     """What was reached, as far as a plan depends on it."""
     given = feed.steps_per_epoch
-    length = plan.before.workload.steps_per_epoch
+    length = batches_of_arrays(feed) or plan.before.workload.steps_per_epoch
     if pipeline is not None:
         length = pipeline.cardinality if pipeline.cardinality >= 0 else None
     return Workload(

@@ -27,6 +27,7 @@ from uncork.core.errors import (
     OutOfMemory,
     UncorkError,
     WrongUse,
+    quoted,
 )
 from uncork.core.job import ENDED, KEPT, Job, Result
 from uncork.core.journal import Event, read
@@ -82,9 +83,8 @@ class ChildFailed(UncorkError):
     """
 
     def __init__(self, code: int, said: str = "", *, killed: bool = False) -> None:
-        # Quoted: it is the user's, and left out where that is to be concealed.
-        quoted = f": '{said.replace(chr(39), chr(34))}'" if said else ""
-        super().__init__(f"the child ended with exit code {code}{quoted}")
+        because = f": {quoted(said)}" if said else ""
+        super().__init__(f"the child ended with exit code {code}{because}")
         self.exit_code = code
         self.killed = killed
 
@@ -134,7 +134,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
     with own_folder() as folder:
         files = {name: str(Path(folder, name)) for name in ("journal", "result")}
         job = replace(job, journal=files["journal"], result=files["result"])
-        with _possible("start a process"):
+        with possible("start a process"):
             Path(folder, "job").write_bytes(to_json(job))
             with Path(folder, "stderr").open("wb") as hidden:
                 environment = {**os.environ, **job.environment}
@@ -155,6 +155,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
                 found = replace(found, interrupted=False, failed=True)  # os._exit in the middle
             return replace(found, interrupted=interrupted or found.interrupted)
         said = _last_line(Path(folder, "stderr"))
+        told = Path(folder, ENDED).exists()  # the child came to its own end, and said why
     if interrupted:
         raise KeyboardInterrupt
     if code == exits.DONE:
@@ -163,6 +164,11 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             "a script that trains, and comes to its end",
             "take out the os._exit, or an 'except:' that catches everything",
         )
+    if code > 0 and not told:
+        if not quiet:
+            ended = f"uncork: the process that ran the script ended with exit code {code}\n"
+            sys.stderr.write(ended)
+        code = exits.SCRIPT_FAILED
     raise ChildFailed(_exit_code(code), said, killed=-code == getattr(signal, "SIGKILL", None))
 
 
@@ -193,7 +199,7 @@ def own_folder() -> Iterator[str]:
     Raises:
         WrongUse: There is no room for it.
     """
-    with _possible("make a folder for temporary files"):
+    with possible("make a folder for temporary files"):
         folder = tempfile.TemporaryDirectory(prefix="uncork-", ignore_cleanup_errors=True)
     with folder as path:
         yield path
@@ -205,13 +211,13 @@ def write_plan(plan: Plan, path: Path) -> str:
     Raises:
         WrongUse: There is no room for it.
     """
-    with _possible(f"write {path.name}"):
+    with possible(f"write {path.name}"):
         path.write_bytes(dump(plan))
     return str(path)
 
 
 @contextmanager
-def _possible(what: str) -> Iterator[None]:
+def possible(what: str) -> Iterator[None]:
     """What the system does not allow is told, and costs no result that there is already."""
     try:
         yield

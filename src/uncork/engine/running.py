@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.errors import EditRefused, PlanRefused
@@ -62,6 +62,8 @@ from uncork.step import (
 _PLANNED: Final = "_uncork_planned"
 # Of the steps that a training must have made to go on with a plan, how many may be missing.
 _OFF: Final = 0.1
+# What optimizers had counted when their steps of a larger batch began, and when these ended.
+_LARGER: Final[WeakKeyDictionary[Any, tuple[int, int]]] = WeakKeyDictionary()
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
@@ -133,6 +135,9 @@ class Running(PassThrough):
             self._guarded(call),
         ):
             history = call.original(**arguments)
+        if planned and planned.begun is not None:
+            optimizer = call.model.optimizer
+            _LARGER[optimizer] = planned.begun, int(optimizer.iterations)
         self._trained = call.model if self.plan.backend else None  # it is asked for there alone
         return history
 
@@ -162,11 +167,27 @@ class Running(PassThrough):
         held = vars(call.model)  # where it goes when the model does
         step: PlannedStep | None = held.get(_PLANNED)
         edits = self.plan.step_edits
-        if step is None or step.edits != edits or not step.serves(call.model):
+        begun = self._begun(call)
+        same = step is not None and step.edits == edits and step.begun == begun
+        if step is None or not same or not step.serves(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
-        step.resumed = self._is_resumed(call)
+        step.begun = begun
         return step
+
+    def _begun(self, call: FitCall) -> int | None:
+        """What the optimizer had counted when the steps of a larger batch began.
+
+        What is traced in one ``fit`` and in the next has its schedule at the same place then, if
+        nothing else has trained the model between them.
+        """
+        if self.plan.times == 1:
+            return None
+        if self._is_resumed(call):
+            return 0
+        now = int(call.model.optimizer.iterations)
+        begun, ended = _LARGER.get(call.model.optimizer, (now, now))
+        return begun if ended == now else now
 
     def _is_resumed(self, call: FitCall) -> bool:
         """A training under a plan for larger batches was stopped, and goes on from a checkpoint."""

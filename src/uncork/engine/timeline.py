@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.errors import first_line
+from uncork.core.errors import told
 from uncork.engine.subject import Subject
 from uncork.measure.timeline import trace_into
 
@@ -31,5 +31,5 @@ def keep_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
         runner.prime()
         trace_into(folder, lambda: runner.block(seconds))
     except Exception as error:  # a script that profiles itself, a full disk: the figures stand
-        return f"no timeline was kept: {first_line(error)}"
+        return f"no timeline was kept: {told(error)}"
     return None

@@ -127,6 +127,7 @@ class Together(Optimization):
                 edits=tuple(islice(edits, len(proposal.edits))),
                 at=proposal.at,
                 source_edit=proposal.source_edit,
+                samples_per_s=step.samples_per_s if last else None,
                 predicted=step.predicted if last else None,
                 measured=step.measured if last else None,
             )

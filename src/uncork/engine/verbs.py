@@ -9,6 +9,7 @@ from typing import Final
 
 from uncork.core import exits
 from uncork.core.diagnosis import Diagnosis, Overhead, WorkloadDiagnosis
+from uncork.core.errors import quoted
 from uncork.core.job import Job, Result
 from uncork.core.journal import Event
 from uncork.core.plan import Plan, Policy, Speedup
@@ -188,7 +189,7 @@ def script_digest(script: str) -> str:
 def _notes(result: Result) -> tuple[str, ...]:
     # What is gone is told first, and whole: only here stands where copies are.
     gone = "the script overwrote these files, which could not be put back"
-    lost = (f"{gone}: {', '.join(result.lost)}",) if result.lost else ()
+    lost = (f"{gone}: {', '.join(map(quoted, result.lost))}",) if result.lost else ()
     told_of = {
         "saves by the script were held back": result.held_back,
         "new files that the script made while its weights were those of trials": result.made,
@@ -200,4 +201,4 @@ def _notes(result: Result) -> tuple[str, ...]:
 
 def _several(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(quoted, names[:_NAMED])) + (f" and {more} more" if more > 0 else "")

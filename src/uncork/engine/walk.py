@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Edit
-from uncork.core.errors import EditRefused, first_line
+from uncork.core.errors import EditRefused, told
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -156,7 +156,7 @@ class Walk:
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except Exception as error:  # a trial that breaks must not take the tuning with it
-            why = ops_without_kernel(error) or f"{type(error).__name__}: {first_line(error)}"
+            why = ops_without_kernel(error) or told(error)
             return record(optimization, "failed", why, proposal)
         finally:
             self.subject.restore()
@@ -194,7 +194,7 @@ class Walk:
                 self._look,
             )
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"not tried together: {first_line(error)}")
+            self.journal.write("phase", f"not tried together: {told(error)}")
             return []
         finally:
             self.subject.restore()
@@ -328,7 +328,7 @@ class Walk:
             sizes = self.subject.batch_sizes(self.version, min(seconds.BATCHES_S, spare_s))
             self.now = replace(self.now, batch_sizes=sizes)
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"no larger batch was tried: {first_line(error)}")
+            self.journal.write("phase", f"no larger batch was tried: {told(error)}")
         finally:
             self.subject.restore()
 

@@ -39,14 +39,26 @@ def peak_memory() -> Iterator[Peak]:
         >>> peak.bytes >= 0
         True
     """
-    found, before = Peak(), int(psutil.Process().memory_info().rss)
-    with suppress(OSError):
-        _FORGET.write_text("5")
+    found, before = Peak(), _taken()
+    forgotten = _forget()
     try:
         yield found
     finally:
-        found.highest = _highest()
+        found.highest = _highest() if forgotten else _taken()
         found.bytes = max(0, found.highest - before)
+
+
+def _forget() -> bool:
+    """Whether Linux keeps a peak from here on; else it is that of the whole process."""
+    try:
+        _FORGET.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _taken() -> int:
+    return int(psutil.Process().memory_info().rss)
 
 
 def _highest() -> int:
@@ -54,4 +66,4 @@ def _highest() -> int:
         lines = _STATUS.read_text().splitlines()
         told = next(line for line in lines if line.startswith(_PEAK))
         return int(told.split()[1]) << 10
-    return int(psutil.Process().memory_info().rss)
+    return _taken()

@@ -17,7 +17,7 @@ from uncork.core.diagnosis import Diagnosis
 from uncork.core.plan import Plan
 from uncork.report import figures
 from uncork.report.draw import draw_dots, draw_pipes, draw_road
-from uncork.report.info import WORK_LABELS, diagnosis_info
+from uncork.report.info import WORK_LABELS, diagnosis_info, worth
 from uncork.report.plan_info import plan_info
 
 
@@ -50,6 +50,7 @@ def _environment() -> Environment:
     )
     for name in ("count", "rate", "times", "ranged", "percent", "duration", "size", "words"):
         environment.filters[name] = getattr(figures, name)
+    environment.filters["worth"] = worth
     environment.globals["draw_pipes"] = draw_pipes
     environment.globals["work_labels"] = WORK_LABELS
     return environment

@@ -15,7 +15,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import Record
 from uncork.core.workload import Workload
-from uncork.report.figures import count, duration, known, percent, size, times
+from uncork.report.figures import count, duration, known, percent, ranged, size, times
 from uncork.report.kernel_rows import KernelRow, kernel_rows
 from uncork.report.stages import StageRow, stage_rows
 
@@ -194,9 +194,39 @@ def verdict(diagnosis: WorkloadDiagnosis) -> Verdict:
 
 
 def main_brake(diagnosis: WorkloadDiagnosis) -> Finding | None:
-    """The finding with the largest upper bound that costs speed, if any."""
+    """The finding with the largest upper bound that costs speed, if any.
+
+    What hides an accelerator comes before all of them: nobody can tell how much that costs.
+    """
     costly = [f for f in diagnosis.findings if f.severity != "correctness" and f.cause != "healthy"]
-    return max(costly, key=lambda f: known(f.upper_bound) or 0.0, default=None)
+    return max(costly, key=_weight, default=None)
+
+
+def worth(finding: Finding) -> str:
+    """What a finding costs, in words, as far as that is known.
+
+    Example:
+        >>> found = Finding(
+        ...     cause="slow_start", share=0.88, upper_bound=8.7, at=None, evidence="", remedy="",
+        ...     of="the whole run",
+        ... )
+        >>> worth(found)
+        '88 % of the whole run, up to 8.7x'
+    """
+    if finding.severity == "correctness":
+        return "spoils the training"
+    if _is_untold(finding):
+        return "how much it costs is not known"
+    gain = ranged(finding.upper_bound, finding.interval)
+    return f"{percent(finding.share)} of {finding.of}, up to {gain}"
+
+
+def _weight(finding: Finding) -> tuple[bool, float]:
+    return _is_untold(finding), known(finding.upper_bound) or 0.0
+
+
+def _is_untold(finding: Finding) -> bool:
+    return finding.severity == "environment" and finding.upper_bound <= 1
 
 
 def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[Ceiling, ...]:
@@ -285,15 +315,24 @@ def next_command(diagnosis: Diagnosis) -> str:
     """What to type next: look at the environment, tune, or just train."""
     script = shlex.quote(diagnosis.script)
     brakes = [(each, main_brake(each)) for each in diagnosis.workloads]
-    found = [(each.workload.index, brake) for each, brake in brakes if brake is not None]
+    found = [(each.workload, brake) for each, brake in brakes if brake is not None]
     if not diagnosis.script:  # it was asked for from Python
         return "plan = uncork.tune(model, data)" if found else "model.fit(data)"
     if not found:
         return f"python {script}"
-    index, brake = max(found, key=lambda pair: known(pair[1].upper_bound) or 0.0)
+    workload, brake = max(found, key=lambda pair: _weight(pair[1]))
     if brake.severity == "environment":
         return f"uncork diagnose {script}"  # once that is mended
-    return f"uncork tune --training {index} {script}" if index else f"uncork tune {script}"
+    return f"uncork tune {which(workload)}{script}"
+
+
+def which(workload: Workload) -> str:
+    """How the command line is told of a training; nothing for the first one.
+
+    Of a ``fit`` that is called in a loop, all calls are looked at as one, unless one is named.
+    """
+    named = workload.index and not workload.called_in_loop
+    return f"--training {workload.index} " if named else ""
 
 
 def _named(finding: Finding) -> str:

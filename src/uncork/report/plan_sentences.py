@@ -9,7 +9,7 @@ from uncork.core.measurement import is_open
 from uncork.core.plan import NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
 from uncork.report.edit_words import GUARANTEE_WORDS
 from uncork.report.figures import count, duration, known, percent, times, words
-from uncork.report.info import HEALTHY, WORTH_NAMING, Verdict
+from uncork.report.info import HEALTHY, WORTH_NAMING, Verdict, which
 
 
 def plan_verdict(plan: Plan) -> Verdict:
@@ -102,8 +102,7 @@ def plan_command(plan: Plan, path: str) -> str:
     if not plan.script:  # it was asked for from Python
         return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
     if not proven:
-        index = plan.before.workload.index
-        return f"uncork tune {f'--training {index} ' if index else ''}{script}"
+        return f"uncork tune {which(plan.before.workload)}{script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
 
 
@@ -146,7 +145,8 @@ def _nothing_kept(plan: Plan) -> Verdict:
 def _of_ceiling(plan: Plan) -> str:
     if not plan.target or known(plan.tuned.samples_per_s / plan.target) is None:
         return ""
-    return f", {percent(plan.tuned.samples_per_s / plan.target)} of what its training step allows"
+    share = min(1.0, plan.tuned.samples_per_s / plan.target)  # the two were measured apart
+    return f", {percent(share)} of what its training step allows"
 
 
 def _guaranteed(plan: Plan) -> str:

@@ -18,7 +18,6 @@ from uncork.report.figures import (
     count,
     duration,
     percent,
-    ranged,
     rate,
     words,
 )
@@ -29,6 +28,7 @@ from uncork.report.info import (
     Verdict,
     WorkloadInfo,
     diagnosis_info,
+    worth,
 )
 from uncork.report.kernel_table import kernel_table
 from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
@@ -191,19 +191,12 @@ def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
     rows: list[RenderableType] = []
     for number, finding in enumerate(findings[:MAX_FINDINGS]):
         head = Text(finding.cause, style="bold red" if finding.severity != "speed" else "bold")
-        head.append(f"  {_worth(finding)}", style="not bold")
+        head.append(f"  {worth(finding)}", style="not bold")
         head.append(f"  {tail(finding.at, 40)}" if finding.at else "", style="cyan")
         body = Text(line(finding.evidence, (width - 6) * (1 if number else 2)))
         body.append(f"\n→ {line(finding.remedy, width - 8)}", style="green")
         rows += [head, Padding(body, (0, 0, 0, 2))]
     return titled("Findings", Group(*rows), MAX_FINDINGS, len(findings))
-
-
-def _worth(finding: Finding) -> str:
-    if finding.severity == "correctness":
-        return "spoils the training"
-    worth = ranged(finding.upper_bound, finding.interval)
-    return f"{percent(finding.share)} of the step, up to {worth}"
 
 
 def _road(info: PlanInfo, width: int) -> RenderableType:

@@ -42,7 +42,10 @@ def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Findin
                 f"the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays are "
                 f"copied into tensors at each call, in {ms(copy_s)} of {ms(diagnosis.step_s)}"
             ),
-            remedy="tf.constant(array) once, before the loop",
+            remedy=(
+                "tf.constant(array) once, before the loop, where nothing writes into it any more; "
+                "'uncork tune' copies it only where it has changed (array_arguments)"
+            ),
         )
 
 

@@ -13,7 +13,8 @@ from uncork.rules.evidence import WORTH, bound, ms, wide_casts
 _BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
 _BESIDE: Final = (
     "'uncork tune' lets the pipeline run the model's first layers (layers_in_input); by hand, "
-    "dataset.map(lambda x, y: (layers(x, training=True), y)) and a model without them"
+    "dataset.map(lambda x, y: (layers(x, training=True), y)) and a model without them, validation "
+    "data likewise with training=False, and a model with them again to predict"
 )
 
 

@@ -49,6 +49,8 @@ def _on_the_way(one: Stage, other: Stage) -> bool:
 def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
     there = next((s for s in diagnosis.stages if s.kind == "cache" and _on_the_way(s, stage)), None)
     cause, evidence, remedy = _told(stage, there)
+    if diagnosis.workload.data_made_anew:
+        remedy += "; make that dataset once, before the loop over epochs"
     return Finding(
         cause=cause,
         share=input_share(diagnosis),
@@ -76,7 +78,7 @@ def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
     part = ""
     if stage.prefix:
         part = "before it is widened, " if stage.narrow else "the deterministic part of "
-    but = f"in spite of the cache at {there.at}, " if there else ""
+    but = f"in spite of the cache{f' at {there.at}' if there.at else ''}, " if there else ""
     return (
         "cache_misplaced" if there else "cache_missing",
         f"{but}{part}{place(stage)} gives the same {point.elements:,} elements every epoch, "

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.workload import Workload
 from uncork.rules.evidence import lost_to_host
 
+# How it is told that the step has no function.
+_IN_LOOP: Final = "it stands in the loop itself"
 _REMEDIES = {
     "fit": "compile the model without run_eagerly=True",
     "custom_loop": "put @tf.function on the function that holds the GradientTape",
@@ -28,5 +32,13 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "the step runs eagerly, op by op: {lost} of {step} are lost to Python between "
             "TensorFlow's ops and to their dispatch"
         ),
-        remedy=_REMEDIES[work.kind],
+        remedy=_remedy(work),
     )
+
+
+def _remedy(work: Workload) -> str:
+    """With what was seen to stand in its way."""
+    remedy = _REMEDIES[work.kind]
+    if work.not_traceable.startswith(_IN_LOOP):
+        return "move tape, gradients and update into a function of their own, with @tf.function"
+    return f"{remedy}; before that: {work.not_traceable}" if work.not_traceable else remedy

@@ -21,7 +21,10 @@ _CAUSES: Final[dict[LoopWork, Cause]] = {
 _REMEDIES: Final[dict[Cause, str]] = {
     "metrics_every_step": "update metrics inside the compiled step, read them once an epoch",
     "validation_setup": "validate by a tf.function of your own, on data that stays in place",
-    "callbacks": "do it once an epoch, or every few hundred batches",
+    "callbacks": (
+        "if it only reports, do it once an epoch, or every few hundred batches; if it is part of "
+        "the training, put it into the compiled step"
+    ),
     "growing_state": "append to a list, and put its elements together after the training",
 }
 

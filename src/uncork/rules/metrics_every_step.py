@@ -41,5 +41,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"without the metrics of compile the step itself, {ms(share * diagnosis.step_s)}, ran "
             f"{without.ratio:.2f}x as fast"
         ),
-        remedy="compile without them, and compute them where they are looked at, in evaluate",
+        remedy=(
+            "leave out of compile what no callback monitors, and compile with it before evaluate, "
+            "when the training is over"
+        ),
     )

@@ -36,7 +36,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{ms(labels.made_s)}, the loss {ms(labels.loss_s)} longer than whole numbers would; "
             f"a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy="labels as whole numbers, with SparseCategoricalCrossentropy",
+        remedy=(
+            "labels as whole numbers, with SparseCategoricalCrossentropy and "
+            "SparseCategoricalAccuracy in the place of the others"
+        ),
     )
 
 

@@ -35,5 +35,6 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"that the step itself, {ms(share * diagnosis.step_s)}, ran {padded.cut.ratio:.2f}x as "
             "fast"
         ),
-        remedy="batches of like length: bucket_by_sequence_length, each filled up to its longest",
+        remedy="batches of like length: bucket_by_sequence_length, each filled up to its longest "
+        "(other rows share a batch then: another order)",
     )

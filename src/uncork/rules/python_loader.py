@@ -10,14 +10,25 @@ from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.stage import Stage
+from uncork.rules.cache import MEMORY_SHARE
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _OPS: Final = "write the function with TensorFlow's ops"
 _LOCKED: Final = "; more parallel calls do not help"
 _CHUNKS: Final = "let it yield many elements at once, stacked, and end it in .unbatch()"
 _KEEP: Final = "keep what it yields: .cache() behind from_generator, before shuffle"
-_AGAIN: Final = "keep what it answers: functools.cache around it; or write it with TensorFlow's ops"
-_ANY: Final = "read with tf.data, or give the loader workers: PyDataset(workers=N)"
+_AGAIN: Final = (
+    "keep what it answers, in a dict by its arguments' values (path.numpy(): a tensor is no key); "
+    "or write it with TensorFlow's ops"
+)
+_ANY: Final = (
+    "read with tf.data; or give the loader workers, PyDataset(workers=N), where __getitem__ "
+    "changes nothing that another call of it reads"
+)
+_LOOP: Final = (
+    "prepare batches beside the step: Dataset.from_generator(...) around what makes them, and "
+    ".prefetch(...)"
+)
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
 # Of a loader's time, what threads must save to be called a help.
 _HELP: Final = 0.2
@@ -45,6 +56,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if _labels_s(diagnosis, slowest) > wall_s / 2:
         return  # what takes the time is not Python, but zeros
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
+    kept = _may_keep(diagnosis, slowest)
     serially = ", one call at a time under the interpreter's lock"
     yield Finding(
         cause=cause,
@@ -57,13 +69,20 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
             f"{ms(diagnosis.step_s)}"
         ),
-        remedy=_in_ops(slowest) if cause == "py_function" else _remedy(slowest),
+        remedy=_in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept),
     )
 
 
-def _in_ops(stage: Stage) -> str:
+def _may_keep(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
+    """It makes the same again, which is read again, and there is memory for it."""
+    if stage.keepable is None or diagnosis.workload.passes < 2:
+        return False
+    return stage.keepable.bytes <= MEMORY_SHARE * diagnosis.memory_available_bytes
+
+
+def _in_ops(stage: Stage, kept: bool) -> str:
     """What was seen of the function in threads, where it could be tried."""
-    if stage.keepable is not None:
+    if kept:
         return _AGAIN
     alone, together = stage.wall_s_per_element, stage.threads_wall_s_per_element
     if alone is None or together is None:
@@ -76,10 +95,12 @@ def _in_ops(stage: Stage) -> str:
     )
 
 
-def _remedy(loader: Stage) -> str:
+def _remedy(loader: Stage, kept: bool) -> str:
     """What was seen of the loader in threads, where it could be tried."""
     wall_s = loader.wall_s_per_element or 0.0
-    if loader.kind == "from_generator" and loader.keepable is not None:
+    if loader.kind == "loop":
+        return _LOOP
+    if loader.kind == "from_generator" and kept:
         return _KEEP
     if loader.chunked is not None and loader.chunked.wall_s_per_element < _SOON * wall_s:
         return (

@@ -46,6 +46,7 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
             f"for each, which takes {ms(new.compile_s)}, and a step takes {ms(diagnosis.step_s)}"
         ),
         remedy="pad batches to a few lengths, or compile(..., jit_compile=False)",
+        of="the training",
     )
 
 
@@ -68,4 +69,5 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding
             f"{remade.first_s:.2g} s, and an epoch of {steps:,} steps takes {epoch_s:.2g} s"
         ),
         remedy="define the tf.function once, outside the loop and the function that holds it",
+        of="an epoch",
     )

@@ -19,11 +19,11 @@ from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
-        "draw the random numbers in a small map of their own, do the work in a parallel one"
+        "draw the random numbers, or look up what changes, in a small map of its own, and do the "
+        "work in a parallel one"
     ),
     "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
 }
-_INTERLEAVE = "interleave(..., num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
     draws = stage.random and stage.kind == "map"
     cause: Cause = "stateful_serial_map" if draws else "serial_map"
     wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-    why = "draws random numbers, so TensorFlow runs it" if draws else "runs"
+    why = "draws random numbers or keeps state, so TensorFlow runs it" if draws else "runs"
     return Finding(
         cause=cause,
         share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
@@ -57,5 +57,13 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
             f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
             f"{ms(diagnosis.step_s)}, on one thread"
         ),
-        remedy=_INTERLEAVE if stage.readers else _REMEDIES[cause],
+        remedy=_interleave(stage.readers) if stage.readers else _REMEDIES[cause],
+    )
+
+
+def _interleave(readers: int) -> str:
+    """With the number of inputs that it has open: a parallel one would choose another by itself."""
+    return (
+        f"interleave(..., cycle_length={readers}, num_parallel_calls=tf.data.AUTOTUNE, "
+        "deterministic=True)"
     )

@@ -11,10 +11,14 @@ from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, ms
 
 # Kind of kernel, what is wrong with it on a CPU, and what to do.
-_SCANS: Final = ("Cumsum", "Cumprod", "CumulativeLogsumexp")
-_SCAN: Final = (
-    "walks along its axis on one core, number by number",
+_WALKS: Final = "walks along its axis on one core, number by number"
+_SUMS: Final = (
+    _WALKS,
     "a product with a triangular matrix of ones where the axis is short",
+)
+_SCANS: Final = (
+    _WALKS,
+    "keras.ops.associative_scan, which does the same for halves at a time",
 )
 _GROUPED: Final = (
     "is of a grouped convolution, which Keras compiles apart with XLA on a CPU",
@@ -26,7 +30,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding for each kind of kernel that is known to be slow on this machine."""
     if machine.devices:
         return
-    for kinds, (why, remedy) in ((_SCANS, _SCAN), ((), _GROUPED)):
+    known = ((("Cumsum",), _SUMS), (("Cumprod", "CumulativeLogsumexp"), _SCANS), ((), _GROUPED))
+    for kinds, (why, remedy) in known:
         parts = [p for p in diagnosis.kernels if _is_one(p, kinds)]
         upper = diagnosis.without_kernels(sum(p.share for p in parts))
         if upper < WORTH:

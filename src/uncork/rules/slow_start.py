@@ -49,6 +49,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=at,
         evidence=f"{evidence}; the training takes {training_s:.1f} s",
         remedy=remedy,
+        of="the whole run",
     )
 
 

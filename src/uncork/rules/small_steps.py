@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
+from uncork.core.workload import Workload
 from uncork.rules.evidence import input_share, lost_to_host
 
 
@@ -23,11 +24,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "{lost} of a {step} step pass between the steps: Python, Keras's bookkeeping, reading "
             "the logs"
         ),
-        remedy=(
-            "compile(..., steps_per_execution=N), or a larger batch"
-            if work.kind == "fit"
-            else "take the loop over batches into the tf.function, or use a larger batch"
-        ),
+        remedy=_remedy(work),
         fetched=_fetched(diagnosis),
         blamed=diagnosis.retraced,
     )
@@ -41,3 +38,15 @@ def _fetched(diagnosis: WorkloadDiagnosis) -> float:
     # Samples of a step over samples a second that the pipeline makes by itself, over the step.
     making = diagnosis.measurement.samples_per_s / supply
     return max(0.0, input_share(diagnosis) - making)
+
+
+def _remedy(work: Workload) -> str:
+    """Steps in groups, where that leaves the training as it is; a larger batch is another one."""
+    if work.kind != "fit":
+        return "take the loop over batches into the tf.function, or use a larger batch"
+    if work.batch_hooks:
+        return "callbacks that need each batch keep steps apart: do that work once an epoch"
+    if work.data == "pydataset" or work.steps_per_epoch is None:
+        return "read with tf.data of known length, and compile(..., steps_per_execution=N)"
+    divides = f" that divides {work.steps_per_epoch:,}" if work.steps_given else ""
+    return f"compile(..., steps_per_execution=N), with an N{divides or ' of 10 to 100'}"

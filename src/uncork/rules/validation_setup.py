@@ -40,4 +40,5 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             f"{found.samples / consumer:.2g} s"
         ),
         remedy=_FEED if waits else _BATCHES,
+        of="an epoch and its validation",
     )

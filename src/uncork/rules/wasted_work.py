@@ -17,7 +17,12 @@ from uncork.core.stage_costs import spared_s
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
-_EARLY_SHARD: Final = "dataset.shard(workers, index) where the files are listed, before all maps"
+_EARLY_SHARD: Final = (
+    "dataset.shard(workers, index) where the files are listed, in the same order for all workers "
+    "(list_files(..., shuffle=False)), before all maps"
+)
+# Of its elements, what a worker keeps at most: of more the rest is laid aside, for a validation.
+_SHARE: Final = 0.5
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -34,14 +39,15 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
     for below, stage in neighbours(diagnosis.stages):
         kept = passing(below, stage)
         if kept is not None:
+            sharded = stage.by_number and kept <= _SHARE
             yield from _finding(
                 diagnosis,
                 costs,
                 costs.fewer(stage.index, kept),
                 stage.at,
                 f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others",
-                _EARLY_SHARD if stage.by_number else _EARLY_FILTER,
-                cause="unsharded_input" if stage.by_number else "wasted_work",
+                _EARLY_SHARD if sharded else _EARLY_FILTER,
+                cause="unsharded_input" if sharded else "wasted_work",
             )
 
 

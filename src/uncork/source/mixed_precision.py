@@ -32,6 +32,8 @@ _OWN_DTYPES: Final = re.compile(
     r"auto_scale_loss"
 )
 _MODELS: Final = ("Sequential", "Model")
+# Arguments of fit that stand before its callbacks.
+_BEFORE_CALLBACKS: Final = 5
 # Callbacks of Keras's that neither save a model nor ask it anything.
 _HARMLESS: Final = frozenset({
     "CSVLogger", "EarlyStopping", "LearningRateScheduler", "ProgbarLogger", "ReduceLROnPlateau",
@@ -87,6 +89,9 @@ def _check_alone(source: Source, plan: Plan) -> None:
 
 def _check_callbacks(source: Source, fit: cst.Call) -> None:
     """Refuse those that may save the model, or ask it something, while it trains."""
+    places = [arg for arg in fit.args if arg.keyword is None]
+    if any(arg.star for arg in fit.args) or len(places) > _BEFORE_CALLBACKS:
+        raise EditRefused(f"which callbacks the fit on line {source.line(fit)} has is not plain")
     given = argument(fit, "callbacks")
     if given is None:
         return

@@ -14,7 +14,7 @@ from uncork.core.plan import Plan
 from uncork.core.stage import Stage
 from uncork.source.calls import check_keyword, with_keyword
 from uncork.source.changes import Change, Changes
-from uncork.source.stage_call import stage_call
+from uncork.source.stage_call import shared_by, stage_call
 from uncork.source.tree import Source
 
 _CALLS: Final = "num_parallel_calls"
@@ -29,6 +29,9 @@ def parallel_map(source: Source, plan: Plan, edit: ParallelMap, stage: Stage) ->
     del edit
     tf = source.imported("tensorflow")
     call = stage_call(source, plan, stage, "map")
+    shared = shared_by(source, call)
+    if shared and stage.random:
+        raise EditRefused(f"more than the training reads '{shared}', and would draw otherwise, too")
     check_keyword(call, _CALLS, ("None",))
     check_keyword(call, "deterministic", ("None", "True"))
     if len([arg for arg in call.args if arg.keyword is None]) > 1:

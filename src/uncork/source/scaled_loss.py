@@ -77,14 +77,14 @@ def _unscaling(source: Source, call: cst.Call) -> Found:
     line = source.parent(assigned) if assigned else None
     if not (
         isinstance(assigned, cst.Assign)
-        and isinstance(line, cst.SimpleStatementLine)
+        and isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite)
         and len(assigned.targets) == len(line.body) == 1
         and isinstance(assigned.targets[0].target, cst.Name)
     ):
         raise EditRefused(f"what is done with its result on line {source.line(call)} {_BY_HAND}")
     name = assigned.targets[0].target.value
     _check_only_applied(source, call, name)
-    if source.code(given) == name:
+    if source.code(given) == name and isinstance(line, cst.SimpleStatementLine):
         return Found(call, told, (Change(line, lambda now: _gone(source, line, now)),))
     return Found(call, told, (Change(call, lambda now: now.args[0].value),))
 

@@ -25,7 +25,7 @@ def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
     """
     call = source.call_at(stage.at, name, stage.name)
     made = [s for s in plan.before.stages if (s.kind, s.at) == (stage.kind, stage.at)]
-    written = [c for c in source.calls(name) if source.line(c) == source.line(call)]
+    written = source.calls_on(source.line_of(stage.at, name), name)
     if len(made) != len(written):
         raise EditRefused(
             f"{len(made)} stages of kind {stage.kind} come from line {source.line(call)}, and "
@@ -38,3 +38,30 @@ def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
             "loop, or in a function that is called from several places)"
         )
     return call
+
+
+def shared_by(source: Source, call: cst.Call) -> str:
+    """The name of a dataset that a call is part of, where more than one thing is made of it."""
+    node: cst.CSTNode = call
+    known: set[str] = set()
+    while True:
+        name = _given_to(source, node)
+        if not name or name in known:
+            return ""
+        known.add(name)
+        # One that is made of itself, a stage at a time, goes on under its name.
+        used = [use for use in source.uses(name) if _given_to(source, use) != name]
+        if len(used) > 1:
+            return name
+        if not used:
+            return ""
+        node = used[0]
+
+
+def _given_to(source: Source, node: cst.CSTNode) -> str:
+    """The name that the statement gives to what it makes, which a node is a part of."""
+    for each in source.around(node):
+        if isinstance(each, cst.Assign):
+            names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
+            return names[0] if names else ""
+    return ""

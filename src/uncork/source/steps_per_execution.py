@@ -1,27 +1,55 @@
 """``compile(..., steps_per_execution=N)``: the very setting that the plan changes.
 
-Not only ``fit`` goes by it: ``evaluate`` and ``predict`` of the same model do, too, with the same
-results in fewer calls, which is told.
+Not only ``fit`` goes by it: ``evaluate`` and ``predict`` of the same model do, too, and so does
+what is loaded from a file of it, with the same results in fewer calls, which is told. Not where
+they are given a number of steps that is no number of executions: Keras would read beyond it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import libcst as cst
+
+from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.core.step_edit import StepsPerExecution
 from uncork.source.changes import Changes
 from uncork.source.training_call import compile_setting
-from uncork.source.tree import Source
+from uncork.source.tree import Source, argument
 
-NOTE: Final = "evaluate and predict of the model go by it, too; under the plan fit alone does"
+NOTE: Final = (
+    "evaluate and predict of the model go by it, too, and what is loaded from a file of it; under "
+    "the plan fit alone does"
+)
+# Methods of a model that are given steps, and how many arguments stand before these.
+_GIVEN_STEPS: Final = {"evaluate": 5, "predict": 3}
 
 
 def steps_per_execution(source: Source, plan: Plan, edit: StepsPerExecution) -> Changes:
     """The keyword of ``compile``.
 
     Raises:
-        EditRefused: There is no one call that it could be given to.
+        EditRefused: There is no one call that it could be given to, or another one would then read
+            more than it is told to.
     """
+    for name, before in _GIVEN_STEPS.items():
+        for call in source.calls(name):
+            if not _reads_whole(source, call, before, edit.steps):
+                raise EditRefused(
+                    f"the {name} on line {source.line(call)} may be given a number of steps, and "
+                    f"would read {edit.steps} at a time, beyond it"
+                )
     steps = str(edit.steps)
     return [compile_setting(source, plan, "steps_per_execution", steps, unset=("1",))]
+
+
+def _reads_whole(source: Source, call: cst.Call, before: int, steps: int) -> bool:
+    """It reads all there is, or a number of steps that is one of executions."""
+    if any(arg.star for arg in call.args):
+        return False
+    places = [arg for arg in call.args if arg.keyword is None]
+    given = argument(call, "steps") or next(iter(places[before:]), None)
+    if given is None or source.code(given.value) == "None":
+        return True
+    return isinstance(given.value, cst.Integer) and given.value.evaluated_value % steps == 0

@@ -10,6 +10,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.source.calls import check_keyword, with_keyword
 from uncork.source.changes import Change, Statement
+from uncork.source.of_sklearn import of_sklearn
 from uncork.source.tree import Source, argument, method, receiver
 
 # Arguments of Keras's compile that stand before the settings of the step.
@@ -84,7 +85,7 @@ def check_one_fit(source: Source, plan: Plan) -> cst.Call:
         EditRefused: It has others, or the one it has is not the plan's.
     """
     call = source.call_at(plan.before.workload.at, "fit")
-    lines = [str(source.line(each)) for each in source.calls("fit")]
+    lines = [str(source.line(each)) for each in source.calls("fit") if not of_sklearn(source, each)]
     if len(lines) > 1:
         raise EditRefused(
             f"the script calls fit on lines {', '.join(lines)}, and the plan is for one of them"

@@ -7,6 +7,7 @@ included, but for what was changed; the standard library's ``ast`` would write a
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
@@ -79,6 +80,18 @@ class Source:
         """All calls of a method of this name, whosever it is."""
         return [call for call in self.all(cst.Call) if method(call) == name]
 
+    def calls_on(self, line: int, name: str) -> list[cst.Call]:
+        """Those that Python knows by a line: their name's, or, in 3.10, the first of a chain."""
+        found = [call for call in self.calls(name) if self.line(call) == line]
+        if found or sys.version_info >= (3, 11):
+            return found
+        return [
+            call
+            for call in self.calls(name)
+            if any(arg.keyword or arg.star for arg in call.args)
+            and self._positions[call].start.line == line
+        ]
+
     def call_at(self, at: str | None, name: str, first: str = "") -> cst.Call:
         """The one call of a method on a line.
 
@@ -91,7 +104,7 @@ class Source:
             EditRefused: There is no such call in this file, or more than one.
         """
         line = self.line_of(at, name)
-        found = [call for call in self.calls(name) if self.line(call) == line]
+        found = self.calls_on(line, name)
         if len(found) > 1 and first:
             named = [c for c in found if c.args and self.code(c.args[0].value) == first]
             found = named or found
@@ -214,6 +227,10 @@ class Source:
     def is_imported(self, node: cst.CSTNode) -> bool:
         """It is a name that one of the script's imports gives: ``re``."""
         return isinstance(node, cst.Name) and node.value in {name for _, name in self._imported()}
+
+    def imported_as(self, name: str) -> list[str]:
+        """The full names of what this name is imported as."""
+        return [full for full, own in self._imported() if own.partition(".")[0] == name]
 
     def imported_from(self, *modules: str) -> dict[str, str]:
         """What is imported from any of these modules, by the name that it has in the script."""

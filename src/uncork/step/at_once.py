@@ -21,6 +21,8 @@ from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.framework.composite_tensor import CompositeTensor
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from uncork.core.errors import told
+
 # What a function's own loops and branches become, and what one that is traced by itself does.
 _CONTROL: Final = frozenset(
     {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
@@ -36,7 +38,6 @@ _TELLING: Final[dict[str, tuple[object, str]]] = {
     "swap_memory": (True, "it is short of memory, and all elements at once take more"),
     "infer_shape": (False, "its results may differ in shape"),
 }
-_LONGEST: Final = 120
 
 
 class StaysLoopError(Exception):
@@ -230,9 +231,7 @@ def _why_not(op: Any) -> str:
 
 
 def _in_short(error: Exception) -> str:
-    kind = type(error).__name__
-    line = (str(error).strip().splitlines() or [""])[0]
-    return f"it cannot be converted: {kind}: {line}"[:_LONGEST].rstrip(" .")
+    return f"it cannot be converted: {told(error)}"
 
 
 @contextmanager

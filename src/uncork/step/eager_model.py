@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.errors import first_line
+from uncork.core.errors import told
 from uncork.watch import Guards, UnguardedError, watched
 
 
@@ -112,7 +112,7 @@ class _Training:
         except (tf.errors.OpError, StopIteration):
             raise  # the step's own, or the end of the data
         except Exception as error:  # nothing was run: no batch was taken
-            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
+            self._refuse(f"tracing it fails: {told(error)}")
         return self.eagerly(iterator)
 
     def _watched(self, iterator: Any) -> Any:

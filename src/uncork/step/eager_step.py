@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
-from uncork.core.errors import first_line
+from uncork.core.errors import told
 from uncork.core.stack import outwards, owner
 from uncork.step.array_arguments import WithKeptArrays
 from uncork.step.left_out import checked_by
@@ -212,7 +212,7 @@ class EagerStep(TakenStep):
         except Exception as error:
             if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
-            self._refuse(f"tracing it fails: {type(error).__name__}: {first_line(error)}")
+            self._refuse(f"tracing it fails: {told(error)}")
         return self._written(*args, **kwargs)
 
     def _served_by(self, graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -127,7 +127,8 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
             f"gradients are clipped to a norm of {norm:g} on each of {_replicas(model)} replicas, "
             "then added up: the norm that is applied is another one"
         ),
-        remedy="clip in a train_step of your own, after the gradients are summed",
+        remedy="without clipnorm: clip in a train_step of your own, after gradients are summed, "
+        "and divide by the number of replicas, as apply sums once more",
     )
 
 

@@ -118,12 +118,14 @@ class InParts:
         ]
         if not even or (isinstance(left, int) and left == 0):
             return loss, sums
-        loss, sums = tf.cond(
-            left > 0,
-            lambda: self._added(loss, sums, batch, _Part(count, count * size, left), rows),
-            lambda: (loss, sums),
-        )
-        return loss, sums
+
+        def last() -> tuple[Any, list[Any]]:
+            return self._added(loss, sums, batch, _Part(count, count * size, left), rows)
+
+        if isinstance(left, int):
+            return last()
+        found: tuple[Any, list[Any]] = tf.cond(left > 0, last, lambda: (loss, sums))
+        return found
 
     def _added(
         self, loss: Any, sums: list[Any], batch: Any, part: _Part, rows: Any

@@ -49,7 +49,8 @@ class PlannedStep:
     Attributes:
         edits: As given.
         group: What updates small weights as one, where the plan says so.
-        resumed: The steps that were made so far were made under the plan, too.
+        begun: What the optimizer had counted when the first step under the plan was made; None
+            until then.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class PlannedStep:
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
         self._arrays: Rewrite | None = None
-        self.resumed = False
+        self.begun: int | None = None
         self._on_refusal = on_refusal
 
     def serves(self, model: Any) -> bool:
@@ -135,7 +136,7 @@ class PlannedStep:
         try:
             apply(model, self.edits)
             _set(model, self._functions)
-            updates = updating(model, self.edits, self.group, self._scaled, resumed=self.resumed)
+            updates = updating(model, self.edits, self.group, self._scaled, begun=self.begun)
             step = first, last_map, parts, again, end
             with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:

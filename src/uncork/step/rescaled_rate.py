@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -41,6 +42,8 @@ def why_not_larger(model: Any) -> str | None:
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return "the optimizer scales the loss, and skips steps by it"
+    if getattr(optimizer, "optimizers", None):
+        return "several optimizers share the weights, each with a rate of its own"
     if optimizer.gradient_accumulation_steps:
         return "the optimizer puts batches together already: gradient_accumulation_steps is set"
     if optimizer.use_ema:
@@ -49,7 +52,7 @@ def why_not_larger(model: Any) -> str | None:
 
 
 @contextmanager
-def rescaled(optimizer: Any, edits: tuple[Any, ...], *, resumed: bool = False) -> Iterator[None]:
+def rescaled(optimizer: Any, edits: tuple[Any, ...], *, begun: int | None = None) -> Iterator[None]:
     """What is traced inside updates with the learning rate of the larger batch.
 
     A schedule goes on by samples, as before: from here on a step counts for as many as it takes the
@@ -59,24 +62,22 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...], *, resumed: bool = False) -
     Args:
         optimizer: Of Keras.
         edits: Of the step; those that make the batch no larger leave all as it is.
-        resumed: Steps so far were of the larger batch, too: a training that was stopped goes on.
+        begun: Its count when the first step of the larger batch was made; None for as it is now.
     """
     larger = next((edit for edit in edits if isinstance(edit, LargerBatch)), None)
     if larger is None:
         yield
         return
     times, factor = larger.times, larger.rate
-    begun = 0 if resumed else int(optimizer.iterations)
+    begun = int(optimizer.iterations) if begun is None else begun
     as_written = getattr(optimizer, _RATE)
 
     def rate() -> Any:
-        if tf.executing_eagerly():
-            return as_written()
-        given = optimizer._learning_rate
+        now, given = as_written, optimizer._learning_rate
         if isinstance(given, keras.optimizers.schedules.LearningRateSchedule):
             done = optimizer._iterations - begun
-            return given(begun + done * times) * factor
-        return as_written() * factor
+            now = functools.partial(given, begun + done * times)
+        return now() if tf.executing_eagerly() else now() * factor
 
     object.__setattr__(optimizer, _RATE, rate)
     try:

@@ -44,6 +44,7 @@ _INDIFFERENT: Final = (
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.CSVLogger,
     keras.callbacks.TensorBoard,
+    keras.callbacks.SwapEMAWeights,
 )
 # What a schedule may call or look up, and does nothing but compute by it.
 _COMPUTING: Final = frozenset({
@@ -356,8 +357,11 @@ def _waiting(callback: Any) -> list[str]:
     if type(callback) in _INDIFFERENT or _only_computes(callback):
         return []
     plain = keras.callbacks.Callback
+    backup = type(callback) is keras.callbacks.BackupAndRestore
+    idle = ("on_train_batch_end",) if backup and callback.save_freq == "epoch" else ()
     return [
         hook
         for hook in _HOOKS
+        if hook not in idle
         if hook in vars(callback) or getattr(type(callback), hook) is not getattr(plain, hook)
     ]

@@ -192,7 +192,7 @@ def updating(
     group: FlatGroup | None,
     scaled: ScaledLoss | None,
     *,
-    resumed: bool = False,
+    begun: int | None = None,
 ) -> Iterator[None]:
     """The optimizer updates as the edits say in what is traced inside the block.
 
@@ -201,10 +201,10 @@ def updating(
         edits: All that are in force.
         group: From :func:`flat_group_of`.
         scaled: From :func:`scaled_loss_of`.
-        resumed: The training was stopped, and goes on (:func:`rescaled`).
+        begun: Where the optimizer's count was before the first of these steps (:func:`rescaled`).
     """
     with ExitStack() as stack:
-        stack.enter_context(rescaled(model.optimizer, edits, resumed=resumed))
+        stack.enter_context(rescaled(model.optimizer, edits, begun=begun))
         stack.enter_context(fused(model.optimizer, edits))
         stack.enter_context(by_rows(model, edits))
         if group is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import first_line
+from uncork.core.errors import told
 from uncork.step.array_arguments import KeptTensors, is_comparable, same_bytes
 from uncork.step.graph_digest import graph_digest
 from uncork.step.graph_state import GraphState
@@ -22,8 +22,6 @@ from uncork.step.xla import ops_without_kernel
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
-# Of what XLA says when it cannot compile something, which fills pages.
-_LONGEST: Final = 160
 
 _ANOTHER: Final = (
     "it computes something else than the plan was made for: its model, loss, optimizer or data "
@@ -141,8 +139,7 @@ class TakenStep(ABC):
             if not self.mode.xla and was_traced(function, args, kwargs):
                 raise  # an error of the step's own; some of it was done
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
-            why = ops_without_kernel(error) or f"{type(error).__name__}: {first_line(error)}"
-            self._refuse_mode(why[:_LONGEST])
+            self._refuse_mode(ops_without_kernel(error) or told(error))
             return found
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)

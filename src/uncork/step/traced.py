@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import keras
 
 # What TensorFlow's cross-entropy of one-hot labels becomes.
-_CATEGORICAL = "SoftmaxCrossEntropyWithLogits"
+_CATEGORICAL: Final = "SoftmaxCrossEntropyWithLogits"
+# What leaves labels as they are.
+_AS_GIVEN: Final = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
+# What a graph is given from outside; of a function's body the arguments are no nodes.
+_ARGUMENTS: Final = frozenset({"Placeholder", "IteratorGetNext"})
 
 
 def device_of(step: Any) -> str:
@@ -41,7 +46,7 @@ def is_categorical(step: Any) -> bool:
         step: A ``tf.function`` that was called before, or a compiled Keras model.
     """
     if not isinstance(step, keras.Model):
-        return any(_CATEGORICAL in ops_of(function) for function in _concrete(step))
+        return any(_takes_labels_as_given(function) for function in _concrete(step))
     loss = getattr(step, "loss", None)
     name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
     plain = not getattr(loss, "label_smoothing", 0) and getattr(loss, "axis", -1) == -1
@@ -54,6 +59,29 @@ def _concrete(step: Any) -> list[Any]:
     """What was traced so far; asking TensorFlow's function itself may trace it anew."""
     cache = getattr(step, "_function_cache", None)
     return [] if cache is None else list(cache.values())
+
+
+def _takes_labels_as_given(function: Any) -> bool:
+    """Some cross-entropy in its graph, or in what that calls, is of labels that come in."""
+    proto = function.graph.as_graph_def()
+    bodies = [proto.node, *(inner.node_def for inner in proto.library.function)]
+    for body in bodies:
+        nodes = {node.name: node for node in body}
+        for node in body:
+            if node.op == _CATEGORICAL and _is_given(_name(node.input[1]), nodes):
+                return True
+    return False
+
+
+def _is_given(name: str, nodes: Mapping[str, Any]) -> bool:
+    """What a function is given, another dtype or shape at most."""
+    while name in nodes and nodes[name].op in _AS_GIVEN:
+        name = _name(nodes[name].input[0])
+    return name not in nodes or nodes[name].op in _ARGUMENTS
+
+
+def _name(tensor: str) -> str:
+    return tensor.lstrip("^").partition(":")[0]
 
 
 def ops_of(function: Any) -> set[str]:

@@ -19,7 +19,7 @@ def warms_up(optimizer: Any, steps: int) -> bool:
     Trainings that are compared over these steps agree whatever else is done to them.
 
     Args:
-        optimizer: Of Keras; where it scales the loss, that of the one inside counts.
+        optimizer: Of Keras; where it holds others, those inside count.
         steps: From where it stands.
 
     Example:
@@ -29,6 +29,9 @@ def warms_up(optimizer: Any, steps: int) -> bool:
         (True, False)
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
+    several = getattr(inner, "optimizers", None)
+    if several:
+        return any(warms_up(each, steps) for each in several)
     rate = getattr(inner, "_learning_rate", None)
     if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         return False
