@@ -12,6 +12,8 @@ proves for each step what it did to the training, and hands back a plan.
 
 from typing import TYPE_CHECKING, Any
 
+from uncork.core.made_at import remember_lines_if_there
+
 if TYPE_CHECKING:
     from uncork.engine.api import diagnose, explain, fit, optimize, tune
 
@@ -27,3 +29,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(api, name)
     raise AttributeError(f"module 'uncork' has no attribute {name!r}")
+
+
+# Whoever imports TensorFlow first, as most do, has the lines of all datasets that follow explained.
+remember_lines_if_there()

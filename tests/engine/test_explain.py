@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
@@ -66,10 +69,24 @@ def test_it_can_be_kept_and_shown_in_a_notebook():
 
 def test_without_lines_it_says_how_to_have_them(monkeypatch):
     monkeypatch.setattr("uncork.pipeline.node.source_line", lambda dataset: None)
-    assert "make the dataset again" in str(uncork.explain(tf.data.Dataset.range(9), budget=0.2))
+    shown = str(uncork.explain(tf.data.Dataset.range(9), budget=0.2))
+    assert "make the dataset again" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("what", [None, [1, 2], "photos"])
 def test_what_is_no_dataset_is_refused(what):
     with pytest.raises(WrongUse):
         uncork.explain(what)
+
+
+def test_lines_of_datasets_made_behind_the_import_are_known(tmp_path):
+    script = tmp_path / "look.py"
+    script.write_text(
+        "import tensorflow as tf\nimport uncork\n"
+        "data = tf.data.Dataset.range(64).map(lambda x: x + 1)\n"
+        "print(uncork.explain(data, budget=0.5))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "look.py:3" in found.stdout

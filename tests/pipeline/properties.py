@@ -42,7 +42,15 @@ from uncork.core.pipeline_edit import (
     VectorizeMap,
 )
 from uncork.core.record import replace
-from uncork.pipeline import apart, apply, in_order, last_maps, read, seeded
+from uncork.pipeline import (
+    apart,
+    apply,
+    in_order,
+    last_maps,
+    leaves_order_open,
+    read,
+    seeded,
+)
 from uncork.pipeline.ahead import draws_too_far
 from uncork.pipeline.legality import is_random
 
@@ -442,6 +450,7 @@ def _compare(steps, size, kinds, highest, tuned, loose, in_arrays):
         changed = serially_drawn(edited, edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
+        assert leaves_order_open(original) or not leaves_order_open(preview), edit
         count = most if isinstance(edit, Cache | DiskCache) else again
         count = 0 if draws_too_far(preview) else count  # how far its draws go on is chance
         assert seen(changed, count or 1)[:count] == expected[:count], edit

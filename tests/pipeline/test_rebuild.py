@@ -29,6 +29,24 @@ def sparse():
     return tf.data.Dataset.from_tensor_slices(tf.sparse.from_dense([[1, 0], [0, 2], [3, 3]]))
 
 
+def example(x):
+    """A serialized record of two numbers."""
+
+    def made(value):
+        numbers = tf.train.Feature(int64_list=tf.train.Int64List(value=[value, value + 1]))
+        features = tf.train.Features(feature={"a": numbers})
+        return tf.train.Example(features=features).SerializeToString()
+
+    found = tf.numpy_function(made, [x], tf.string)
+    found.set_shape([])
+    return found
+
+
+def parsed():
+    features = {"a": tf.io.FixedLenFeature([2], tf.int64), "b": tf.io.VarLenFeature(tf.float32)}
+    return tf.data.experimental.parse_example_dataset(features, num_parallel_calls=2)
+
+
 CASES = {
     "map": lambda: RANGE(9).map(lambda x: x * 2),
     "map_dict": lambda: RANGE(9).map(lambda x: {"a": x, "b": (x, tf.strings.as_string(x))}),
@@ -52,6 +70,9 @@ CASES = {
     "ragged_batch": lambda: (
         RANGE(9).map(lambda x: tf.fill([x], x)).ragged_batch(4).map(lambda x: x)
     ),
+    "sparse_batch": lambda: RANGE(9).map(lambda x: tf.fill([x], x)).sparse_batch(4, [10]),
+    "parse_example": lambda: RANGE(9).map(example).batch(4).apply(parsed()),
+    "copy_to_device": lambda: RANGE(9).apply(tf.data.experimental.copy_to_device("/cpu:0")),
     "shuffle": lambda: RANGE(20).shuffle(7, seed=3),
     "shuffle_fixed": lambda: RANGE(20).shuffle(7, seed=3, reshuffle_each_iteration=False),
     "repeat": lambda: RANGE(3).repeat(2),

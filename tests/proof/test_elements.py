@@ -653,3 +653,12 @@ def test_a_part_of_a_pass_does_not_show_what_a_cache_holds():
 
 def test_too_few_samples_tell_nothing():
     assert "could be compared" in prove_alive([["a"], []], [["b"], ["c"]])
+
+
+def test_elements_that_may_overtake_are_no_equal_ones():
+    """They are compared in order, where this does not show."""
+    original = read(source().map(scale).batch(BATCH))
+    loose = read(source().map(scale, num_parallel_calls=2, deterministic=False).batch(BATCH))
+    prover = PipelineProver(original)
+    assert "overtake" in prover._mismatch(loose, loose)
+    assert prover._mismatch(original, original) == ""

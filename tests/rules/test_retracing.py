@@ -43,3 +43,9 @@ def test_what_follows_a_trace_is_known_where_the_loop_calls_its_step():
     (finding,) = found(0.6, stage(0, "loop", 0.01))
     assert finding.upper_bound == pytest.approx(5.0)
     assert "80 ms are lost" in finding.evidence
+
+
+def test_numbers_that_change_are_named():
+    (finding,) = found(0.6, numbers=("rate", "epoch"))
+    assert finding.remedy.startswith("rate=tf.constant(rate) and epoch=tf.constant(epoch) where")
+    assert "input_signature" in found(0.6)[0].remedy

@@ -163,3 +163,19 @@ def test_epochs_that_are_over_leave_nothing_over() -> None:
     made = model(K.SGD(0.1, gradient_accumulation_steps=4))
     assert names(made, steps=2, epochs=3, initial_epoch=1) == []
     assert names(made, steps=2, epochs=4, initial_epoch=1) == ["gradients_left_over"]
+
+
+def test_of_an_optimizer_that_scales_the_loss_the_one_inside_counts() -> None:
+    """Keras puts the other around it where a model computes in float16."""
+    inner = K.SGD(K.schedules.ExponentialDecay(0.1, 50, 0.9), gradient_accumulation_steps=3)
+    scaled = model(K.LossScaleOptimizer(inner), dtype=FLOAT16)
+    assert names(scaled) == ["schedule_runs_ahead", "gradients_left_over"]
+
+
+@distils
+def test_weights_that_come_with_the_data_are_dropped_too() -> None:
+    made = distiller(keras.distillation.LogitsDistillation(loss=keras.losses.KLDivergence()))
+    batch = (np.ones((2, 4)), np.ones((2, 2)), np.ones(2))
+    found = [each.name for each in defects_of_fit(made, {}, 10, batch)]
+    assert "sample_weights_dropped" in found
+    assert "sample_weights_dropped" not in [d.name for d in defects_of_fit(made, {}, 10, batch[:2])]

@@ -11,7 +11,13 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.core.step_edit import DtypePolicy, JitCompile, JitCompileOff, StepsPerExecution
+from uncork.core.step_edit import (
+    DtypePolicy,
+    JitCompile,
+    JitCompileOff,
+    MapsAtOnce,
+    StepsPerExecution,
+)
 from uncork.step import (
     PlannedStep,
     StepSettings,
@@ -514,3 +520,26 @@ def test_what_xla_would_leave_out_of_a_fit_is_told():
     assert left_out_of_fit(plain) == ""
     plain.evaluate(X, Y, verbose=0)  # another step, traced later
     assert "CheckNumerics" in left_out_of_fit(checked)
+
+
+class Looks(keras.layers.Layer):
+    """Takes whole numbers, so a trace of it fits whatever its policy is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = keras.layers.Embedding(9, 4)
+
+    @tf.function
+    def call(self, words):
+        return self.table(words)
+
+
+@pytest.mark.parametrize("edit", [DtypePolicy(policy="mixed_bfloat16"), MapsAtOnce()])
+def test_a_layer_that_keeps_its_traces_is_left(edit):
+    model = keras.Sequential([keras.Input((3,), dtype="int32"), Looks(), keras.layers.Flatten()])
+    model.compile("sgd", "mse")
+    words = np.ones((2, 3), "int32")
+    before = model.predict(words, verbose=0)
+    with pytest.raises(EditRefused, match=r"'call' of 'looks.*' is a tf.function"):
+        StepSettings(model, (edit,))
+    assert np.array_equal(model.predict(words, verbose=0), before)

@@ -386,3 +386,47 @@ def test_a_step_that_catches_errors_is_no_graph(function):
 
 def test_what_lets_errors_pass_may_be_one():
     assert Guards(lets_pass).changed() is None
+
+
+class OfALibrary:
+    """Looks up what it is asked for, as flags and many a configuration do."""
+
+    def __init__(self):
+        self._inner = {"kl_weight": 0.1}
+
+    def __getattr__(self, name):
+        return self._inner[name]
+
+
+OfALibrary.__module__ = "some_library"
+
+
+def test_what_looks_up_its_answers_cannot_be_watched(monkeypatch):
+    monkeypatch.setattr("uncork.watch.guards.is_users_class", lambda _: False)
+    settings = OfALibrary()
+    with pytest.raises(UnguardedError, match="looks up its answers"):
+        Guards(lambda: settings.kl_weight)
+
+
+class Settings(dict):
+    """Entries, and attributes beside them."""
+
+
+def test_attributes_of_a_container_count():
+    settings = Settings(a=1)
+    settings.rate = 0.1
+    guards = Guards(lambda: (settings["a"], settings.rate))
+    assert guards.changed() is None
+    settings.rate = 0.2
+    assert guards.changed() == "rate"
+
+
+def test_modules_of_a_folder_without_an_init_are_the_user_s(tmp_path, monkeypatch):
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "settings.py").write_text("RATE = 0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import bare.settings  # noqa: PLC0415
+
+    guards = Guards(lambda: bare.settings.RATE)
+    bare.settings.RATE = 0.2
+    assert guards.changed() == "RATE"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -85,11 +86,56 @@ def test_nothing_is_noted_afterwards_and_streams_are_given_back(folder):
 
 
 def test_what_other_threads_do_is_their_own(folder):
+    go = threading.Event()
+
+    def act():
+        go.wait(10)
+        appending(folder)
+        printing(folder)
+
+    other = threading.Thread(target=act)
+    other.start()
     with outside() as seen:
-        other = threading.Thread(target=lambda: (appending(folder), printing(folder)))
-        other.start()
+        go.set()
         other.join()
     assert seen == []
+
+
+def test_threads_that_it_begins_count_as_its_own(folder):
+    with outside() as seen, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda act: act(folder), [appending, printing]))
+    assert sorted(set(seen)) == ["open", "print"]
+
+
+def test_a_thread_that_waits_for_work_is_no_longer_watched_then(folder):
+    before = sys.stdout, threading.Thread.start
+    pool = ThreadPoolExecutor(1)
+    with outside() as seen:
+        pool.submit(reading, folder).result()
+    pool.submit(printing, folder).result()
+    assert seen == []
+    assert (sys.stdout, threading.Thread.start) == before
+    pool.shutdown()
+
+
+def test_no_thread_is_begun_where_that_is_forbidden(folder):
+    with outside(forbid=True) as seen, pytest.raises(ForbiddenError):
+        threading.Thread(target=appending, args=(folder,)).start()
+    assert seen == ["thread"]
+    assert (folder / "there").read_text() == "so far"
+
+
+@pytest.mark.parametrize(
+    "act", [lambda out: out.writelines(["one"]), lambda out: out.buffer.write(b"one")]
+)
+def test_other_ways_to_print_are_seen(act, capsys):
+    with outside() as seen:
+        act(sys.stdout)
+    assert seen == ["print"]
+    assert capsys.readouterr().out == "one"
+    with outside(forbid=True):
+        act(sys.stdout)
+    assert capsys.readouterr().out == ""
 
 
 def test_all_that_is_printed_arrives(capsys):
@@ -134,8 +180,8 @@ def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
             seen.append(list(noted))
 
     thread = threading.Thread(target=watched)
+    thread.start()
     with outside() as noted:
-        thread.start()
         first.wait(10)
     assert noted == []
     second.set()

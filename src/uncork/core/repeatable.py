@@ -32,3 +32,23 @@ def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
         "two runs of the script may differ, with Uncork or without: which element gets which "
         f"random numbers is left to timing at {where}, but under enable_op_determinism()",
     )
+
+
+def asked_again(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """A sentence where looking at a pipeline calls Python code of its author's; else nothing.
+
+    What it returns is thrown away or given back; what it does to files, services or a count of its
+    own stays done.
+
+    Args:
+        stages: The input pipeline as the script has it.
+
+    Example:
+        >>> asked_again([Stage(index=0, kind="from_generator", at="train.py:9", python=True)])[0]
+        'Python code of the input (train.py:9) was called more often than a training calls it'
+    """
+    places = dict.fromkeys(s.python_at or s.at or s.kind for s in stages if s.python)
+    if not places:
+        return ()
+    where = ", ".join(places)
+    return (f"Python code of the input ({where}) was called more often than a training calls it",)

@@ -276,7 +276,7 @@ class Stage(Record, frozen=True, kw_only=True):
         vectorized: Set on a map whose function can take the elements of the batch above at once.
         in_step: Set on a map, or on arrays, from where on the training step could do the rest.
         chunked: Set on a brief generator whose elements can be handed over several at once.
-        opaque: A class that Uncork does not know: nothing above it is rewritten.
+        opaque: A class that Uncork does not know: what it reads from is not seen.
     """
 
     index: int

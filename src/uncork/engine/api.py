@@ -25,7 +25,7 @@ from uncork.core.job import Result
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
-from uncork.core.repeatable import left_to_timing
+from uncork.core.repeatable import asked_again, left_to_timing
 from uncork.engine.confirm import withdrawn
 from uncork.engine.data_kept import data_kept
 from uncork.engine.dataset_subject import DatasetSubject
@@ -83,7 +83,8 @@ def diagnose(
     machine = this_machine()
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         found = observe(subject, machine, _journal(quiet), budget_s=budget)
-    found = replace(found, notes=(*left_to_timing(found.stages), *found.notes))
+    told = (*left_to_timing(found.stages), *asked_again(found.stages))
+    found = replace(found, notes=(*told, *found.notes))
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
     return Shown(record)
@@ -210,9 +211,10 @@ def optimize(
 def explain(dataset: Any, *, budget: float = 5.0) -> Shown[Explanation]:
     """What does each stage of an input pipeline cost, and which line made it?
 
-    Lines are known of datasets made after Uncork was first used. Nothing is changed: the epochs
-    that shuffles count and the files of caches stay as they are. In-memory caches are measured as
-    later epochs find them.
+    Lines are known of datasets made after Uncork was imported, where TensorFlow was before it, or
+    first used. Epochs that shuffles count and files of caches stay as they are; Python code of the
+    pipeline's own is called, and what it does elsewhere stays done. In-memory caches are measured
+    as later epochs find them.
 
     Args:
         dataset: Any ``tf.data.Dataset``.

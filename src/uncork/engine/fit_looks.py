@@ -124,7 +124,8 @@ class FitLooks(FitRuns):
 
     def keras_defects(self) -> tuple[KerasDefect, ...]:
         """Those of this model, its optimizer and what ``fit`` was given."""
-        return defects_of_fit(self.model, self._arguments, self.workload.steps_per_epoch)
+        steps = self.workload.steps_per_epoch
+        return defects_of_fit(self.model, self._arguments, steps, self._batch)
 
     def parted_anew(self) -> PartedAnew | None:
         """By what the script itself gave to ``fit``: copies of its datasets share nothing."""

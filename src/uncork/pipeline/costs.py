@@ -53,7 +53,7 @@ from uncork.pipeline.probes import (
     take_turns,
 )
 from uncork.pipeline.python_calls import in_python
-from uncork.pipeline.ratios import count_ratios, static_ratio
+from uncork.pipeline.ratios import DROPPING, count_ratios, static_ratio
 from uncork.pipeline.reads import files_read
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
@@ -215,6 +215,8 @@ def _under(stage: Measured) -> tuple[float, float] | None:
         each = below.probe.medians()
         if each is None:
             return None
+        if inputs is None and stage.node.kind in DROPPING:
+            return None  # then all that it is made from would be its own
         cpu_s += (inputs or 0.0) * each[0]
         wall_s += (inputs or 0.0) * each[1]
     return cpu_s, wall_s

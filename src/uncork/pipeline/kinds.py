@@ -43,6 +43,10 @@ class Kind:
 _SIZES = ("_batch_size", "_drop_remainder")
 _CYCLE = ("_cycle_length", "_block_length")
 _F = ("_map_func",)
+_PARSED = (
+    "_sparse_keys", "_sparse_types", "_ragged_keys", "_ragged_value_types", "_ragged_split_types",
+    "_dense_keys", "_dense_defaults", "_dense_types",
+)  # fmt: skip
 
 # By class name: the classes are private and their modules move, their names have not since 2.12.
 KINDS: dict[str, Kind] = {
@@ -103,6 +107,17 @@ KINDS: dict[str, Kind] = {
     ),
     "_RebatchDataset": Kind("rebatch", ops.rebatch_dataset, ("_batch_sizes", "_drop_remainder")),
     "_DenseToRaggedDataset": Kind("to_ragged", ops.dense_to_ragged_dataset),
+    "_DenseToSparseBatchDataset": Kind(
+        "sparse_batch", ops.dense_to_sparse_batch_dataset, ("_batch_size", "_row_shape")
+    ),
+    # Behind parse_example_dataset, and make_batched_features_dataset.
+    "_ParseExampleDataset": Kind(
+        "parse_example", ops.parse_example_dataset, ("_deterministic", *_PARSED)
+    ),
+    # Behind prefetch_to_device.
+    "_CopyToDeviceDataset": Kind(
+        "copy_to_device", ops.copy_to_device_dataset, ("_target_device", "_source_device_string")
+    ),
     "_IgnoreErrorsDataset": Kind("ignore_errors", ops.ignore_errors_dataset),
     "_ZipDataset": Kind("zip", ops.zip_dataset),
     # Behind sample_from_datasets, choose_from_datasets and rejection_resample.

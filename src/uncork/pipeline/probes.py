@@ -35,6 +35,8 @@ _AGAIN: Final = 3
 # Counting takes so many after the first by themselves, to see how long one takes; in what is left
 # of its time it looks at the clock about so often.
 _SINGLY: Final = 8
+# Some clocks stand still meanwhile.
+_A_TICK_S: Final = 1e-6
 _LOOKS_AT_CLOCK: Final = 16
 ERRORS_LIMIT: Final = 5
 # Inputs that a stage is given to see how many outputs it makes of them, and where it makes none.
@@ -252,6 +254,7 @@ def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> floa
         return _inputs_of_window(node, below, budget_s)
     inputs, found = _FIRST_INPUTS, None
     enough = _TELLING if node.kind in _CHOOSING else 1
+    enough_to_tell = 2 if node.kind in _CHOOSING else 1
     while inputs:
         fed = below.take(inputs)
         outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
@@ -263,9 +266,11 @@ def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> floa
                 return found
         if outputs is None and found is not None:
             return found
-        # Where they took too long, one of them; where most were dropped, more.
-        more = 1 if outputs is None else 16 * inputs
-        inputs = 0 if inputs in (1, _MOST_INPUTS) else more
+        # Where they took too long, fewer, but of a single one nobody can tell what is dropped;
+        # where most were dropped, more.
+        fewer = inputs // 8 if node.kind in _CHOOSING else 1
+        more = fewer if outputs is None else 16 * inputs
+        inputs = 0 if inputs in (1, _MOST_INPUTS) or more < enough_to_tell else more
     return found
 
 
@@ -307,7 +312,7 @@ def count(dataset: Dataset, *, budget_s: float) -> int | None:
         total, each_s = 1, 0.0
         for _ in itertools.islice(singly, _SINGLY):
             total += 1
-            each_s = (time.monotonic() - opened) / (total - 1)
+            each_s = max(_A_TICK_S, time.monotonic() - opened) / (total - 1)
             if time.monotonic() > begin + budget_s:
                 return None
         if total <= _SINGLY:

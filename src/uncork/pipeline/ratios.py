@@ -42,7 +42,7 @@ def count_ratios(stages: Sequence[Measured], batch_size: int | None, budget_s: f
 
 def static_ratio(node: Node) -> float | None:
     """Input elements for one output element where the parameters say so."""
-    if node.kind in ("batch", "padded_batch"):
+    if node.kind in ("batch", "padded_batch", "sparse_batch"):
         size = float(np.asarray(node.dataset._batch_size))
         there = int(node.inputs[0].dataset.cardinality())
         return min(size, float(there)) if there > 0 else size

@@ -380,3 +380,37 @@ def same_variant(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 def wrapped_variant(d: Dataset, v: Sequence[Variant]) -> Variant:
     return d._impl._variant_tensor
+
+
+def dense_to_sparse_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.dense_to_sparse_batch_dataset(
+        v[0],
+        d._batch_size,
+        row_shape=[-1 if n is None else n for n in tf.TensorShape(d._row_shape).as_list()],
+        **d._flat_structure,
+    )
+
+
+def parse_example_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    return gen_experimental_dataset_ops.parse_example_dataset_v2(
+        v[0],
+        d._num_parallel_calls,
+        d._dense_defaults,
+        d._sparse_keys,
+        d._dense_keys,
+        d._sparse_types,
+        d._dense_shapes,
+        deterministic=d._deterministic,
+        ragged_keys=d._ragged_keys,
+        ragged_value_types=d._ragged_value_types,
+        ragged_split_types=d._ragged_split_types,
+        **d._flat_structure,
+    )
+
+
+def copy_to_device_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
+    """Its functions read an iterator of what lies below; none of them is the user's."""
+    del v
+    made = type(d)(d._input_dataset, d._target_device, d._source_device_string)
+    d.__dict__.update(_uncork_made=made)  # the functions go with the object that holds them
+    return made._variant_tensor

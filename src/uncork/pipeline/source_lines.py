@@ -1,19 +1,11 @@
-"""Remember which line of the user's source made each dataset.
-
-TensorFlow does not keep it. A hook on the base constructor of all datasets looks up the stack for
-the first frame that is neither a library's nor Uncork's; it costs a few microseconds a dataset.
-"""
+"""Which line of the user's source made a dataset, as far as somebody was recording."""
 
 from __future__ import annotations
 
-import functools
-import sys
 from typing import Any
 
-from uncork.core.stack import place, user_frame
-
-_ATTRIBUTE = "_uncork_made_at"
-_HOOKED = "_uncork_hooked"
+from uncork.core.made_at import MADE_AT, remember_lines
+from uncork.core.stack import place
 
 
 def record_source_lines() -> None:
@@ -24,24 +16,12 @@ def record_source_lines() -> None:
     """
     from tensorflow.python.data.ops import dataset_ops  # noqa: PLC0415 - may be called by a hook
 
-    original = dataset_ops.DatasetV2.__init__
-    if getattr(original, _HOOKED, False):
-        return
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        # A rebuilt dataset carries the line of the one it stands for.
-        if _ATTRIBUTE not in self.__dict__:
-            self.__dict__[_ATTRIBUTE] = _caller()
-        original(self, *args, **kwargs)
-
-    setattr(init, _HOOKED, True)
-    dataset_ops.DatasetV2.__init__ = init
+    remember_lines(dataset_ops)
 
 
 def source_line(dataset: Any) -> str | None:
     """Where a dataset was made, e.g. ``train.py:25``; None when nobody was recording."""
-    made_at = dataset.__dict__.get(_ATTRIBUTE)
+    made_at = dataset.__dict__.get(MADE_AT)
     if made_at is None:
         return None
     return place(*made_at)
@@ -49,10 +29,5 @@ def source_line(dataset: Any) -> str | None:
 
 def same_line(dataset: Any) -> dict[str, Any]:
     """The fields that make another dataset claim the same line."""
-    made_at = dataset.__dict__.get(_ATTRIBUTE)
-    return {} if made_at is None else {_ATTRIBUTE: made_at}
-
-
-def _caller() -> tuple[str, int] | None:
-    frame = user_frame(sys._getframe(2))
-    return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+    made_at = dataset.__dict__.get(MADE_AT)
+    return {} if made_at is None else {MADE_AT: made_at}

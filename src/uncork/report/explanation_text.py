@@ -14,7 +14,8 @@ from uncork.report.stages import rows_of
 from uncork.report.text import at_least, drawn
 
 _NO_LINES: Final = (
-    "Lines are kept of datasets made after Uncork was first used: make the dataset again."
+    "Lines are kept of datasets made after Uncork was imported, behind TensorFlow, or used: make "
+    "the dataset again."
 )
 
 

@@ -17,6 +17,7 @@ from uncork.core.record import Record
 from uncork.core.workload import Workload
 from uncork.report.figures import count, duration, known, percent, ranged, size, times
 from uncork.report.kernel_rows import KernelRow, kernel_rows
+from uncork.report.run_time import RunPart, run_parts
 from uncork.report.stages import StageRow, stage_rows
 
 # Below this, the distance to the ceiling is within what two measurements differ by anyway.
@@ -92,6 +93,7 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     """Everything a report says about one training call.
 
     Attributes:
+        run: The whole run, where much of it is not steps.
         step_sets_pace: The pipeline is known to keep up with the training step.
         health: Why it is healthy, ``""`` if it is not.
     """
@@ -108,6 +110,7 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     stages: tuple[StageRow, ...]
     kernels: tuple[KernelRow, ...]
     loop_lines: tuple[LoopLine, ...]
+    run: tuple[RunPart, ...]
     step_sets_pace: bool
     findings: tuple[Finding, ...]
     health: str
@@ -159,6 +162,7 @@ def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInf
         stages=stages,
         kernels=kernel_rows(diagnosis),
         loop_lines=diagnosis.loop_lines,
+        run=run_parts(diagnosis),
         step_sets_pace=_step_sets_pace(diagnosis, stages),
         findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
         health=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),

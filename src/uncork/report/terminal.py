@@ -32,6 +32,7 @@ from uncork.report.info import (
 )
 from uncork.report.kernel_table import kernel_table
 from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
+from uncork.report.run_time import RunPart
 from uncork.report.stage_table import costliest, stage_table
 from uncork.report.stages import MOST_OPS
 from uncork.report.text import FULL_WIDTH, at_least, drawn, line, right, table, tail, titled
@@ -118,6 +119,8 @@ def bar_cells(shares: Sequence[float], length: int) -> list[int]:
 def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
     blocks.append(titled("One step", _step_times((info.step,), width)))
+    if info.run:
+        blocks.append(titled("The whole run", _run(info.run, width)))
     if info.stages:
         most, ops = (FEWER_STAGES, 1) if info.kernels else (MAX_STAGES, MOST_OPS)
         shown = stage_table(costliest(info.stages, most), width, most_ops=ops)
@@ -165,6 +168,14 @@ def _step_times(steps: Sequence[StepTime], width: int) -> RenderableType:
         rows += [head.append(f" ({step.interval})", style="dim"), _bar(step, length)]
         rows += _legend(step, width - 2)
     return Group(*rows)
+
+
+def _run(parts: Sequence[RunPart], width: int) -> RenderableType:
+    grid = table("", "takes", "share", "")
+    for part in parts:
+        figures = (duration(part.seconds), percent(part.share))
+        grid.add_row(line(part.label, width - 46), *map(right, figures), tail(part.at or "", 24))
+    return grid
 
 
 def _bar(step: StepTime, length: int) -> Text:

@@ -63,6 +63,6 @@ class MakeWhatIsTaken(Optimization):
             predicted=predicted,
             at=maker.at,
             why=f"{share:.0%} of {maker.name or 'a map'} is for what {best.name or 'the next'} "
-            "ignores",
+            "ignores, and what would fail in that part does not",
             source_edit=_SOURCE,
         )

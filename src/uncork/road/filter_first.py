@@ -66,6 +66,9 @@ class FilterBeforeMaps(Optimization):
             edits=(FilterFirst(stage=best.index, expects=diagnosis.workload.pipeline),),
             predicted=predicted,
             at=best.at,
-            why=f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are made",
+            why=(
+                f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are "
+                "made, and what would fail in the making of these does not"
+            ),
             source_edit=_SOURCE.format(dropping=_BY_HAND[best.kind]),
         )

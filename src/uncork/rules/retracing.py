@@ -31,10 +31,21 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "while TensorFlow traces functions that it has traced before, with other arguments; "
             f"with what follows a trace, {ms(share * diagnosis.step_s)} are lost"
         ),
-        remedy=(
-            "pass tensors instead of Python numbers, keep shapes the same or declare them open: "
-            "@tf.function(reduce_retracing=True) or an input_signature"
-        ),
+        remedy=_remedy(diagnosis.workload.numbers),
+    )
+
+
+def _remedy(numbers: tuple[str, ...]) -> str:
+    """By what was seen to change from call to call, where that is known."""
+    if numbers:
+        first, *others = (f"{name}=tf.constant({name})" for name in numbers)
+        return (
+            f"{' and '.join([first, *others])} where the step is called: each other Python "
+            "number is traced anew"
+        )
+    return (
+        "pass tensors instead of Python numbers, keep shapes the same or declare them open: "
+        "@tf.function(reduce_retracing=True) or an input_signature"
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import tensorflow as tf
+
 from uncork.core.errors import EditRefused
 from uncork.core.step_edit import (
     DtypePolicy,
@@ -13,6 +15,7 @@ from uncork.core.step_edit import (
     JitCompile,
     JitCompileOff,
     LargerBatch,
+    MapsAtOnce,
     MicroBatches,
     RecomputeActivations,
     RowUpdates,
@@ -35,6 +38,8 @@ from uncork.step.scaled_loss import scales_loss, why_not_scaled
 from uncork.step.xla import why_not_compiled
 from uncork.watch import UnguardedError
 
+# What Keras itself puts on a model.
+_OF_KERAS: Final = frozenset({"train_function", "test_function", "predict_function"})
 # For edits that are for some optimizers alone: what is against this one, and what was expected.
 _OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
     FusedUpdates: (lambda model: why_not_fused(model.optimizer), "an optimizer that has one"),
@@ -105,6 +110,8 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
         _check_xla(model, edit, first)
     if isinstance(edit, FlatUpdates):
         _check_update(model)
+    if isinstance(edit, DtypePolicy | MapsAtOnce):
+        _check_no_function_inside(model)
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
         _check_kept(model, edit)
@@ -123,6 +130,20 @@ def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers 
     reason = why_not_compiled(model, first.layers if first else ())
     if reason is not None:
         raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
+
+
+def _check_no_function_inside(model: Any) -> None:
+    """Refuse where a layer keeps what was traced: it is asked again by whoever calls it later."""
+    compiled = tf.types.experimental.GenericFunction
+    for layer in model._flatten_layers():
+        for held in (layer, *type(layer).__mro__):
+            for name, value in vars(held).items():
+                if isinstance(value, compiled) and name not in _OF_KERAS:
+                    raise EditRefused(
+                        f"'{name}' of '{layer.name}' is a tf.function, which keeps its traces",
+                        "layers that are traced with the step",
+                        "take @tf.function off what the model itself calls: fit compiles it",
+                    )
 
 
 def _check_update(model: Any) -> None:

@@ -27,7 +27,7 @@ def is_known() -> bool:
 
 
 def defects_of_fit(
-    model: Any, arguments: Mapping[str, Any], steps: int | None
+    model: Any, arguments: Mapping[str, Any], steps: int | None, batch: Any = None
 ) -> tuple[KerasDefect, ...]:
     """Those that a ``fit`` call meets.
 
@@ -35,6 +35,7 @@ def defects_of_fit(
         model: Built and compiled.
         arguments: Of the call.
         steps: Of an epoch, where that is known.
+        batch: One, as the step is given it.
 
     Example:
         >>> layer = keras.layers.Dense(1, dtype="mixed_float16")
@@ -49,7 +50,7 @@ def defects_of_fit(
     found = [check(model) for check in _OF_MODELS]
     found.append(_schedule_ahead(model, steps, int(arguments.get("epochs") or 1)))
     found.append(_left_over(model, steps, epochs))
-    found.append(_weights_dropped(model, arguments))
+    found.append(_weights_dropped(model, arguments, batch))
     return (*(defect for defect in found if defect is not None), *defects_of_losses())
 
 
@@ -117,7 +118,7 @@ def _scaled_on_replicas(model: Any) -> KerasDefect | None:
 
 
 def _clipped_on_replicas(model: Any) -> KerasDefect | None:
-    optimizer = model.optimizer
+    optimizer = _updating(model)
     norm = getattr(optimizer, "clipnorm", None) or getattr(optimizer, "global_clipnorm", None)
     if not (norm and _replicas(model) > 1):
         return None
@@ -133,7 +134,7 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
 
 
 def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
-    optimizer = model.optimizer
+    optimizer = _updating(model)
     every = getattr(optimizer, "gradient_accumulation_steps", None)
     schedule = getattr(optimizer, "_learning_rate", None)
     if not every or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
@@ -206,8 +207,10 @@ def _regularization_dropped(model: Any) -> KerasDefect | None:
     )
 
 
-def _weights_dropped(model: Any, arguments: Mapping[str, Any]) -> KerasDefect | None:
+def _weights_dropped(model: Any, arguments: Mapping[str, Any], batch: Any) -> KerasDefect | None:
     given = [k for k in ("sample_weight", "class_weight") if arguments.get(k) is not None]
+    if isinstance(batch, tuple) and len(batch) > 2 and batch[2] is not None:
+        given.append("the weights of samples that come with the data")
     if _distiller(model) is None or not given:
         return None
     return KerasDefect(
@@ -218,7 +221,7 @@ def _weights_dropped(model: Any, arguments: Mapping[str, Any]) -> KerasDefect | 
 
 
 def _left_over(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
-    every = getattr(model.optimizer, "gradient_accumulation_steps", None)
+    every = getattr(_updating(model), "gradient_accumulation_steps", None)
     left = (steps or 0) * epochs % every if every else 0
     if not left:
         return None
@@ -230,6 +233,11 @@ def _left_over(model: Any, steps: int | None, epochs: int) -> KerasDefect | None
         ),
         remedy=f"train a number of steps that {every} divides",
     )
+
+
+def _updating(model: Any) -> Any:
+    """The optimizer that updates weights: the one inside, where another scales the loss for it."""
+    return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
 def _replicas(model: Any) -> int:

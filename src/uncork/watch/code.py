@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 from uncork.core.stack import is_users
@@ -166,3 +166,15 @@ def _constant(value: Any) -> str:
     if isinstance(value, frozenset):
         return f"{{{sorted(map(_constant, value))}}}"
     return f"({[_constant(v) for v in value]})" if isinstance(value, tuple) else repr(value)
+
+
+def is_users_module(module: ModuleType) -> bool:
+    """Whether the user wrote it; a folder without an ``__init__.py`` is one, too.
+
+    Example:
+        >>> import json
+        >>> is_users_module(json)
+        False
+    """
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "<")
+    return is_users(str(file))

@@ -35,6 +35,8 @@ class Draws:
         for generator, state in zip(self.generators, self._own, strict=True):
             if isinstance(generator, random.Random):
                 generator.setstate(state)
+            elif isinstance(generator, np.random.RandomState):
+                generator.set_state(state)
             else:
                 _bits(generator).state = state
 
@@ -43,7 +45,7 @@ class Draws:
         random.seed(_SEED)
         np.random.seed(_SEED)
         for generator in self.generators:
-            if isinstance(generator, random.Random):
+            if isinstance(generator, random.Random | np.random.RandomState):
                 generator.seed(_SEED)
             else:
                 _bits(generator).state = type(_bits(generator))(_SEED).state
@@ -71,15 +73,21 @@ class Draws:
         return _each(self._global, self._own) != self.now()
 
     def _states(self) -> list[Any]:
-        return [
-            g.getstate() if isinstance(g, random.Random) else _bits(g).state
-            for g in self.generators
-        ]
+        return [_state(generator) for generator in self.generators]
 
 
 def _each(everywhere: tuple[Any, ...], own: Sequence[Any]) -> list[bytes]:
     python, numpy, *_ = everywhere
     return [pickle.dumps(state) for state in (python, numpy, *own)]
+
+
+def _state(generator: Any) -> Any:
+    """All of it: the older kind of NumPy's draws two normal numbers at once, and keeps one."""
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return _bits(generator).state
 
 
 def _bits(generator: Any) -> Any:

@@ -38,6 +38,7 @@ from uncork.watch.code import (
     handles_errors,
     imported_names,
     is_users_class,
+    is_users_module,
 )
 
 # Entries of a container that are compared at each call, and bytes of an array: some microseconds.
@@ -61,6 +62,8 @@ _KERAS_READS: Final = frozenset({"_trainable", "_dtype_policy", "_learning_rate"
 _SET_BY_FIT: Final = frozenset({
     "history", "predict_function", "stop_training", "test_function", "train_function",
 })  # fmt: skip
+# By these an object answers with what stands under other names.
+_ANSWERING: Final = ("__call__", "__getattr__", "__getitem__")
 _GONE: Final = object()
 
 
@@ -139,6 +142,7 @@ class Guards:
         self._met[id(value)] = value
         if isinstance(value, (tuple, frozenset, list, dict, set)):
             self._walk_entries(name, value)
+            self._walk_own(value)
         elif isinstance(value, np.ndarray):
             self._note_array(name, value)
         elif isinstance(value, ModuleType):
@@ -166,6 +170,13 @@ class Guards:
         for entry in entries:
             self._walk(name, entry)
 
+    def _walk_own(self, container: Any) -> None:
+        """What a container of another class has beside its entries."""
+        if getattr(container, "__dict__", None):
+            self._note(vars(container), self._attributes, absent=True)
+        if is_users_class(type(container)):
+            self._walk_class(type(container), made=True)
+
     def _note_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         if array.nbytes > _MOST_BYTES or array.dtype.hasobject:
             raise UnguardedError(f"'{name}' is a NumPy array, which a graph would keep as it is")
@@ -174,7 +185,7 @@ class Guards:
     def _walk_module(self, name: str, module: ModuleType) -> None:
         if module in _CHANGING:
             raise UnguardedError(f"'{name}' answers otherwise at each call")
-        if is_users(getattr(module, "__file__", None) or "<"):
+        if is_users_module(module):
             self._note(vars(module), self._attributes)
 
     def _walk_function(self, function: FunctionType) -> None:
@@ -245,6 +256,9 @@ class Guards:
 
     def _must_be_passive(self, name: str, value: Any) -> None:
         """A library's object may change in its methods what is not seen from here."""
+        kind, own = type(value), isinstance(value, (keras.layers.Layer, *_keras_parts()))
+        if not own and any(each in vars(base) for base in kind.__mro__ for each in _ANSWERING):
+            raise UnguardedError(f"'{name}' is a '{kind.__name__}', which looks up its answers")
         for key in self._attributes:
             if callable(inspect.getattr_static(type(value), key, None)):
                 raise UnguardedError(

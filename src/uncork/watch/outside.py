@@ -9,11 +9,12 @@ as long as any thread is watched.
 from __future__ import annotations
 
 import functools
+import io
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -74,7 +75,9 @@ def outside(*, forbid: bool = False) -> Iterator[list[str]]:
         if not forbidden:
             _forbidden.discard(thread)
         with _changing:
-            del _seen[thread]
+            # With the threads that were begun meanwhile: some wait for work as long as they can.
+            for each in [each for each, noted in _seen.items() if noted is seen]:
+                del _seen[each]
             if before is not None:  # looked at already, from further out
                 before += seen
                 _seen[thread] = before
@@ -96,11 +99,42 @@ def _stand_in() -> None:
 
     logging.Logger.callHandlers = told  # type: ignore[method-assign, assignment]
     _undo.append(lambda: setattr(logging.Logger, "callHandlers", hand_on))
+    _watch_begun_threads()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         ours = _Stream(stream)
         setattr(sys, name, ours)
         _undo.append(functools.partial(_give_back, name, ours, stream))
+
+
+def _watch_begun_threads() -> None:
+    """What a thread does belongs to the one that began it, if that is watched."""
+    start = threading.Thread.start
+
+    def begun(thread: threading.Thread) -> None:
+        seen = _seen.get(threading.get_ident())
+        if seen is not None and threading.get_ident() in _forbidden:
+            seen.append("thread")
+            raise ForbiddenError("thread")
+        if seen is not None:
+            thread.run = functools.partial(_run_watched, thread.run, seen)  # type: ignore[method-assign]
+        start(thread)
+
+    threading.Thread.start = begun  # type: ignore[method-assign, assignment]
+    _undo.append(lambda: setattr(threading.Thread, "start", start))
+
+
+def _run_watched(run: Callable[[], None], seen: list[str]) -> None:
+    thread = threading.get_ident()
+    with _changing:
+        if any(noted is seen for noted in _seen.values()):  # the watch is not over yet
+            _seen[thread] = seen
+    try:
+        run()
+    finally:
+        with _changing:
+            if _seen.get(thread) is seen:
+                del _seen[thread]
 
 
 def _give_back(name: str, ours: Any, stream: Any) -> None:
@@ -139,6 +173,16 @@ class _Stream:
         if seen is not None and seen[-1:] != ["print"]:
             seen.append("print")
         return len(text) if thread in _forbidden else self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    @property
+    def buffer(self) -> Any:
+        """Bytes that are written there are printed, too."""
+        self.write("")
+        return io.BytesIO() if threading.get_ident() in _forbidden else self._stream.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -22,7 +22,14 @@ import numpy as np
 
 from uncork.core.record import digest
 from uncork.core.stack import is_users
-from uncork.watch.code import cells, code_text, codes, functions, is_users_class
+from uncork.watch.code import (
+    cells,
+    code_text,
+    codes,
+    functions,
+    is_users_class,
+    is_users_module,
+)
 
 # More data than this is not digested: it would take seconds, and several times so.
 _MOST_BYTES: Final = 512 << 20
@@ -49,6 +56,8 @@ class Reached:
     generators: list[Any] = field(default_factory=list)
     digest: str = ""
     _known: set[tuple[str, int]] = field(default_factory=set)
+    # Which name means which code: part of the digest. Held, so that no other gets its number.
+    _bound: dict[tuple[str, int], Any] = field(default_factory=dict)
     _modules: list[ModuleType] = field(default_factory=list)
 
     @property
@@ -64,6 +73,9 @@ class Reached:
     def add(self, name: str, value: Any) -> None:
         """A value, and what can be reached from it if it is code."""
         is_code = isinstance(value, (MethodType, FunctionType, type, ModuleType))
+        if is_code or isinstance(value, (BuiltinFunctionType, np.ufunc)):
+            meant = getattr(value, "__func__", value)
+            self._bound[name, id(meant)] = meant
         key = ("" if is_code else name, id(value))
         if key in self._known:
             return
@@ -76,7 +88,7 @@ class Reached:
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, ModuleType):
-            if is_users(getattr(value, "__file__", None) or "<"):
+            if is_users_module(value):
                 self._modules.append(value)
         elif not isinstance(value, np.ufunc):
             self.values.append((name, value))
@@ -146,7 +158,7 @@ def _follow(found: Reached) -> None:
         found.add_named()
         pickler = _Digesting()
         found.generators = pickler.generators
-        pickler.dump([value for _, value in found.values])
+        pickler.dump([list(found._bound), [value for _, value in found.values]])
         for code in pickler.code:
             found.add("", code)
         if before == (len(found.functions), len(found.values)):
@@ -247,7 +259,13 @@ class _Digesting(pickle.Pickler):
         self._hash.update(data)
 
     def persistent_id(self, value: Any) -> str | None:
-        """Stand-in for what is no data."""
+        """Stand-in for what is no data.
+
+        Raises:
+            ValueError: It draws from what nobody can give back.
+        """
+        if isinstance(value, random.SystemRandom):
+            raise ValueError("random numbers of the system's")
         if isinstance(value, _GENERATORS):
             self.generators.append(value)
         elif isinstance(value, (type, FunctionType, ModuleType)):

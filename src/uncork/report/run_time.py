@@ -1,0 +1,74 @@
+"""What a whole run takes beside its steps: preparations, callbacks, validations, checkpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.record import Record
+
+# Of the run, what is not steps, to be shown at all; and of a part, to have a row.
+_WORTH_SHOWING: Final = 0.05
+_WORTH_A_ROW: Final = 0.005
+
+
+class RunPart(Record, frozen=True, kw_only=True):
+    """One part of the whole run.
+
+    Attributes:
+        label: What it is.
+        seconds: Of it, counted from what was measured of one.
+        share: Of the whole run, 0 to 1.
+        at: ``file.py:line`` where it is asked for; None where no line is known.
+    """
+
+    label: str
+    seconds: float
+    share: float
+    at: str | None = None
+
+
+def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
+    """In the order in which they come; none where the steps are nearly all, or nobody knows.
+
+    Imports, and what the script does behind its training, are not among them. What passes between
+    epochs is part of the steps. Their shares add up to 1.
+
+    Args:
+        diagnosis: Of a training of known length.
+    """
+    work, found = diagnosis.workload, _seconds(diagnosis)
+    whole = sum(seconds for _, seconds, _ in found)
+    steps_s = (work.steps_per_epoch or 0) * work.epochs * diagnosis.step_s
+    if not steps_s or whole - steps_s < _WORTH_SHOWING * whole:
+        return ()
+    shown = [each for each in found if each[1] >= _WORTH_A_ROW * whole]
+    rest = whole - sum(seconds for _, seconds, _ in shown)
+    if rest > 0:
+        shown.append(("all else", rest, None))
+    return tuple(
+        RunPart(label=label, seconds=seconds, share=seconds / whole, at=at)
+        for label, seconds, at in shown
+    )
+
+
+def _seconds(diagnosis: WorkloadDiagnosis) -> list[tuple[str, float, str | None]]:
+    work = diagnosis.workload
+    steps = (work.steps_per_epoch or 0) * work.epochs
+    found: list[tuple[str, float, str | None]] = []
+    if diagnosis.start:
+        before_s = sum(line.seconds for line in diagnosis.start)
+        found.append(("before the training", before_s, diagnosis.start[0].at))
+    found.append(("tracing, the first step", diagnosis.first_step_s, None))
+    found.append((f"{steps:,} steps", steps * diagnosis.step_s, work.at))
+    for callback in diagnosis.callbacks:
+        label = f"{callback.name or 'a callback'}, each batch"
+        found.append((label, steps * callback.seconds, callback.at))
+    validation, saving = diagnosis.validation, diagnosis.saving
+    if validation:
+        label = f"{validation.times:,} validations"
+        found.append((label, validation.times * validation.seconds, validation.at))
+    if saving:
+        times = steps // saving.every
+        found.append((f"{times:,} saves by {saving.name}", times * saving.seconds, saving.at))
+    return found

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from records import WORKLOAD, diagnosis, workload_diagnosis
+from uncork.core.facts import CallbackCost, Saving, StartLine, Validation
+from uncork.core.record import replace
+from uncork.report.html import diagnosis_html
+from uncork.report.run_time import run_parts
+from uncork.report.terminal import diagnosis_text
+
+WORK = replace(WORKLOAD, steps_per_epoch=100, epochs=10)
+STEP_S = workload_diagnosis().step_s
+BESIDE = {
+    "start": (StartLine(at="train.py:3", seconds=4.0), StartLine(at="train.py:5", seconds=2.0)),
+    "first_step_s": 3.0,
+    "callbacks": (CallbackCost(name="Board", seconds=0.001, at="train.py:9"),),
+    "validation": Validation(seconds=0.5, samples=9, times=10, at="train.py:7"),
+    "saving": Saving(
+        name="ModelCheckpoint", seconds=0.2, cpu_s=0.1, copying_s=0.1, bytes=9, every=100, beside=9
+    ),
+}
+
+
+def parts(**found):
+    return run_parts(workload_diagnosis(**{"workload": WORK, **found}))
+
+
+def test_all_parts_of_a_run_add_up():
+    found = parts(**BESIDE)
+    assert sum(part.share for part in found) == pytest.approx(1.0)
+    assert {part.label: part.seconds for part in found} == pytest.approx(
+        {
+            "before the training": 6.0,
+            "tracing, the first step": 3.0,
+            "1,000 steps": 1000 * STEP_S,
+            "Board, each batch": 1.0,
+            "10 validations": 5.0,
+            "10 saves by ModelCheckpoint": 2.0,
+        }
+    )
+    assert found[0].at == "train.py:3"
+
+
+def test_what_is_too_little_for_a_row_is_told_as_one():
+    found = parts(**{**BESIDE, "callbacks": (CallbackCost(name="Board", seconds=1e-6),)})
+    assert found[-1].label == "all else"
+    assert sum(part.share for part in found) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [{}, {"first_step_s": 0.01}, {**BESIDE, "workload": replace(WORK, steps_per_epoch=None)}],
+)
+def test_where_steps_are_nearly_all_or_nobody_knows_nothing_is_shown(found):
+    assert parts(**found) == ()
+
+
+def test_a_report_shows_them():
+    found = diagnosis(workload_diagnosis(workload=WORK, **BESIDE))
+    for shown in (diagnosis_text(found), diagnosis_html(found)):
+        assert "The whole run" in shown
+        assert "10 saves by ModelCheckpoint" in shown

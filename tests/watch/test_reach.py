@@ -1,0 +1,103 @@
+"""What the digest of a loader's data sees beside data."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from uncork.watch import Draws, reached
+from uncork.watch.reach import reached_by
+
+
+def weak(x):
+    return x + 1
+
+
+def strong(x):
+    return x + 2
+
+
+augment = weak
+
+
+class Holder:
+    aug = staticmethod(weak)
+
+    def one(self, x):
+        return x
+
+    def two(self, x):
+        return x
+
+
+HOLDER = Holder()
+bound = HOLDER.one
+
+
+def asks_by_name(x):
+    return augment(x)
+
+
+def asks_a_class(x):
+    return Holder.aug(x)
+
+
+def asks_bound(x):
+    return bound(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "name", "other"),
+    [
+        (asks_by_name, globals(), "augment", strong),
+        (asks_by_name, globals(), "augment", np.square),
+        (asks_by_name, globals(), "augment", abs),
+        (asks_bound, globals(), "bound", HOLDER.two),
+    ],
+)
+def test_a_name_that_means_other_code_is_something_else(monkeypatch, function, place, name, other):
+    before = reached_by(function).digest
+    assert reached_by(function).digest == before != ""
+    monkeypatch.setitem(place, name, other)
+    assert reached_by(function).digest != before
+
+
+def test_so_is_one_of_a_class(monkeypatch):
+    before = reached_by(asks_a_class).digest
+    monkeypatch.setattr(Holder, "aug", staticmethod(strong))
+    assert reached_by(asks_a_class).digest not in ("", before)
+
+
+def test_and_one_of_a_closure():
+    held = weak
+
+    def asks(x):
+        return held(x)
+
+    before = reached_by(asks).digest
+    held = strong
+    assert reached_by(asks).digest not in ("", before)
+
+
+def test_the_system_s_random_numbers_cannot_be_given_back():
+    found = reached(SimpleNamespace(rng=random.SystemRandom()))
+    assert found.digest == ""
+    Draws(found.generators).give_back()
+
+
+def test_the_second_normal_number_is_given_back_too():
+    rng = np.random.RandomState(3)
+    draws = Draws([rng])
+    first, second = rng.randn(), rng.randn()
+    draws.give_back()
+    assert (rng.randn(), rng.randn()) == (first, second)
+    draws.give_back()
+    rng.randn()
+    between = Draws([rng])
+    assert rng.randn() == second
+    assert between.are_other()
+    between.give_back()
+    assert rng.randn() == second
