@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -19,7 +19,9 @@ from uncork.core.edit import ArrayFeed, AsyncCheckpoint, LoaderCache, LoaderWork
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
+    DiskCache,
     DrawFirst,
+    DropUnused,
     FilterFirst,
     GatherLast,
     GeneratorCache,
@@ -31,12 +33,14 @@ from uncork.core.pipeline_edit import (
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
+    Rebatch,
     ShuffleFirst,
     SplitMap,
     VectorizeMap,
 )
 from uncork.core.record import replace
 from uncork.core.step_edit import (
+    ArrayArguments,
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -45,11 +49,15 @@ from uncork.core.step_edit import (
     LargerBatch,
     LayersInInput,
     MapOnDevice,
+    MapsAtOnce,
     MicroBatches,
     RecomputeActivations,
+    ReduceRetracing,
+    ReuseIterator,
     RowUpdates,
     StepEdit,
     StepsPerExecution,
+    TensorArguments,
     TfFunction,
 )
 from uncork.engine.fit_subject import FitSubject
@@ -123,6 +131,12 @@ def of_arrays() -> Dataset:
     return sliced((ROWS, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
 
 
+def ignoring() -> Dataset:
+    """The second map looks at one of the two things that the first one makes."""
+    made = sliced().map(lambda row: (tf.ensure_shape(row, [6]), tf.tanh(row) * 3))
+    return made.map(lambda row, _: (row * 2, row[:2])).batch(4)
+
+
 def words() -> Dataset:
     return sliced((ROWS[:, :3] * 9, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
 
@@ -142,6 +156,7 @@ STEP_LEVERS: tuple[StepEdit, ...] = (
     JitCompile(),
     JitCompileOff(),
     DtypePolicy(policy="mixed_bfloat16"),
+    DtypePolicy(policy="mixed_float16"),
     LargerBatch(times=2, rate=1.5),
     DtypePolicy(policy="float32"),
     TfFunction(code=""),
@@ -163,7 +178,21 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (answering, PyFunctionCache(stage=1, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorChunks(stage=0, expects="", elements=8)),
+    (ignoring, DropUnused(stage=2, expects="")),
+    (pipeline, DiskCache(stage=1, expects="")),
 )
+# Its elements are other ones: it is proved by what a training learns.
+REBATCHED = ((pipeline, Rebatch(times=2, batch_size=8, expects="")),)
+# Looked at elsewhere: of a fit that is called in a loop, of maps of tf.map_fn, of steps of a loop.
+ELSEWHERE = (ReuseIterator, MapsAtOnce, TensorArguments, ArrayArguments, ReduceRetracing)
+
+
+def test_no_lever_is_left_out() -> None:
+    here = {type(edit) for edit in (*STEP_LEVERS, *TABLE_LEVERS)}
+    assert here | set(ELSEWHERE) == set(get_args(StepEdit))
+    assert {type(edit) for _, edit in PIPELINE_LEVERS + REBATCHED} == set(get_args(PipelineEdit))
+
+
 TABLE_LEVERS: tuple[StepEdit, ...] = (RowUpdates(),)
 LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
 VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)
@@ -421,7 +450,10 @@ def test_in_the_middle_of_a_lever_for_tables(
     assert keras.layers.Embedding.call is look_up
 
 
-@pytest.mark.parametrize(("lever", "at", "error"), cases(PIPELINE_LEVERS, "measured", "proved"))
+@pytest.mark.parametrize(
+    ("lever", "at", "error"),
+    cases(PIPELINE_LEVERS, "measured", "proved") + cases(REBATCHED, "measured"),
+)
 def test_in_the_middle_of_a_pipeline_lever(
     lever: tuple[Callable[[], Dataset], PipelineEdit],
     at: str,
@@ -430,7 +462,10 @@ def test_in_the_middle_of_a_pipeline_lever(
 ) -> None:
     def attempt(subject: FitSubject, data: Any) -> None:
         original = subject.original.pipeline
-        version = subject.original.with_pipeline_edits((with_code(edit, original),))
+        found = with_code(edit, original)
+        if isinstance(found, DiskCache):
+            found = replace(found, folder=str(tmp_path), bytes=ROOM)
+        version = subject.original.with_pipeline_edits((found,))
         if at == "measured":
             with interrupted(subject.model, error):
                 run(subject.runner(version))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from records import WORKLOAD, measurement
+from records import WORKLOAD, measurement, stage
+from uncork.core.record import replace
+from uncork.core.stage import ENDLESS
 from uncork.engine.observe import _notes
 
 
@@ -17,3 +19,11 @@ def test_functions_that_run_op_by_op_are_told() -> None:
     finally:
         tf.config.run_functions_eagerly(False)
     assert "tf.config.run_functions_eagerly(True) is in force" in note
+
+
+def test_a_cache_of_what_never_ends_is_told() -> None:
+    above = stage(1, "cache", at="train.py:9")
+    endless, ending = replace(above, length=ENDLESS), replace(above, length=64)
+    (note,) = _notes(WORKLOAD, measurement(100.0), (endless,))
+    assert note.startswith("the cache at train.py:9 keeps what never ends")
+    assert list(_notes(WORKLOAD, measurement(100.0), (ending,))) == []

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,6 +33,12 @@ def names(tmp_path):
 )
 def test_sizes_of_named_files(made, names):
     assert bytes_named(read(made(names)).root) == 60
+
+
+def test_names_that_are_no_utf_8_are_names_all_the_same(tmp_path):
+    name = os.fsencode(tmp_path) + b"/caf\xe9.jpg"
+    Path(os.fsdecode(name)).write_bytes(b"x" * 20)
+    assert bytes_named(read(SLICES([name])).root) == 20
 
 
 def test_of_many_some_are_asked(names):

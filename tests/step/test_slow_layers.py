@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import keras
 import pytest
 
@@ -52,3 +54,18 @@ def test_one_that_takes_little_is_not_looked_at():
 @pytest.mark.parametrize("shape", [None, (None, None, 3)])
 def test_one_of_unknown_length_or_that_was_never_built_is_left_alone(shape):
     assert priced(keras.layers.GRU(4, recurrent_dropout=0.3), shape) == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments"),
+    [
+        (keras.layers.LSTM(4, activation="relu", unroll=True), ["activation", "unroll"]),
+        (keras.layers.GRU(4, reset_after=False, use_bias=False), ["use_bias", "reset_after"]),
+        (keras.layers.LSTM(4), []),
+    ],
+    ids=["lstm", "gru", "as cuDNN has it"],
+)
+def test_on_a_gpu_all_that_cudnn_does_not_compute_has_a_price(layer, arguments, monkeypatch):
+    assert priced(layer, (None, 5, 3)) == []
+    monkeypatch.setattr(sys.modules["uncork.step.slow_layers"], "best_device", lambda: "GPU")
+    assert [found.argument for found in priced(layer, (None, 5, 3))] == arguments

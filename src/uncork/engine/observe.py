@@ -17,7 +17,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
-from uncork.core.stage import Stage
+from uncork.core.stage import ENDLESS, Stage
 from uncork.core.step_edit import JitCompileOff, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
@@ -198,6 +198,12 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
         yield (
             f"figures are of epochs that read the cache{at}; the "
             "script has but one, which fills it, and takes longer"
+        )
+    if there is not None and there.length == ENDLESS:
+        at = f" at {there.at}" if there.at else ""
+        yield (
+            f"the cache{at} keeps what never ends: it takes more memory at each step, and is never "
+            "read again; put it below repeat()"
         )
 
 

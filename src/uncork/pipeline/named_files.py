@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Final
@@ -48,7 +49,7 @@ def bytes_named(node: Node) -> int | None:
 def _size(name: bytes) -> int | None:
     """Of a file; None where there is none of that name."""
     try:
-        found = Path(name.decode()).stat()
+        found = Path(os.fsdecode(name)).stat()
     except (OSError, ValueError):  # text is no name of a file
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import SlowLayer
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, ms, surely_faster
 
+_OTHER: Final = ": the only one that cuDNN computes, and another model"
+_REMEDIES: Final = {
+    "recurrent_dropout": (
+        "leave recurrent_dropout out; dropout of the inputs keeps the fast kernels"
+    ),
+    "activation": f'activation="tanh"{_OTHER}',
+    "recurrent_activation": f'recurrent_activation="sigmoid"{_OTHER}',
+    "use_bias": "use_bias=True, as cuDNN has it; another model",
+    "unroll": "unroll=False: cuDNN runs all steps in one kernel, of the same model",
+    "reset_after": "reset_after=True, as cuDNN has it; another model",
+}
+
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each line that makes such layers, where a copy without it ran faster."""
     del machine
     for slow in diagnosis.slow_layers:
-        if slow.argument == "recurrent_dropout" and surely_faster(slow.without):
+        if slow.argument in _REMEDIES and surely_faster(slow.without):
             yield from _finding(diagnosis, slow)
 
 
@@ -33,5 +46,5 @@ def _finding(diagnosis: WorkloadDiagnosis, slow: SlowLayer) -> Iterator[Finding]
             f"are those of {slow.layer}; a copy of it ran {slow.without.ratio:.2f}x as fast "
             f"without {slow.argument}"
         ),
-        remedy=f"leave {slow.argument} out; dropout of the inputs keeps the fast kernels",
+        remedy=_REMEDIES[slow.argument],
     )

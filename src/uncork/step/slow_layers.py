@@ -17,6 +17,7 @@ import tensorflow as tf
 from uncork.core.facts import SlowLayer
 from uncork.core.kernels import KernelPart
 from uncork.core.layers import Layers
+from uncork.measure.devices import best_device
 from uncork.measure.interleave import paired
 from uncork.step.alone import Alone
 from uncork.watch import random_state, set_random_state
@@ -25,6 +26,14 @@ from uncork.watch import random_state, set_random_state
 _WORTH: Final = 0.1
 _MOST: Final = 3
 _BLOCK_S: Final = 0.3
+# All that cuDNN's recurrent kernels compute; anything else runs step by step (Keras's rnn.py).
+_OF_CUDNN: Final = {
+    "activation": "tanh",
+    "recurrent_activation": "sigmoid",
+    "use_bias": True,
+    "unroll": False,
+    "reset_after": True,
+}
 
 
 def slow_layers(
@@ -54,6 +63,11 @@ def _arguments(layer: Any) -> Iterator[tuple[str, Any]]:
     """At fault, perhaps, with what to hold against them."""
     if isinstance(layer, keras.layers.RNN) and getattr(layer, "recurrent_dropout", 0) > 0:
         yield "recurrent_dropout", 0.0
+    elif isinstance(layer, keras.layers.LSTM | keras.layers.GRU) and best_device() == "GPU":
+        config = layer.get_config()
+        for argument, known in _OF_CUDNN.items():
+            if argument in config and config[argument] != known:
+                yield argument, known
 
 
 def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
