@@ -14,8 +14,8 @@ def quoted(text: str) -> str:
     """What is somebody else's, as part of a sentence; a report that conceals leaves it out.
 
     Example:
-        >>> quoted("no such file: 'a.csv'")
-        "'no such file: "a.csv"'"
+        >>> print(quoted("no such file: 'a.csv'"))
+        'no such file: "a.csv"'
     """
     return f"'{text.replace(chr(39), chr(34))}'"
 
