@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -494,3 +495,37 @@ def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
     """Nothing at all, and what is made of several tensors."""
     root = read(RANGE(9).map(element)).root
     assert _sizes(root, 8, 9) == (8, tensors * 185)
+
+
+@pytest.mark.parametrize(
+    ("most", "kept", "expected"),
+    [
+        (1 << 20, 1.0, 1.0),  # all in time
+        (64, 0.5, 2.0),  # 128 take too long, 16 do not
+        (64, 0.0, None),  # ... and none of these is kept: more would take too long again
+        (8, 0.5, 2.0),
+        (1, 0.5, None),  # of a single one nobody can tell
+    ],
+)
+def test_of_a_filter_above_slow_maps_fewer_are_counted(monkeypatch, most, kept, expected):
+    module = sys.modules["uncork.pipeline.probes"]
+    asked = []
+
+    def counted(dataset, *, budget_s):
+        inputs = int(dataset.cardinality())
+        if inputs < 0:  # behind the filter
+            inputs = asked[-1]
+            return None if inputs > most else int(kept * inputs)
+        return inputs
+
+    def taken(node, inputs):
+        asked.append(int(inputs[0].cardinality()))
+        return node
+
+    monkeypatch.setattr(module, "count", counted)
+    monkeypatch.setattr(module, "rebuild", taken)
+    monkeypatch.setattr(module, "serially", lambda dataset: dataset)
+    below = tf.data.Dataset.range(1 << 30)
+    node = read(below.filter(lambda x: x % 2 == 0)).root
+    assert inputs_for_one(node, below) == expected
+    assert len(asked) < 8

@@ -61,3 +61,18 @@ def test_a_report_shows_them():
     for shown in (diagnosis_text(found), diagnosis_html(found)):
         assert "The whole run" in shown
         assert "10 saves by ModelCheckpoint" in shown
+
+
+def test_a_checkpoint_by_batches_counts_once():
+    often = replace(BESIDE["saving"], at_most=True)
+    acting = CallbackCost(name="ModelCheckpoint", seconds=0.002, once_s=0.2)
+    labels = [part.label for part in parts(**{**BESIDE, "saving": often, "callbacks": (acting,)})]
+    assert "at most 10 saves by ModelCheckpoint" in labels
+    assert not any("each batch" in label for label in labels)
+
+
+@pytest.mark.parametrize(
+    "work", [replace(WORK, called_in_loop=True), replace(WORK, kind="custom_loop")]
+)
+def test_of_one_call_of_many_and_of_a_loop_without_a_known_end_no_whole_is_told(work):
+    assert parts(**{**BESIDE, "workload": work, "start": ()}) == ()

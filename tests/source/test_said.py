@@ -488,6 +488,12 @@ def test_what_others_draw_from_too_is_not_drawn_otherwise() -> None:
     text = FIT.replace("model = ", "rest = data.take(9)\nmodel = ")
     made = of_fit(text, MAP)
     assert patched(text, made).said == ("parallel_map",)
+    text = FIT + "print(history.history, history.epoch)\n"
+    stages = tuple(replace(s, random=s.kind == "map") for s in of_fit(text, MAP).before.stages)
+    of_one = of_fit(text, MAP)
+    of_one = replace(of_one, before=replace(of_one.before, stages=stages))
+    assert patched(text, of_one).said == ("parallel_map",)
+    text = FIT.replace("model = ", "rest = data.take(9)\nmodel = ")
     stages = tuple(replace(s, random=s.kind == "map") for s in made.before.stages)
     drawing = replace(made, before=replace(made.before, stages=stages))
     assert "more than the training reads 'data'" in patched(text, drawing).unsaid[0].reason

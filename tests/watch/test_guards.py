@@ -5,6 +5,7 @@ import random
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -430,3 +431,38 @@ def test_modules_of_a_folder_without_an_init_are_the_user_s(tmp_path, monkeypatc
     guards = Guards(lambda: bare.settings.RATE)
     bare.settings.RATE = 0.2
     assert guards.changed() == "RATE"
+
+
+class Setting(NamedTuple):
+    rate: float
+    widths: list[int]
+
+
+def test_fields_of_a_named_tuple_are_read():
+    setting = Setting(0.1, [4])
+    guards = Guards(lambda: (setting.rate, setting.widths))
+    assert guards.changed() is None
+    setting.widths.append(8)
+    assert guards.changed() is not None
+
+
+class Computes:
+    def __init__(self):
+        self._rate = 0.1
+
+    @property
+    def rate(self):
+        return self._rate
+
+
+class Redirects:
+    def __getattribute__(self, name):
+        return 0.1 if name == "rate" else object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("kind", [Computes, Redirects])
+def test_other_ways_to_look_up_an_answer(kind, monkeypatch):
+    monkeypatch.setattr("uncork.watch.guards.is_users_class", lambda _: False)
+    settings = kind()
+    with pytest.raises(UnguardedError, match="looks up its answers"):
+        Guards(lambda: settings.rate)

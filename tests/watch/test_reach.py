@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -101,3 +102,16 @@ def test_the_second_normal_number_is_given_back_too():
     assert between.are_other()
     between.give_back()
     assert rng.randn() == second
+
+
+def imports_late(x):
+    import colorsys  # noqa: PLC0415
+
+    return colorsys.rgb_to_hsv(x, x, x)
+
+
+def test_a_library_that_is_imported_on_the_way_is_no_change(monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    before = reached_by(imports_late).digest
+    imports_late(0.5)
+    assert reached_by(imports_late).digest == before != ""

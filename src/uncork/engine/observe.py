@@ -199,11 +199,11 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
             f"figures are of epochs that read the cache{at}; the "
             "script has but one, which fills it, and takes longer"
         )
-    if there is not None and there.length == ENDLESS:
-        at = f" at {there.at}" if there.at else ""
+    for endless in (s for s in stages if s.kind == "cache" and s.length == ENDLESS):
+        at = f" at {endless.at}" if endless.at else ""
         yield (
-            f"the cache{at} keeps what never ends: it takes more memory at each step, and is never "
-            "read again; put it below repeat()"
+            f"the cache{at} keeps what never ends: it takes more memory, or disk, at each step, "
+            "and is never read again; put it below repeat()"
         )
 
 

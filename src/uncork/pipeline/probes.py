@@ -252,9 +252,9 @@ def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> floa
     """
     if node.kind == "group_by_window":
         return _inputs_of_window(node, below, budget_s)
-    inputs, found = _FIRST_INPUTS, None
-    enough = _TELLING if node.kind in _CHOOSING else 1
-    enough_to_tell = 2 if node.kind in _CHOOSING else 1
+    inputs, found, slow = _FIRST_INPUTS, None, False
+    chooses = node.kind in _CHOOSING
+    enough = _TELLING if chooses else 1
     while inputs:
         fed = below.take(inputs)
         outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
@@ -264,13 +264,14 @@ def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> floa
             found = taken / outputs
             if outputs >= enough or taken < inputs:
                 return found
-        if outputs is None and found is not None:
-            return found
+        slow = slow or outputs is None
+        if slow and (found is not None or outputs is not None):
+            return found  # more of them would take too long again
         # Where they took too long, fewer, but of a single one nobody can tell what is dropped;
         # where most were dropped, more.
-        fewer = inputs // 8 if node.kind in _CHOOSING else 1
+        fewer = (inputs // 8 if inputs >= 16 else 0) if chooses else 1
         more = fewer if outputs is None else 16 * inputs
-        inputs = 0 if inputs in (1, _MOST_INPUTS) or more < enough_to_tell else more
+        inputs = 0 if inputs in (1, _MOST_INPUTS) else more
     return found
 
 

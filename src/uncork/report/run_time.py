@@ -40,7 +40,11 @@ def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
     work, found = diagnosis.workload, _seconds(diagnosis)
     whole = sum(seconds for _, seconds, _ in found)
     steps_s = (work.steps_per_epoch or 0) * work.epochs * diagnosis.step_s
-    if not steps_s or whole - steps_s < _WORTH_SHOWING * whole:
+    # Of a loop nobody may know how many epochs it has: then nothing is known of its start, either.
+    is_known = work.kind == "fit" or bool(diagnosis.start)
+    if work.called_in_loop or not is_known or not steps_s:
+        return ()
+    if whole - steps_s < _WORTH_SHOWING * whole:
         return ()
     shown = [each for each in found if each[1] >= _WORTH_A_ROW * whole]
     rest = whole - sum(seconds for _, seconds, _ in shown)
@@ -61,14 +65,19 @@ def _seconds(diagnosis: WorkloadDiagnosis) -> list[tuple[str, float, str | None]
         found.append(("before the training", before_s, diagnosis.start[0].at))
     found.append(("tracing, the first step", diagnosis.first_step_s, None))
     found.append((f"{steps:,} steps", steps * diagnosis.step_s, work.at))
+    saving = diagnosis.saving
+    saved = saving.name.split(" and ") if saving else []
     for callback in diagnosis.callbacks:
+        if callback.once_s and callback.name in saved:
+            continue  # its saves are told as such
         label = f"{callback.name or 'a callback'}, each batch"
         found.append((label, steps * callback.seconds, callback.at))
-    validation, saving = diagnosis.validation, diagnosis.saving
+    validation = diagnosis.validation
     if validation:
         label = f"{validation.times:,} validations"
         found.append((label, validation.times * validation.seconds, validation.at))
     if saving:
         times = steps // saving.every
-        found.append((f"{times:,} saves by {saving.name}", times * saving.seconds, saving.at))
+        label = f"{'at most ' * saving.at_most}{times:,} saves by {saving.name}"
+        found.append((label, times * saving.seconds, saving.at))
     return found

@@ -31,7 +31,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             "while TensorFlow traces functions that it has traced before, with other arguments; "
             f"with what follows a trace, {ms(share * diagnosis.step_s)} are lost"
         ),
-        remedy=_remedy(diagnosis.workload.numbers),
+        remedy=_remedy(() if diagnosis.workload.eager_step else diagnosis.workload.numbers),
     )
 
 

@@ -7,7 +7,7 @@ import libcst as cst
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.core.stage import Stage
-from uncork.source.tree import Source
+from uncork.source.tree import Source, method
 
 
 def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
@@ -61,6 +61,8 @@ def shared_by(source: Source, call: cst.Call) -> str:
 def _given_to(source: Source, node: cst.CSTNode) -> str:
     """The name that the statement gives to what it makes, which a node is a part of."""
     for each in source.around(node):
+        if isinstance(each, cst.Call) and method(each) == "fit":
+            return ""  # what a training gives is no data
         if isinstance(each, cst.Assign):
             names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
             return names[0] if names else ""

@@ -11,6 +11,7 @@ The values of TensorFlow's variables do not; a traced function reads them as the
 
 from __future__ import annotations
 
+import collections
 import datetime
 import functools
 import inspect
@@ -44,7 +45,10 @@ from uncork.watch.code import (
 # Entries of a container that are compared at each call, and bytes of an array: some microseconds.
 _MOST_ENTRIES: Final = 256
 _MOST_BYTES: Final = 1 << 12
+# What a field of a named tuple is.
+_Field: Final = type(vars(collections.namedtuple("_", "a"))["a"])
 _PLAIN: Final = (
+    _Field,
     type(None), bool, int, float, complex, str, bytes, np.generic, tf.DType, np.dtype, range,
     slice, re.Pattern, pathlib.PurePath, datetime.date, datetime.timedelta, tf.TensorShape,
 )  # fmt: skip
@@ -257,7 +261,13 @@ class Guards:
     def _must_be_passive(self, name: str, value: Any) -> None:
         """A library's object may change in its methods what is not seen from here."""
         kind, own = type(value), isinstance(value, (keras.layers.Layer, *_keras_parts()))
-        if not own and any(each in vars(base) for base in kind.__mro__ for each in _ANSWERING):
+        computed = (inspect.getattr_static(kind, each, None) for each in self._attributes)
+        looks_up = (
+            isinstance(inspect.getattr_static(kind, "__getattribute__"), FunctionType)
+            or any(each in vars(base) for base in kind.__mro__ for each in _ANSWERING)
+            or any(isinstance(each, property) for each in computed)
+        )
+        if looks_up and not own:
             raise UnguardedError(f"'{name}' is a '{kind.__name__}', which looks up its answers")
         for key in self._attributes:
             if callable(inspect.getattr_static(type(value), key, None)):

@@ -74,7 +74,7 @@ class Reached:
         """A value, and what can be reached from it if it is code."""
         is_code = isinstance(value, (MethodType, FunctionType, type, ModuleType))
         if is_code or isinstance(value, (BuiltinFunctionType, np.ufunc)):
-            meant = getattr(value, "__func__", value)
+            meant = value.__func__ if isinstance(value, MethodType) else value
             self._bound[name, id(meant)] = meant
         key = ("" if is_code else name, id(value))
         if key in self._known:
@@ -98,7 +98,8 @@ class Reached:
         """Attributes of the user's modules that the code may mean by its names."""
         names = self.names
         for module in (sys.modules.get(name) for name in names):
-            if isinstance(module, ModuleType):  # imported by a function of the user's
+            # Imported by a function of the user's; a library's own name says nothing of it.
+            if isinstance(module, ModuleType) and is_users_module(module):
                 self.add(module.__name__, module)
         for module in tuple(self._modules):
             for name in names & vars(module).keys():
