@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -495,6 +496,17 @@ def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
     """Nothing at all, and what is made of several tensors."""
     root = read(RANGE(9).map(element)).root
     assert _sizes(root, 8, 9) == (8, tensors * 185)
+
+
+def test_where_nothing_comes_for_long_no_more_are_tried(monkeypatch):
+    module = sys.modules["uncork.pipeline.probes"]
+    counted, now = [], iter(range(1_000))
+    monkeypatch.setattr(module, "count", lambda dataset, *, budget_s: counted.append(1) or 0)
+    clock = SimpleNamespace(monotonic=lambda: float(next(now)))  # a second later each time
+    monkeypatch.setattr(module, "time", clock)
+    below = tf.data.Dataset.range(9)
+    assert inputs_for_one(read(below.filter(lambda x: x < 0)).root, below) is None
+    assert len(counted) == 1
 
 
 @pytest.mark.parametrize(

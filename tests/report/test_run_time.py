@@ -72,7 +72,7 @@ def test_a_checkpoint_by_batches_counts_once():
 
 
 @pytest.mark.parametrize(
-    "work", [replace(WORK, called_in_loop=True), replace(WORK, kind="custom_loop")]
+    "work", [replace(WORK, called_in_loop=True), replace(WORK, epochs_assumed=True)]
 )
 def test_of_one_call_of_many_and_of_a_loop_without_a_known_end_no_whole_is_told(work):
-    assert parts(**{**BESIDE, "workload": work, "start": ()}) == ()
+    assert parts(**{**BESIDE, "workload": work}) == ()

@@ -455,12 +455,26 @@ class Computes:
         return self._rate
 
 
+class Kept:
+    """Keeps a value for its owner, elsewhere."""
+
+    def __get__(self, owner, kind=None):
+        return 0.1
+
+    def __set__(self, owner, value):
+        raise AttributeError
+
+
+class Describes:
+    rate = Kept()
+
+
 class Redirects:
     def __getattribute__(self, name):
         return 0.1 if name == "rate" else object.__getattribute__(self, name)
 
 
-@pytest.mark.parametrize("kind", [Computes, Redirects])
+@pytest.mark.parametrize("kind", [Computes, Describes, Redirects])
 def test_other_ways_to_look_up_an_answer(kind, monkeypatch):
     monkeypatch.setattr("uncork.watch.guards.is_users_class", lambda _: False)
     settings = kind()

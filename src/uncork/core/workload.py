@@ -59,6 +59,7 @@ class Workload(Record, frozen=True, kw_only=True):
         steps_given: ``steps_per_epoch`` was given to ``fit``: the data may go on beyond an epoch.
         validation_steps: As given to ``fit``; None where it was not, or nothing is validated.
         epochs: As the user asked.
+        epochs_assumed: Of a loop nobody knows how many it has: so many are reckoned with.
         reads_again: Its pipeline repeats its source by itself, within an epoch or beyond one.
         arrays_in_step: Set on arrays whose rows the training step could gather on its device.
         numbers: Arguments of a loop's step that are Python numbers and change from call to call.
@@ -134,6 +135,7 @@ class Workload(Record, frozen=True, kw_only=True):
     arrays_in_step: InStep | None = None
     numbers: tuple[str, ...] = ()
     reads_again: bool = False
+    epochs_assumed: bool = False
 
     @property
     def passes(self) -> int:

@@ -59,6 +59,7 @@ def brief_of_loop(call: LoopCall, epochs: int | None) -> Workload:
         batch_size=None,
         steps_per_epoch=length if length >= 0 else None,
         epochs=epochs or SOME_EPOCHS,
+        epochs_assumed=epochs is None,
         eager_step=call.evidence.eager_step,
     )
 
@@ -75,6 +76,7 @@ def brief_of_steps(call: StepCall, epochs: int | None) -> Workload:
         batch_size=None,
         steps_per_epoch=None,
         epochs=epochs or SOME_EPOCHS,
+        epochs_assumed=epochs is None,
         eager_step=call.eager,
         step_at=call.eager_at,
         policy_at=call.policy_at,

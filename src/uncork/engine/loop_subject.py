@@ -112,6 +112,7 @@ class LoopSubject(Subject):
             batch_size=batch_samples(self._batches[0]),
             steps_per_epoch=length_of(self._pipeline),
             epochs=epochs or SOME_EPOCHS,
+            epochs_assumed=epochs is None,
             pipeline=self._pipeline.digest,
             eager_step=call.evidence.eager_step,
             data_made_anew=anew,

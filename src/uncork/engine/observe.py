@@ -193,7 +193,8 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
             "all figures are of that; take it out, and diagnose again"
         )
     there = next((stage for stage in stages if stage.kind == "cache"), None)
-    if there is not None and work.passes == 1 and not work.called_in_loop:
+    ends = there is not None and there.length != ENDLESS
+    if there is not None and ends and work.passes == 1 and not work.called_in_loop:
         at = f" at {there.at}" if there.at else ""
         yield (
             f"figures are of epochs that read the cache{at}; the "

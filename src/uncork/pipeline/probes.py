@@ -256,15 +256,16 @@ def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> floa
     chooses = node.kind in _CHOOSING
     enough = _TELLING if chooses else 1
     while inputs:
-        fed = below.take(inputs)
+        fed, begin = below.take(inputs), time.monotonic()
         outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
+        # Where nothing comes, nobody looks at the clock on the way.
+        slow = slow or outputs is None or time.monotonic() - begin > budget_s / 16
         if outputs:
             taken = int(fed.cardinality())
             taken = taken if taken >= 0 else count(fed, budget_s=budget_s) or inputs
             found = taken / outputs
             if outputs >= enough or taken < inputs:
                 return found
-        slow = slow or outputs is None
         if slow and (found is not None or outputs is not None):
             return found  # more of them would take too long again
         # Where they took too long, fewer, but of a single one nobody can tell what is dropped;

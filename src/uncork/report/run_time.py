@@ -40,9 +40,7 @@ def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
     work, found = diagnosis.workload, _seconds(diagnosis)
     whole = sum(seconds for _, seconds, _ in found)
     steps_s = (work.steps_per_epoch or 0) * work.epochs * diagnosis.step_s
-    # Of a loop nobody may know how many epochs it has: then nothing is known of its start, either.
-    is_known = work.kind == "fit" or bool(diagnosis.start)
-    if work.called_in_loop or not is_known or not steps_s:
+    if work.called_in_loop or work.epochs_assumed or not steps_s:
         return ()
     if whole - steps_s < _WORTH_SHOWING * whole:
         return ()

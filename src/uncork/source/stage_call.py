@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Plan
 from uncork.core.stage import Stage
 from uncork.source.tree import Source, method
+
+# Neither what a training gives nor one batch is the data that it was made of.
+_NO_DATA: Final = ("fit", "next")
 
 
 def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
@@ -61,8 +66,8 @@ def shared_by(source: Source, call: cst.Call) -> str:
 def _given_to(source: Source, node: cst.CSTNode) -> str:
     """The name that the statement gives to what it makes, which a node is a part of."""
     for each in source.around(node):
-        if isinstance(each, cst.Call) and method(each) == "fit":
-            return ""  # what a training gives is no data
+        if isinstance(each, cst.Call) and (method(each) or source.code(each.func)) in _NO_DATA:
+            return ""
         if isinstance(each, cst.Assign):
             names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
             return names[0] if names else ""

@@ -21,7 +21,14 @@ import re
 import sys
 import time
 from itertools import chain
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    DynamicClassAttribute,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Final
 
 import keras
@@ -265,7 +272,7 @@ class Guards:
         looks_up = (
             isinstance(inspect.getattr_static(kind, "__getattribute__"), FunctionType)
             or any(each in vars(base) for base in kind.__mro__ for each in _ANSWERING)
-            or any(isinstance(each, property) for each in computed)
+            or any(map(_computes, computed))
         )
         if looks_up and not own:
             raise UnguardedError(f"'{name}' is a '{kind.__name__}', which looks up its answers")
@@ -318,6 +325,12 @@ def _keras_parts() -> tuple[type, ...]:
         keras.regularizers.Regularizer,
         keras.constraints.Constraint,
     )
+
+
+def _computes(value: Any) -> bool:
+    """What a class has in the place of an attribute: its answer lies elsewhere, or nowhere."""
+    kept = (functools.cached_property, DynamicClassAttribute)  # among attributes; an enum's own
+    return hasattr(type(value), "__get__") and not callable(value) and not isinstance(value, kept)
 
 
 def _is_tf_function(value: Any) -> bool:
