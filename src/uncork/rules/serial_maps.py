@@ -19,8 +19,7 @@ from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
-        "draw the random numbers, or look up what changes, in a small map of its own, and do the "
-        "work in a parallel one"
+        "draw (or look up) in a small map of its own, do the work in a parallel one"
     ),
     "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
 }
@@ -46,7 +45,7 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
     draws = stage.random and stage.kind == "map"
     cause: Cause = "stateful_serial_map" if draws else "serial_map"
     wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-    why = "draws random numbers or keeps state, so TensorFlow runs it" if draws else "runs"
+    why = "draws or keeps state, so TensorFlow runs it" if draws else "runs"
     return Finding(
         cause=cause,
         share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
