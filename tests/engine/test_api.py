@@ -24,6 +24,7 @@ from uncork.core.record import replace
 from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine import api
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.larger_steps import is_resumed
 from uncork.engine.running import Running
 from uncork.engine.shown import Shown
 from uncork.pipeline import files_complete, read
@@ -336,8 +337,7 @@ def test_a_training_that_goes_on_is_told_from_one_that_goes_on_otherwise(epoch, 
     larger = replace(planned().kept[0], edits=(LargerBatch(times=4, rate=2.0),))
     call = SimpleNamespace(at="train.py:9", arguments={"initial_epoch": epoch}, model=mlp())
     call.model.optimizer.iterations.assign(of_larger * -(-steps // 4))
-    running = Running(replace(planned(), steps=(larger,)), strict=True)
-    assert running._is_resumed(call) is resumed
+    assert is_resumed(replace(planned(), steps=(larger,)), call) is resumed
 
 
 class Counted(keras.utils.PyDataset):

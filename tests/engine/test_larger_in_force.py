@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -134,3 +135,22 @@ def test_a_second_fit_has_its_schedule_where_the_first_left_it(tmp_path):
         told.append(sizes.rate)
     # Sixteen of the script's batches are behind the first, thirty-two behind the second.
     assert told == pytest.approx([0.01 * (1 - 16 / 160), 0.01 * (1 - 32 / 160)])
+
+
+class Stops(keras.callbacks.Callback):
+    """Somebody presses Ctrl-C at the end of the first epoch."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        raise KeyboardInterrupt
+
+
+def test_so_it_has_after_one_that_was_interrupted(tmp_path):
+    made = call(**arrays(), epochs=1)
+    falling = keras.optimizers.schedules.PolynomialDecay(0.01, 160, 0.0)
+    made.model.compile(keras.optimizers.SGD(falling), "mse")
+    running, sizes = Running(planned(made, tmp_path), strict=True), Sizes()
+    for callback in (Stops(), sizes):
+        given = {**made.arguments, "callbacks": [callback]}
+        with suppress(KeyboardInterrupt):
+            running.fit(FitCall(0, made.at, made.model, given, made.original))
+    assert sizes.rate == pytest.approx(0.01 * (1 - 32 / 160))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import subprocess
@@ -188,3 +189,16 @@ def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
     thread.join()
     assert seen == [["print"]]
     assert (sys.stdout, sys.stderr, logging.Logger.callHandlers) == before
+
+
+def test_who_exchanges_how_threads_begin_meanwhile_keeps_that(monkeypatch):
+    """As tools that follow requests through threads do."""
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)  # given back at the end
+    with outside():
+        threading.Thread.start = theirs = functools.partialmethod(threading.Thread.start)
+    assert vars(threading.Thread)["start"] is theirs
+    done = []
+    thread = threading.Thread(target=lambda: done.append(1))
+    thread.start()
+    thread.join()
+    assert done == [1]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from uncork.core.edit import ArrayFeed, IntraOpThreads
+from uncork.core.of_sklearn import names_of_sklearn, root_name
 from uncork.core.parsed import parsed
 from uncork.core.plan import Plan, Step
 from uncork.core.record import replace
@@ -26,10 +25,6 @@ _OF_TENSORFLOW: Final = frozenset({
 })  # fmt: skip
 
 
-# What makes an estimator of scikit-learn's of a network.
-_WRAPS_KERAS: Final = re.compile(
-    "SKLearn(Classifier|Regressor)|scikeras|Keras(Classifier|Regressor)"
-)
 # Files that are read; a script that stands in a whole library's folder imports that.
 _MOST: Final = 500
 
@@ -56,7 +51,7 @@ def written_for_tensorflow(script: Path) -> str:
     """
     trainings = 0
     for path, tree in _files(script):
-        others = _of_sklearn(tree)
+        others = names_of_sklearn(tree)
         for node in ast.walk(tree):
             found = _asked(node)
             if found:
@@ -70,41 +65,8 @@ def written_for_tensorflow(script: Path) -> str:
 def _trains(node: ast.AST, others: frozenset[str]) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(value=value, attr="fit" | "train_on_batch")):
-            return _root(value) not in others
+            return root_name(value) not in others
     return False
-
-
-def _of_sklearn(tree: ast.AST) -> frozenset[str]:
-    """Names of scikit-learn's classes, and of what is plainly made of them and nothing else."""
-    imported: set[str] = set()
-    made: Counter[str] = Counter()
-    given: Counter[str] = Counter()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                full = {alias.asname or alias.name: alias.name for alias in names}
-                imported |= {k.partition(".")[0] for k, v in full.items() if _is_sklearn(v)}
-            case ast.ImportFrom(module=str(module), names=names) if _is_sklearn(module):
-                imported |= {alias.asname or alias.name for alias in names}
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                given[name] += 1
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(value=ast.Call(func=called)) if _root(called) in imported:
-                made.update(each.id for each in node.targets if isinstance(each, ast.Name))
-            case ast.Name(id=name) | ast.alias(name=name) if _WRAPS_KERAS.search(name):
-                return frozenset()  # what it fits may hold networks
-    return frozenset(imported | {name for name, times in made.items() if times == given[name]})
-
-
-def _is_sklearn(module: str) -> bool:
-    return module.partition(".")[0] == "sklearn"
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Call):
-        node = node.value if isinstance(node, ast.Attribute) else node.func
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _asked(node: ast.AST) -> str:

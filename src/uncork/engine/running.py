@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
 from uncork.core.errors import EditRefused, PlanRefused
@@ -25,6 +25,7 @@ from uncork.core.step_edit import (
     on_device,
 )
 from uncork.engine.briefs import brief_of_loop
+from uncork.engine.larger_steps import begun_at, counted
 from uncork.engine.loop_steps import (
     NO_FUNCTION,
     eager_step,
@@ -60,10 +61,6 @@ from uncork.step import (
 
 # Where a model has what was traced under the plan.
 _PLANNED: Final = "_uncork_planned"
-# Of the steps that a training must have made to go on with a plan, how many may be missing.
-_OFF: Final = 0.1
-# What optimizers had counted when their steps of a larger batch began, and when these ended.
-_LARGER: Final[WeakKeyDictionary[Any, tuple[int, int]]] = WeakKeyDictionary()
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
 _ANOTHER: Final = "it does not call the function that the plan was made for"
@@ -133,11 +130,9 @@ class Running(PassThrough):
             planned.in_force() if planned else nullcontext(),
             self._reusing(),
             self._guarded(call),
+            counted(call.model.optimizer, planned.begun if planned else None),
         ):
             history = call.original(**arguments)
-        if planned and planned.begun is not None:
-            optimizer = call.model.optimizer
-            _LARGER[optimizer] = planned.begun, int(optimizer.iterations)
         self._trained = call.model if self.plan.backend else None  # it is asked for there alone
         return history
 
@@ -167,36 +162,13 @@ class Running(PassThrough):
         held = vars(call.model)  # where it goes when the model does
         step: PlannedStep | None = held.get(_PLANNED)
         edits = self.plan.step_edits
-        begun = self._begun(call)
+        begun = begun_at(self.plan, call)
         same = step is not None and step.edits == edits and step.begun == begun
         if step is None or not same or not step.serves(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
         step.begun = begun
         return step
-
-    def _begun(self, call: FitCall) -> int | None:
-        """What the optimizer had counted when the steps of a larger batch began.
-
-        What is traced in one ``fit`` and in the next has its schedule at the same place then, if
-        nothing else has trained the model between them.
-        """
-        if self.plan.times == 1:
-            return None
-        if self._is_resumed(call):
-            return 0
-        now = int(call.model.optimizer.iterations)
-        begun, ended = _LARGER.get(call.model.optimizer, (now, now))
-        return begun if ended == now else now
-
-    def _is_resumed(self, call: FitCall) -> bool:
-        """A training under a plan for larger batches was stopped, and goes on from a checkpoint."""
-        epoch = int(call.arguments.get("initial_epoch") or 0)
-        steps, times = self.plan.before.workload.steps_per_epoch, self.plan.times
-        if not (epoch and steps) or times == 1:
-            return False
-        expected = epoch * -(-steps // times)
-        return abs(int(call.model.optimizer.iterations) - expected) <= _OFF * expected
 
     def _reusing(self) -> AbstractContextManager[None]:
         """``evaluate`` and ``predict`` are called outside of ``fit``, too."""

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.node import Node
-from uncork.pipeline.raw_ops import interleave_determinism
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
 from uncork.pipeline.tree import Pipeline, read
+from uncork.pipeline.unkept import interleave_determinism
 
 _INTERLEAVE = "_ParallelInterleaveDataset"
 

@@ -7,20 +7,18 @@ are read by the names that the classes use; a test rebuilds every one of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.data.util import nest, structure
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
 from uncork.core.errors import EditRefused
+from uncork.pipeline.unkept import interleave_determinism, logs_warnings
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
 Variant = Any
-
-# Set on a dataset whose graph would not be written.
-_UNREAD: Final = "_uncork_unread"
 
 
 def _captured(dataset: Dataset, field: str) -> Any:
@@ -175,46 +173,6 @@ def parallel_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     )
 
 
-def interleave_determinism(d: Dataset) -> str:
-    """``true``, ``false`` or ``default``, read from the graph: the class does not keep its flag."""
-    known = d.__dict__.get("_uncork_deterministic")
-    if known is None:
-        attributes = _own_attributes(d, "ParallelInterleaveDatasetV4")
-        known = attributes["deterministic"].s.decode() if attributes else "default"
-        d.__dict__["_uncork_deterministic"] = known
-    return str(known)
-
-
-def check_known(d: Dataset) -> None:
-    """Refuse to copy a dataset of which not all is known.
-
-    Raises:
-        EditRefused: What its class does not keep could not be read.
-    """
-    if d.__dict__.get(_UNREAD):
-        raise EditRefused(
-            "a stage's settings can only be read from the whole pipeline, which holds too much",
-            "less than 2 GB of arrays in the pipeline",
-            "read large arrays from files, or leave it as it is",
-        )
-
-
-def _own_attributes(d: Dataset, op: str) -> Mapping[str, Any]:
-    """Attributes of the op that made a dataset, where its class does not keep them.
-
-    None of them where the pipeline holds too much to be written: it must not be copied then.
-    """
-    policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    try:
-        text = d._as_serialized_graph(external_state_policy=policy).numpy()
-    except (tf.errors.OpError, ValueError, TypeError):
-        d.__dict__[_UNREAD] = True
-        return {}
-    # Nodes come inputs first, so the last one is this dataset's own.
-    found = [n for n in tf.compat.v1.GraphDef.FromString(text).node if n.op == op]
-    return dict(found[-1].attr) if found else {}
-
-
 def legacy_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     return gen_experimental_dataset_ops.legacy_parallel_interleave_dataset_v2(
         v[0],
@@ -350,15 +308,6 @@ def ignore_errors_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     return gen_experimental_dataset_ops.ignore_errors_dataset(
         v[0], log_warning=logs_warnings(d), **d._flat_structure
     )
-
-
-def logs_warnings(d: Dataset) -> bool:
-    """Whether ``ignore_errors`` says what it ignores, read from the graph likewise."""
-    known = d.__dict__.get("_uncork_log_warning")
-    if known is None:
-        attributes = _own_attributes(d, "IgnoreErrorsDataset")
-        known = d.__dict__["_uncork_log_warning"] = bool(attributes and attributes["log_warning"].b)
-    return bool(known)
 
 
 def directed_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:

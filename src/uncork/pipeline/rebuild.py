@@ -17,7 +17,7 @@ from tensorflow.python.data.util import nest
 
 from uncork.core.errors import EditRefused
 from uncork.pipeline.kinds import Dataset, Kind, inputs_of, kind_of
-from uncork.pipeline.raw_ops import check_known, interleave_determinism, logs_warnings
+from uncork.pipeline.unkept import check_known, interleave_determinism, logs_warnings
 
 # What a class does not keep is read from its graph before it is copied, and goes with the copy.
 _NOT_KEPT: Final[Mapping[str, Callable[[Dataset], object]]] = {

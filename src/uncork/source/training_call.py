@@ -7,10 +7,11 @@ from collections.abc import Collection
 import libcst as cst
 
 from uncork.core.errors import EditRefused
+from uncork.core.of_sklearn import names_of_sklearn
+from uncork.core.parsed import parsed
 from uncork.core.plan import Plan
 from uncork.source.calls import check_keyword, with_keyword
 from uncork.source.changes import Change, Statement
-from uncork.source.of_sklearn import of_sklearn
 from uncork.source.tree import Source, argument, method, receiver
 
 # Arguments of Keras's compile that stand before the settings of the step.
@@ -85,12 +86,20 @@ def check_one_fit(source: Source, plan: Plan) -> cst.Call:
         EditRefused: It has others, or the one it has is not the plan's.
     """
     call = source.call_at(plan.before.workload.at, "fit")
-    lines = [str(source.line(each)) for each in source.calls("fit") if not of_sklearn(source, each)]
+    others = names_of_sklearn(parsed(source.module.code))
+    fits = [each for each in source.calls("fit") if _root_name(receiver(each)) not in others]
+    lines = [str(source.line(each)) for each in fits]
     if len(lines) > 1:
         raise EditRefused(
             f"the script calls fit on lines {', '.join(lines)}, and the plan is for one of them"
         )
     return call
+
+
+def _root_name(node: cst.CSTNode) -> str:
+    while isinstance(node, cst.Call | cst.Attribute):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def data_of(source: Source, plan: Plan) -> tuple[cst.BaseExpression, Statement]:

@@ -228,10 +228,6 @@ class Source:
         """It is a name that one of the script's imports gives: ``re``."""
         return isinstance(node, cst.Name) and node.value in {name for _, name in self._imported()}
 
-    def imported_as(self, name: str) -> list[str]:
-        """The full names of what this name is imported as."""
-        return [full for full, own in self._imported() if own.partition(".")[0] == name]
-
     def imported_from(self, *modules: str) -> dict[str, str]:
         """What is imported from any of these modules, by the name that it has in the script."""
         parts = ((name, full.rpartition(".")) for full, name in self._imported())

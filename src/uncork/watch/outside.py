@@ -104,7 +104,7 @@ def _stand_in() -> None:
         stream = getattr(sys, name)
         ours = _Stream(stream)
         setattr(sys, name, ours)
-        _undo.append(functools.partial(_give_back, name, ours, stream))
+        _undo.append(functools.partial(_give_back, sys, name, ours, stream))
 
 
 def _watch_begun_threads() -> None:
@@ -121,7 +121,7 @@ def _watch_begun_threads() -> None:
         start(thread)
 
     threading.Thread.start = begun  # type: ignore[method-assign, assignment]
-    _undo.append(lambda: setattr(threading.Thread, "start", start))
+    _undo.append(functools.partial(_give_back, threading.Thread, "start", begun, start))
 
 
 def _run_watched(run: Callable[[], None], seen: list[str]) -> None:
@@ -137,10 +137,10 @@ def _run_watched(run: Callable[[], None], seen: list[str]) -> None:
                 del _seen[thread]
 
 
-def _give_back(name: str, ours: Any, stream: Any) -> None:
+def _give_back(holder: Any, name: str, ours: Any, before: Any) -> None:
     """Unless somebody has put another one there meanwhile."""
-    if getattr(sys, name) is ours:
-        setattr(sys, name, stream)
+    if getattr(holder, name) is ours:
+        setattr(holder, name, before)
 
 
 def _heard(event: str, details: Any) -> None:
