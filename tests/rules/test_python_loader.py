@@ -32,6 +32,14 @@ def test_the_remedy_says_what_threads_were_seen_to_do():
     assert "workers=N" in remedy(None)
 
 
+def test_what_makes_one_batch_after_the_other_gets_no_workers():
+    (finding,) = found(stage(0, "generator", 0.08, python=True))
+    assert finding.upper_bound > 4.9
+    assert "make it a PyDataset" in finding.remedy
+    (finding,) = found(stage(0, "loop", 0.08, python=True))
+    assert "prefetch" in finding.remedy
+
+
 def test_the_slowest_of_several_is_named():
     (finding,) = found(
         stage(0, "from_generator", 0.02, python=True), stage(1, "map", 0.06, python=True)

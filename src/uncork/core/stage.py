@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from uncork.core.record import Record
 
 AUTOTUNE = -1
 ENDLESS = -1
+# Kinds of Python that makes whole batches, labels and all.
+BATCH_LOADERS: Final = frozenset({"pydataset", "generator", "loop"})
 
 
 class Prefix(Record, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from uncork.core.facts import (
     Validation,
 )
 from uncork.core.plan import Proof
+from uncork.core.stage import BATCH_LOADERS
 from uncork.engine.fit_runs import FitRuns
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.saved import Saved
@@ -201,7 +202,7 @@ class FitLooks(FitRuns):
         if not is_categorical(self.model):
             return None
         _, y, _ = keras.utils.unpack_x_y_sample_weight(self._batch)
-        return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind == "pydataset")
+        return one_hot_of(tf.nest.flatten(y), handed_over=self.feed.kind in BATCH_LOADERS)
 
     def transfer(self, version: Version) -> Transfer | None:
         """To where the model's weights are; not asked where a strategy sends the batches."""

@@ -33,6 +33,7 @@ from uncork.step import (
     Feed,
     FitRunner,
     HeldOut,
+    OnePass,
     Recording,
     Snapshot,
     StepSettings,
@@ -362,11 +363,12 @@ def _check(feed: Feed) -> None:
     Raises:
         WrongUse: With what to pass instead.
     """
-    if feed.kind == "generator":
+    if feed.kind == "generator" and not isinstance(feed.x, OnePass):
         raise WrongUse(
             "the training is fed by a Python generator, which can be read only once",
             "data that can be read again: tf.data, arrays or a PyDataset",
-            "wrap it: tf.data.Dataset.from_generator(function, output_signature=...)",
+            "wrap it: tf.data.Dataset.from_generator(function, output_signature=...); or let "
+            "another process read it: uncork tune SCRIPT",
         )
     if isinstance(feed.x, tf.distribute.DistributedDataset):
         raise WrongUse(

@@ -50,7 +50,7 @@ from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import run_beside
 from uncork.measure.devices import machine as this_machine
-from uncork.step import EagerStep
+from uncork.step import EagerStep, read_on
 
 _ITERATORS: Final = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
@@ -99,6 +99,11 @@ class Trial(PassThrough):
             return call.original(**call.arguments)
         try:
             self._work(subject)
+        except tf.errors.OpError:
+            ended = getattr(subject.feed.x, "ended", None)  # of a generator
+            if ended is None:
+                raise
+            raise ended from None
         finally:
             subject.restore()
         raise StopScript
@@ -115,7 +120,7 @@ class Trial(PassThrough):
         if meant:
             subject = FitSubject(
                 call.model,
-                call.arguments,
+                read_on(call.arguments),
                 call.index,
                 call.at,
                 self.scratch,

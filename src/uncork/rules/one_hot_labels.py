@@ -9,11 +9,8 @@ from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import OneHot
 from uncork.core.machine import Machine
-from uncork.core.stage import Stage
+from uncork.core.stage import BATCH_LOADERS, Stage
 from uncork.rules.evidence import WORTH, bound, input_share, ms
-
-# Stages whose elements are batches, labels and all.
-_BY_BATCH = ("pydataset", "loop")
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,7 +18,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     labels = diagnosis.one_hot
     if labels is None:
         return
-    loader = next((s for s in diagnosis.stages if s.kind in _BY_BATCH), None)
+    loader = next((s for s in diagnosis.stages if s.kind in BATCH_LOADERS), None)
     upper = _upper(diagnosis, labels, loader, machine.cpus)
     if upper < WORTH:
         return

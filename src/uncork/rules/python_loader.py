@@ -9,7 +9,7 @@ from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
-from uncork.core.stage import Stage
+from uncork.core.stage import BATCH_LOADERS, Stage
 from uncork.rules.cache import MEMORY_SHARE
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
@@ -25,10 +25,13 @@ _ANY: Final = (
     "read with tf.data; or give the loader workers, PyDataset(workers=N), where __getitem__ "
     "changes nothing that another call of it reads"
 )
-_LOOP: Final = (
-    "prepare batches beside the step: Dataset.from_generator(...) around what makes them, and "
-    ".prefetch(...)"
-)
+# Of what makes one batch after the other, and cannot be asked for another one.
+_WHOLE: Final = {
+    "loop": "prepare batches beside the step: Dataset.from_generator(...) around what makes them, "
+    "and .prefetch(...)",
+    "generator": "a generator makes one batch after the other: read with tf.data; or make it a "
+    "PyDataset, whose __getitem__(index) makes the batch of that index, and give it workers",
+}
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
 # Of a loader's time, what threads must save to be called a help.
 _HELP: Final = 0.2
@@ -48,7 +51,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         found = diagnosis.answering
         wall_s -= found.share * diagnosis.step_s if found else 0.0  # that is Keras's own
         upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
-    elif slowest.kind != "pydataset":  # other stages may be as slow
+    elif slowest.kind not in BATCH_LOADERS:  # other stages may be as slow
         costs = costs_of(diagnosis, machine.cpus)
         upper = min(upper, gain(costs, costs.without([slowest.index])))
     if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
@@ -98,8 +101,8 @@ def _in_ops(stage: Stage, kept: bool) -> str:
 def _remedy(loader: Stage, kept: bool) -> str:
     """What was seen of the loader in threads, where it could be tried."""
     wall_s = loader.wall_s_per_element or 0.0
-    if loader.kind == "loop":
-        return _LOOP
+    if loader.kind in _WHOLE:
+        return _WHOLE[loader.kind]
     if loader.kind == "from_generator" and kept:
         return _KEEP
     if loader.chunked is not None and loader.chunked.wall_s_per_element < _SOON * wall_s:
@@ -120,5 +123,5 @@ def _remedy(loader: Stage, kept: bool) -> str:
 
 def _labels_s(diagnosis: WorkloadDiagnosis, loader: Stage) -> float:
     """Of a call of the loader, what filling one-hot labels takes."""
-    by_batch = loader.kind in ("pydataset", "loop")
+    by_batch = loader.kind in BATCH_LOADERS
     return diagnosis.one_hot.made_s if diagnosis.one_hot and by_batch else 0.0

@@ -46,7 +46,7 @@ def _remedy(work: Workload) -> str:
         return "take the loop over batches into the tf.function, or use a larger batch"
     if work.batch_hooks:
         return "callbacks that need each batch keep steps apart: do that work once an epoch"
-    if work.data == "pydataset" or work.steps_per_epoch is None:
+    if work.data in ("pydataset", "generator") or work.steps_per_epoch is None:
         return "read with tf.data of known length, and compile(..., steps_per_execution=N)"
     divides = f" that divides {work.steps_per_epoch:,}" if work.steps_given else ""
     return f"compile(..., steps_per_execution=N), with an N{divides or ' of 10 to 100'}"

@@ -39,6 +39,7 @@ from uncork.step.loaders import loader_stages
 from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
+from uncork.step.one_pass import OnePass, read_on
 from uncork.step.padding import Padding, padding_of
 from uncork.step.per_example import draws_by_itself, without_draws
 from uncork.step.planned import PlannedStep
@@ -97,6 +98,7 @@ __all__ = [
     "HeldOut",
     "KeptTensors",
     "Mode",
+    "OnePass",
     "Padding",
     "PlannedStep",
     "Recording",
@@ -162,6 +164,7 @@ __all__ = [
     "random_layers",
     "random_layers_of",
     "rate_for",
+    "read_on",
     "replay",
     "replicas_of",
     "returned_loss",

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import GeneratorType
 from typing import Any, Final
 
 import keras
@@ -18,6 +19,7 @@ from uncork.core.workload import DataKind
 from uncork.pipeline import read
 from uncork.step.array_feed import Rewrite, arrays_through, in_one_thread
 from uncork.step.loader_edits import stop_workers
+from uncork.step.one_pass import OnePass
 
 # Kinds of dtypes, as NumPy has them, that TensorFlow knows as well.
 _NUMBERS: Final = "biuf"
@@ -30,7 +32,7 @@ class Feed:
     """The data arguments of ``fit``, as Keras takes them.
 
     Attributes:
-        x: Dataset, arrays, PyDataset or generator.
+        x: Dataset, arrays, PyDataset, generator, or what stands in for one.
         y: Targets, None where ``x`` brings them.
         sample_weight: As given.
         batch_size: As given; Keras's default is 32 for arrays.
@@ -70,8 +72,8 @@ class Feed:
             sample_weight=weight,
             batch_size=arguments.get("batch_size"),
             steps_per_epoch=arguments.get("steps_per_epoch"),
-            # Keras ignores it for a dataset, and warns.
-            shuffle=shuffle is not False and not isinstance(x, tf.data.Dataset),
+            # Keras ignores it for others, and warns.
+            shuffle=shuffle is not False and not isinstance(x, (tf.data.Dataset, OnePass)),
             class_weight=arguments.get("class_weight"),
         )
 
@@ -87,7 +89,7 @@ class Feed:
             return "tf.data"
         if isinstance(self.x, keras.utils.PyDataset):
             return "pydataset"
-        if hasattr(self.x, "__next__") or hasattr(self.x, "send"):
+        if isinstance(self.x, OnePass) or hasattr(self.x, "__next__") or hasattr(self.x, "send"):
             return "generator"
         leaves = keras.tree.flatten(self.x)
         return "numpy" if leaves and all(hasattr(v, "shape") for v in leaves) else "other"
@@ -101,7 +103,7 @@ class Feed:
             return spec_text(
                 tuple(v for v in (self.x, self.y, self.sample_weight) if v is not None)
             )
-        return type(self.x).__name__
+        return GeneratorType.__name__ if isinstance(self.x, OnePass) else type(self.x).__name__
 
     def with_dataset(self, dataset: Any) -> Feed:
         """The same with another pipeline."""
@@ -145,7 +147,7 @@ class Feed:
         """
         with arrays_through(self.arrays) if self.arrays else nullcontext():
             return TFEpochIterator(
-                x=self._as_tensors(self.x),
+                x=self.x.reader() if isinstance(self.x, OnePass) else self._as_tensors(self.x),
                 y=self._as_tensors(self.y),
                 sample_weight=self._as_tensors(self.sample_weight),
                 batch_size=self.batch_size,

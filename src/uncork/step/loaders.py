@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,12 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.edit import MOST_WORKERS
+from uncork.core.stack import place
 from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
 from uncork.pipeline.kept_calls import values_bytes
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
+from uncork.step.one_pass import OnePass
 from uncork.step.statements import Statement, statements
 from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
 
@@ -54,6 +56,8 @@ def loader_stages(feed: Feed) -> tuple[Stage, ...]:
         feed: Of the training; a ``PyDataset`` is asked for some of its batches, and draws what it
             would have drawn all the same if its generators are NumPy's.
     """
+    if isinstance(feed.x, OnePass):
+        return (_generator_stage(feed.x),)
     if feed.kind != "pydataset":
         return ()
     with draws_kept(feed.x):
@@ -90,6 +94,26 @@ def _stage(dataset: Any) -> Stage:
     )
 
 
+def _generator_stage(generator: OnePass) -> Stage:
+    cost = _cost_of(lambda _index: generator.take(), range(_BATCHES + 1))
+    watched = statements(generator.function, generator.take) if cost.wall_s <= _LONGEST_S else ()
+    most = max(watched, key=lambda s: s.share, default=None)
+    in_one = most is not None and most.share >= _MOST
+    return Stage(
+        index=0,
+        kind="generator",
+        at=place(generator.code.co_filename, most.line) if in_one else generator.at,
+        name=generator.name,
+        cpu_s_per_element=cost.cpu_s,
+        wall_s_per_element=cost.wall_s,
+        bytes_per_element=cost.bytes or None,
+        elements_per_step=1.0,
+        parallelism=1,
+        random=True,
+        python=True,
+    )
+
+
 @dataclass(frozen=True)
 class _Cost:
     """Of one batch, made and copied into tensors.
@@ -116,10 +140,15 @@ class _Cost:
 def _cost(dataset: Any) -> _Cost:
     length = dataset.num_batches
     indices = itertools.islice(itertools.cycle(range(length or _BATCHES + 1)), _BATCHES + 1)
-    nbytes = values_bytes(dataset[next(indices)])
+    return _cost_of(dataset.__getitem__, indices)
+
+
+def _cost_of(make: Callable[[int], Any], given: Iterable[int]) -> _Cost:
+    indices = iter(given)
+    nbytes = values_bytes(make(next(indices)))
     handing_over_s, cpu, begin = 0.0, time.process_time(), time.perf_counter()
     for index in indices:
-        made, before = dataset[index], time.perf_counter()
+        made, before = make(index), time.perf_counter()
         nbytes = max(nbytes, values_bytes(made))
         _hand_over(made)
         handing_over_s += time.perf_counter() - before

@@ -166,9 +166,18 @@ def _first_lines(function: FunctionType) -> dict[int, int]:
 
 
 def _body(node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements inside; those inside a ``with`` or a ``try`` count themselves."""
+    """The statements inside; those inside a ``with`` or a ``try`` count themselves.
+
+    Those inside a loop that yields do, too, behind the loop: its own are the lines that begin it.
+    """
     for statement in getattr(node, "body", ()):
         if isinstance(statement, (ast.With, ast.Try)):
             yield from _body(statement)
         else:
             yield statement
+        if isinstance(statement, (ast.For, ast.While)) and any(map(_is_yield, ast.walk(statement))):
+            yield from _body(statement)
+
+
+def _is_yield(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Yield, ast.YieldFrom))
