@@ -85,7 +85,7 @@ class OnePass:
 
     def _end(self) -> NothingToMeasure:
         return NothingToMeasure(
-            f"the generator '{self.name}' ended after {self._taken} batches, and cannot be read anew",
+            f"the generator '{self.name}' ended after {self._taken} batches and has no second pass",
             "data that can be read as often as it is to be measured",
             "let it go on ('while True:'), or pass tf.data, arrays or a PyDataset",
         )
