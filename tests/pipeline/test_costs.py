@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import other_forms, read, supply
+from uncork.pipeline import Supplied, other_forms, read, supply
 from uncork.pipeline.doubtful import alone
 from uncork.pipeline.handing_on import Handed, handed
 from uncork.pipeline.keeping import _sizes
@@ -238,26 +238,26 @@ def test_a_complete_file_cache_is_read_and_worth_one_in_memory(tmp_path):
 
 
 def test_supply_counts_batches():
-    rate, cpu_s = supply(RANGE(100).map(words).batch(10), budget_s=0.3)
-    assert rate > 0
-    assert cpu_s > 0
-    assert np.isfinite(rate)
+    found = supply(RANGE(100).map(words).batch(10), budget_s=0.3)
+    assert found.batches_per_s > 0
+    assert found.cpu_s > 0
+    assert np.isfinite(found.batches_per_s)
 
 
 @pytest.mark.parametrize("data", [RANGE(100).map(words).batch(10), RANGE(1)])
 def test_two_batches_are_waited_for_however_long_they_take(data):
-    rate, cpu_s = supply(data, budget_s=0.0)
-    assert rate > 0
-    assert cpu_s > 0
+    found = supply(data, budget_s=0.0)
+    assert found.batches_per_s > 0
+    assert found.cpu_s > 0
 
 
 def test_supply_of_nothing_is_nothing():
-    assert supply(RANGE(0), budget_s=0.1) == (0.0, 0.0)
+    assert supply(RANGE(0), budget_s=0.1) == Supplied(0.0)
 
 
 def test_supply_survives_a_corrupt_element():
     data = tf.data.Dataset.from_tensor_slices([b"no jpeg"] * 3).map(tf.io.decode_jpeg)
-    assert supply(data, budget_s=0.1) == (0.0, 0.0)
+    assert supply(data, budget_s=0.1) == Supplied(0.0)
 
 
 def test_measuring_fills_and_keeps_the_users_cache():

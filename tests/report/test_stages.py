@@ -51,6 +51,21 @@ def test_unknown_cost_is_an_unknown_rate(changes):
     assert stage_rate(stage(**changes), 10, cpus=4) is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"parallelism": 1}, "serial"),
+        ({"parallelism": 4}, "4 at once"),
+        ({"parallelism": AUTOTUNE}, "parallel (auto)"),
+        ({"parallelism": AUTOTUNE, "chosen": 2}, "2 at once (auto)"),
+        ({"parallelism": None}, ""),
+    ],
+)
+def test_how_a_stage_runs_is_told(changes, expected):
+    diagnosis = replace(workload_diagnosis(), stages=(stage(**changes),))
+    assert [row.runs for row in stage_rows(diagnosis, MACHINE)] == [expected]
+
+
 def test_the_slowest_stage_is_the_bottleneck():
     rows = stage_rows(workload_diagnosis(), MACHINE)
     assert [row.kind for row in rows if row.bottleneck] == ["map"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from uncork.core.record import Record
+from uncork.core.record import Record, replace
 
 AUTOTUNE = -1
 ENDLESS = -1
@@ -258,6 +259,7 @@ class Stage(Record, frozen=True, kw_only=True):
         ahead: Elements that it was told to prepare before they are asked for.
         readers: On a serial interleave, inputs that are open at once and could each have a thread.
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
+        chosen: What the runtime chose when the whole pipeline was read by itself.
         random: Draws random numbers or keeps state: two passes may differ.
         python: Runs Python code (generator, ``py_function``).
         python_at: The line that brought it in, where that is another one.
@@ -305,6 +307,7 @@ class Stage(Record, frozen=True, kw_only=True):
     ahead: int | None = None
     readers: int | None = None
     parallelism: int | None = None
+    chosen: int | None = None
     random: bool = False
     python: bool = False
     python_at: str | None = None
@@ -334,3 +337,17 @@ class Stage(Record, frozen=True, kw_only=True):
         if self.cpu_s_per_element is None or self.elements_per_step is None:
             return None
         return self.cpu_s_per_element * self.elements_per_step
+
+
+def with_chosen(stages: Sequence[Stage], chosen: Mapping[int, int]) -> tuple[Stage, ...]:
+    """Stages with what the runtime chose for them, by their indices.
+
+    Example:
+        >>> (photos,) = with_chosen([Stage(index=0, kind="map", parallelism=AUTOTUNE)], {0: 2})
+        >>> photos.chosen
+        2
+    """
+    return tuple(
+        replace(stage, chosen=chosen.get(stage.index)) if stage.parallelism == AUTOTUNE else stage
+        for stage in stages
+    )

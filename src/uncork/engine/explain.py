@@ -6,6 +6,7 @@ import tempfile
 from typing import Final
 
 from uncork.core.explanation import Explanation
+from uncork.core.stage import with_chosen
 from uncork.engine.pipelines import readable
 from uncork.measure.machine import cpus
 from uncork.pipeline import measure, read, supply
@@ -25,10 +26,11 @@ def explanation(dataset: object, budget_s: float) -> Explanation:
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
         pipeline = readable(dataset, scratch)
         assert pipeline is not None
-        rate, cpu_s = supply(pipeline.dataset, budget_s=_TOGETHER * budget_s)
+        together = supply(pipeline.dataset, budget_s=_TOGETHER * budget_s)
+        stages = measure(pipeline, batch_size=None, budget_s=(1 - _TOGETHER) * budget_s)
         return Explanation(
-            stages=measure(pipeline, batch_size=None, budget_s=(1 - _TOGETHER) * budget_s),
-            elements_per_s=rate,
-            cpu_s_per_element=cpu_s,
+            stages=with_chosen(stages, together.chosen),
+            elements_per_s=together.batches_per_s,
+            cpu_s_per_element=together.cpu_s,
             cpus=cpus(),
         )

@@ -17,7 +17,7 @@ from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
-from uncork.core.stage import ENDLESS, Stage
+from uncork.core.stage import ENDLESS, Stage, with_chosen
 from uncork.core.step_edit import JitCompileOff, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
@@ -115,9 +115,10 @@ def observe(
         ceilings["supply"], stages = known.ceilings["supply"], known.stages
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
-        batches_per_s = subject.batches_per_s(version, seconds.supply)
-        ceilings["supply"] = batches_per_s * (subject.workload.batch_size or 1) * version.times
-        stages = _stages(subject, version, seconds)
+        together = subject.supplied(version, seconds.supply)
+        samples = (subject.workload.batch_size or 1) * version.times
+        ceilings["supply"] = together.batches_per_s * samples
+        stages = with_chosen(_stages(subject, version, seconds), together.chosen)
     ceilings |= input_ceilings(stages, _samples(measured), machine.cpus)
     computing = shares.breakdown["step"] >= _COMPUTING
     precisions = in_other_precision(

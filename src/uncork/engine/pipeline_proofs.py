@@ -243,7 +243,7 @@ class PipelineProver:
         assert self._original is not None
         if self._pass_s is None:
             twin = self._twin()
-            rate, _ = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4))
+            rate = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4)).batches_per_s
             self._pass_s = twin.cardinality / rate if rate and twin.cardinality > 0 else 0.0
         needed_s = 2 * _DIGESTED * self._pass_s
         numbers = [max(1, math.ceil(needed_s / seconds * times)) for times in (1, _SLOWER)]

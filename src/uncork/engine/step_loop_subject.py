@@ -43,6 +43,7 @@ from uncork.engine.version import Version, VersionRunner
 from uncork.measure.backlog import runs_behind
 from uncork.measure.interleave import Block
 from uncork.measure.python_time import outside_ops
+from uncork.pipeline import Supplied
 from uncork.step import (
     CompiledStep,
     EagerStep,
@@ -287,10 +288,10 @@ class StepLoopSubject(Subject):
         """In the loop as it runs."""
         return answering_in(self.runner(self.original), seconds)
 
-    def batches_per_s(self, version: Version, budget_s: float) -> float:
+    def supplied(self, version: Version, budget_s: float) -> Supplied:
         """As fast as the loop makes them; it has been seen to."""
         del version, budget_s
-        return 1 / max(1e-9, self._between_s()[0])
+        return Supplied(1 / max(1e-9, self._between_s()[0]))
 
     def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What the loop does between two steps; Python where its own thread computes."""

@@ -38,7 +38,7 @@ from uncork.engine.unrolled import unrolled
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.devices import best_device
 from uncork.measure.kernels import forget_kernels, profiled
-from uncork.pipeline import supply
+from uncork.pipeline import Supplied, supply
 from uncork.step import Padding, defects_of_losses, full_size, kernel_parts, slow_layers
 
 # How many times as large a batch is tried where several replicas share it.
@@ -208,9 +208,9 @@ class Subject(ABC):
         assert version.pipeline is not None
         return version.pipeline.dataset
 
-    def batches_per_s(self, version: Version, budget_s: float) -> float:
-        """How fast the input of a version alone could be, in batches a second."""
-        return supply(self.supply(self.on_part(version)), budget_s=budget_s)[0]
+    def supplied(self, version: Version, budget_s: float) -> Supplied:
+        """How fast the input of a version alone could be."""
+        return supply(self.supply(self.on_part(version)), budget_s=budget_s)
 
     def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What feeds a version, where that is no tf.data pipeline."""

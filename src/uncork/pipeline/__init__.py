@@ -27,7 +27,7 @@ from uncork.pipeline.seeded import python_state, seeded, state_kept
 from uncork.pipeline.shortened import shortened
 from uncork.pipeline.source_lines import record_source_lines, source_line
 from uncork.pipeline.splitting import Split, split
-from uncork.pipeline.supply import supply
+from uncork.pipeline.supply import Supplied, supply
 from uncork.pipeline.tree import Node, Pipeline, read
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Node",
     "Pipeline",
     "Split",
+    "Supplied",
     "a_pass_begins",
     "apart",
     "apply",

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
+from uncork.pipeline.chosen import chosen_calls
 from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.tree import read
+from uncork.pipeline.tree import Pipeline, read
 
 
-def supply(dataset: Any, *, budget_s: float) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Supplied:
+    """A whole pipeline, read by itself.
+
+    Attributes:
+        batches_per_s: 0.0 for an empty dataset.
+        cpu_s: CPU seconds of a batch, likewise.
+        chosen: What the autotuner chose, by the index of the stage (see :func:`chosen_calls`).
+    """
+
+    batches_per_s: float
+    cpu_s: float = 0.0
+    chosen: Mapping[int, int] = field(default_factory=dict)
+
+
+def supply(dataset: Any, *, budget_s: float) -> Supplied:
     """How fast the whole pipeline gives batches when nobody else needs the machine.
 
     Args:
@@ -19,43 +38,39 @@ def supply(dataset: Any, *, budget_s: float) -> tuple[float, float]:
         budget_s: Seconds to iterate, or what two batches take. The first half, in which buffers
             and caches fill, is not counted.
 
-    Returns:
-        Batches per second and CPU seconds per batch; ``(0.0, 0.0)`` for an empty dataset.
-
     Example:
-        >>> rate, cpu_s = supply(tf.data.Dataset.range(100).batch(10), budget_s=0.05)
-        >>> rate > 0
+        >>> supply(tf.data.Dataset.range(100).batch(10), budget_s=0.05).batches_per_s > 0
         True
     """
-    with state_kept(read(dataset)):
-        return _steady_rate(dataset, budget_s)
+    pipeline = read(dataset)
+    with state_kept(pipeline):
+        return _supplied(pipeline, budget_s)
 
 
-def _steady_rate(dataset: Any, budget_s: float) -> tuple[float, float]:
-    marks = _marks(dataset, budget_s)
+def _supplied(pipeline: Pipeline, budget_s: float) -> Supplied:
+    marks, chosen = _marks(pipeline, budget_s)
     if len(marks) < 2:
-        return 0.0, 0.0
+        return Supplied(0.0)
     half = marks[0][0] + (marks[-1][0] - marks[0][0]) / 2
     late = [mark for mark in marks if mark[0] >= half]
     late = late if len(late) > 1 else marks
     batches = len(late) - 1
     wall, cpu = late[-1][0] - late[0][0], late[-1][1] - late[0][1]
-    return (batches / wall if wall > 0 else 0.0), cpu / batches
+    return Supplied(batches / wall if wall > 0 else 0.0, cpu / batches, chosen)
 
 
-def _marks(dataset: Any, budget_s: float) -> list[tuple[float, float]]:
-    """Elapsed and CPU time at the arrival of each batch."""
+def _marks(pipeline: Pipeline, budget_s: float) -> tuple[list[tuple[float, float]], dict[int, int]]:
+    """Elapsed and CPU time at the arrival of each batch; and what the autotuner chose by then."""
     marks: list[tuple[float, float]] = []
     deadline = time.perf_counter() + budget_s
     while len(marks) < 2 or time.perf_counter() < deadline:
         seen = len(marks)
-        try:
-            for _ in dataset:
+        iterator = iter(pipeline.dataset)
+        with suppress(tf.errors.OpError):
+            for _ in iterator:
                 marks.append((time.perf_counter(), time.process_time()))
                 if len(marks) > 1 and marks[-1][0] > deadline:
-                    return marks
-        except tf.errors.OpError:
-            pass
+                    break
         if len(marks) == seen:
             break
-    return marks
+    return marks, chosen_calls(pipeline, iterator)

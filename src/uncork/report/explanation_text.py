@@ -10,7 +10,7 @@ from rich.text import Text
 from uncork.core.explanation import Explanation
 from uncork.report.figures import duration, rate
 from uncork.report.stage_table import stage_table
-from uncork.report.stages import rows_of
+from uncork.report.stages import StageRow, rows_of
 from uncork.report.text import at_least, drawn
 
 _NO_LINES: Final = (
@@ -33,5 +33,11 @@ def explanation_text(
     )
     rows = rows_of(explanation.stages, 1.0, explanation.cpus, name_slowest=True)
     table = stage_table(rows, style.width, per="element")
-    unknown = [] if any(row.at for row in rows) else [Text(_NO_LINES, style="dim")]
-    return drawn([Group(Text(alone, style="bold"), table), *unknown], style)
+    told = [f"The bottleneck, {row.kind}, runs {row.runs}." for row in rows if _is_held_up(row)]
+    unknown = [] if any(row.at for row in rows) else [_NO_LINES]
+    below = [Text(each, style="dim") for each in (*told, *unknown)]
+    return drawn([Group(Text(alone, style="bold"), table), *below], style)
+
+
+def _is_held_up(row: StageRow) -> bool:
+    return row.bottleneck and bool(row.runs)

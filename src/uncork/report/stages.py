@@ -39,7 +39,8 @@ class StageRow(Record, frozen=True, kw_only=True):
         samples_per_s: What this stage could supply if the others cost nothing; None if unknown.
         cpu_s_per_step: None if unknown.
         share: Of the pipeline's CPU time.
-        runs: ``serial``, ``4 at once``, ``parallel (auto)`` or ``""`` where that has no meaning.
+        runs: ``serial``, ``4 at once``, ``4 at once (auto)`` where TensorFlow chose that,
+            ``parallel (auto)`` where nobody knows what it chose, or ``""`` without a meaning.
         traits: What limits its rewriting: ``random``, ``python``, ``opaque``.
         bottleneck: The slowest stage of a pipeline that is slower than the step.
         ops: What its function spends its time on, longest first, where the stage costs much.
@@ -93,7 +94,7 @@ def rows_of(
             cpu_s_per_step=known(stage.cpu_s_per_step),
             share=_share(stage, total),
             bytes_per_element=stage.bytes_per_element,
-            runs=_runs(stage.parallelism),
+            runs=_runs(stage),
             traits=_traits(stage),
             bottleneck=slowest is not None and number == slowest[1],
             ops=_ops(stage) if (_share(stage, total) or 0.0) >= _MUCH else (),
@@ -163,11 +164,12 @@ def _workers(parallelism: int | None, cpus: float) -> float:
     return max(cpus, 1.0) if parallelism == AUTOTUNE else float(max(min(parallelism, cpus), 1))
 
 
-def _runs(parallelism: int | None) -> str:
+def _runs(stage: Stage) -> str:
+    parallelism = stage.parallelism
     if parallelism is None:
         return ""
     if parallelism == AUTOTUNE:
-        return "parallel (auto)"
+        return "parallel (auto)" if stage.chosen is None else f"{stage.chosen} at once (auto)"
     return "serial" if parallelism == 1 else f"{parallelism} at once"
 
 

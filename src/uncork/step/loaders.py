@@ -98,11 +98,11 @@ def _generator_stage(generator: OnePass) -> Stage:
     cost = _cost_of(lambda _index: generator.take(), range(_BATCHES + 1))
     watched = statements(generator.function, generator.take) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
-    in_one = most is not None and most.share >= _MOST
+    one = most if most is not None and most.share >= _MOST else None
     return Stage(
         index=0,
         kind="generator",
-        at=place(generator.code.co_filename, most.line) if in_one else generator.at,
+        at=place(generator.code.co_filename, one.line) if one else generator.at,
         name=generator.name,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
