@@ -33,6 +33,7 @@ from uncork.core.pipeline_edit import (
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
+    ReadAhead,
     Rebatch,
     ShuffleFirst,
     SplitMap,
@@ -114,6 +115,10 @@ def interleaved() -> Dataset:
     return sliced(ROWS.reshape(8, 8, 6)).interleave(sliced, cycle_length=2).map(example).batch(4)
 
 
+def in_turn() -> Dataset:
+    return sliced(ROWS.reshape(8, 8, 6)).flat_map(sliced).map(example).batch(4)
+
+
 def ahead() -> Dataset:
     return sliced().map(example).prefetch(40).batch(4)
 
@@ -174,6 +179,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (drawing, SplitMap(stage=1, expects="")),
     (drawing, DrawFirst(stage=1, expects="")),
     (interleaved, ParallelInterleave(stage=1, expects="")),
+    (in_turn, ReadAhead(stage=1, expects="", readers=2, elements=8)),
     (ahead, LessAhead(stage=2, expects="")),
     (answering, PyFunctionCache(stage=1, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),

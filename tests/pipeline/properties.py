@@ -37,6 +37,7 @@ from uncork.core.pipeline_edit import (
     ParallelInterleave,
     ParallelMap,
     Prefetch,
+    ReadAhead,
     ShuffleFirst,
     SplitMap,
     VectorizeMap,
@@ -216,9 +217,10 @@ FOLDER = tempfile.mkdtemp(prefix="properties-")
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 IN_FILES = partial(DiskCache, folder=FOLDER)
+AHEAD = partial(ReadAhead, readers=2, elements=2)
 STAGE_EDITS = (
     SplitMap, Cache, IN_FILES, DropUnused, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst,
-    InlineMap, ParallelMap, ParallelInterleave, LessAhead,
+    InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
 )  # fmt: skip
 
 

@@ -220,6 +220,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(2, "batch"),
         shares=WAITING,
     ),
+    "one file after the other": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "tfrecord", 0.09, readers=8, of_one=2_000, bytes_per_element=4_000),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
     "decoded, then shuffled": observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", 0.16, name="decode", parallelism=AUTOTUNE),

@@ -98,6 +98,18 @@ class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only
     expects: str
 
 
+class ReadAhead(Record, tag="read_ahead", frozen=True, kw_only=True):
+    """Read ``readers`` inputs of ``stage`` side by side, and hold ``elements`` of each, in order.
+
+    The stage goes through one input after the other.
+    """
+
+    stage: int
+    expects: str
+    readers: int
+    elements: int
+
+
 class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):
     """Let the prefetch or parallel map at ``stage`` prepare only as much ahead as is of use."""
 
@@ -175,6 +187,7 @@ StageEdit = (
     | InlineMap
     | ParallelMap
     | ParallelInterleave
+    | ReadAhead
     | LessAhead
     | PyFunctionCache
     | GeneratorCache

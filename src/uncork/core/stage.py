@@ -257,7 +257,9 @@ class Stage(Record, frozen=True, kw_only=True):
         length: Elements of a pass over it, ``ENDLESS`` (-1) for one without end, None if unknown.
         file_bytes: Of the files that a source names; None where it names none.
         ahead: Elements that it was told to prepare before they are asked for.
-        readers: On a serial interleave, inputs that are open at once and could each have a thread.
+        readers: Inputs that could each have a thread: those that a serial interleave has open at
+            once, or of what goes through one after the other all that there are.
+        of_one: Of the latter, elements of the longest input that was looked at.
         parallelism: 1 runs serially, ``AUTOTUNE`` (-1) is the runtime's choice, None: neither.
         chosen: What the runtime chose when the whole pipeline was read by itself.
         random: Draws random numbers or keeps state: two passes may differ.
@@ -306,6 +308,7 @@ class Stage(Record, frozen=True, kw_only=True):
     file_bytes: int | None = None
     ahead: int | None = None
     readers: int | None = None
+    of_one: int | None = None
     parallelism: int | None = None
     chosen: int | None = None
     random: bool = False

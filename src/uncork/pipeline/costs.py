@@ -54,6 +54,7 @@ from uncork.pipeline.probes import (
 )
 from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.ratios import DROPPING, count_ratios, static_ratio
+from uncork.pipeline.read_ahead import elements_of_one, in_turn
 from uncork.pipeline.reads import files_read
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
@@ -97,6 +98,7 @@ def measure(pipeline: Pipeline, *, batch_size: int | None, budget_s: float) -> t
         _difference(stages)
         time_alone(stages, budget_s / 4)
         _difference(stages)
+        _count_inputs(stages, budget_s / 4)
         return tuple(_explained(pipeline, stages, stage, budget_s / 8) for stage in stages)
 
 
@@ -182,6 +184,15 @@ def _fill_caches(stages: Sequence[Measured], budget_s: float) -> None:
             stage.filled = count(serially(stage.dataset), budget_s=budget_s) is not None
 
 
+def _count_inputs(stages: Sequence[Measured], budget_s: float) -> None:
+    """Of what goes through one input after the other, and costs something, how long they are."""
+    whole_s = sum((stage.cpu_s or 0.0) * (stage.per_step or 0.0) for stage in stages)
+    for stage in stages:
+        costs_s = (stage.cpu_s or 0.0) * (stage.per_step or 0.0)
+        if costs_s > _TRIFLE * whole_s and in_turn(stage.node) is not None:
+            stage.of_one = elements_of_one(stage.node, stage.below[0].dataset, budget_s)
+
+
 def _difference(stages: Sequence[Measured]) -> None:
     """From costs of all below to costs of stages; noise may not make a stage cost less than 0."""
     for stage in stages:
@@ -244,7 +255,8 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         length=length if (length := int(node.dataset.cardinality())) >= ENDLESS else None,
         file_bytes=bytes_named(node),
         ahead=told_ahead(node),
-        readers=readers(node),
+        readers=readers(node) or (in_turn(node) if stage.of_one else None),
+        of_one=stage.of_one,
         parallelism=AUTOTUNE if parallel_by_default(node, options) else node.parallelism,
         random=is_random(node),
         python=in_python(node),

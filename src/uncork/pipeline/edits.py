@@ -26,6 +26,7 @@ from uncork.core.pipeline_edit import (
     PipelineEdit,
     Prefetch,
     PyFunctionCache,
+    ReadAhead,
     Rebatch,
     ShuffleFirst,
     SplitMap,
@@ -65,6 +66,7 @@ from uncork.pipeline.nodes import (
 )
 from uncork.pipeline.others_kept import check_others_kept
 from uncork.pipeline.python_edits import keep_generator
+from uncork.pipeline.read_ahead import read_ahead
 from uncork.pipeline.rebatching import rebatched
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.remade import remade
@@ -79,6 +81,7 @@ _OfOneStage = (
     | DropUnused
     | FilterFirst
     | ParallelInterleave
+    | ReadAhead
     | LessAhead
     | GeneratorCache
 )
@@ -225,6 +228,8 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
             changed = _filter_first(pipeline, node, stage)
         case ParallelInterleave():
             changed = interleave_in_parallel(pipeline, node, stage)
+        case ReadAhead():
+            changed = read_ahead(pipeline, node, stage, edit)
         case LessAhead():
             changed = less_ahead(node)
         case GeneratorCache():

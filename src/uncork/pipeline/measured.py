@@ -67,6 +67,7 @@ class Measured:
         inline_alone: Of a map in the thread that asks, on those.
         inputs: Elements taken of each input for one of its own; None where that is not known.
         per_step: Of its elements, how many one training step consumes.
+        of_one: Of what goes through one input after the other, elements of a long one.
         bytes: Of an element.
         prefix_bytes: Of what the work before the cut gives.
         cpu_s: CPU seconds of an element, those of its inputs taken off.
@@ -101,6 +102,7 @@ class Measured:
     filled: bool = False
     inputs: tuple[float | None, ...] = ()
     per_step: float | None = None
+    of_one: int | None = None
     bytes: int | None = None
     prefix_bytes: int | None = None
     cpu_s: float | None = None

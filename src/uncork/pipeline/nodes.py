@@ -127,6 +127,36 @@ def parallel_interleave(below: Dataset, template: Dataset, cycle: int) -> Datase
     return initialise(dataset, [below], kind_of(dataset))
 
 
+def interleave_of_whole(
+    below: Dataset, template: Dataset, opening: Any, readers: int, longest: int, held: int
+) -> Dataset:
+    """One input after the other, as many as there are readers read and held meanwhile.
+
+    Args:
+        below: The inputs.
+        template: Whose line and name it has.
+        opening: A dataset that opens one input after the other.
+        readers: Threads, each with an input of its own.
+        longest: A number of elements that no input has.
+        held: Elements that each reader holds.
+    """
+    dataset = blank(
+        interleave_op._ParallelInterleaveDataset,
+        _input_dataset=below,
+        _map_func=opening._map_func,
+        _structure=opening._structure,
+        _cycle_length=tf.constant(readers, tf.int64),
+        _block_length=tf.constant(longest, tf.int64),
+        _buffer_output_elements=tf.constant(held, tf.int64),
+        _prefetch_input_elements=tf.constant(0, tf.int64),
+        _num_parallel_calls=tf.constant(readers, tf.int64),
+        _name=getattr(template, "_name", None),
+        _uncork_deterministic="true",
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
 def memory_cache(below: Dataset) -> Dataset:
     """Keep elements in memory; shared by all iterators over the result, gone with it."""
     dataset = blank(

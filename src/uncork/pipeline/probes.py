@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
+from uncork.core.stage import AUTOTUNE
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.nodes import serial_map
 from uncork.pipeline.rebuild import make, rebuild
@@ -70,9 +71,17 @@ def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
     if node.kind == "map" and hasattr(dataset, "_num_parallel_calls"):
         return serial_map(below[0], dataset._map_func, dataset)
     if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
-        one = tf.constant(1, tf.int64)
-        return make(dataset, below, kind_of(dataset), _num_parallel_calls=one)
+        return _one_at_a_time(dataset, below)
     return rebuild(dataset, below)
+
+
+def _one_at_a_time(dataset: Dataset, below: Sequence[Dataset]) -> Dataset:
+    """What does several things at once, doing one; what was told to hold much holds none."""
+    fields = {"_num_parallel_calls": 1}
+    if int(np.asarray(getattr(dataset, "_buffer_output_elements", AUTOTUNE))) != AUTOTUNE:
+        fields |= {"_buffer_output_elements": 1, "_prefetch_input_elements": 0}
+    given = {name: tf.constant(value, tf.int64) for name, value in fields.items()}
+    return make(dataset, below, kind_of(dataset), **given)
 
 
 def serially(dataset: Dataset, *, threads: int = 1) -> Dataset:

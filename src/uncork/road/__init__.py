@@ -39,6 +39,7 @@ from uncork.road.parallelize_prefix import ParallelizePrefix
 from uncork.road.prefetch import PrefetchBatches
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.road.py_function_cache import KeepAnswers
+from uncork.road.read_ahead import ReadFilesAhead
 from uncork.road.recompute_activations import RunSegmentsAgain
 from uncork.road.reduce_retracing import OpenShapes
 from uncork.road.reuse_iterator import KeepIterator
@@ -63,6 +64,7 @@ ROAD: tuple[Optimization, ...] = (
     CacheInFiles(),  # what memory has no room for, against what is made in parallel by then
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle
     ParallelizeInterleave(),  # the readers; what stands above them is fed by them
+    ReadFilesAhead(),  # the same of files that are gone through in turn; it takes memory
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
     VectorizeMaps(),  # what is not cached and draws nothing any more, a batch at a time
     RunInline(),  # what is left of brief maps

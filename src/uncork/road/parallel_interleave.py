@@ -40,7 +40,7 @@ class ParallelizeInterleave(Optimization):
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        serial = [s.index for s in diagnosis.stages if s.readers is not None]
+        serial = [s.index for s in diagnosis.stages if s.readers is not None and s.of_one is None]
         if not serial:
             return Skipped(reason="no serial interleave of several inputs")
         costs = costs_of(diagnosis, machine.cpus)

@@ -1,6 +1,7 @@
 """Maps that run one element at a time: ``serial_map`` and ``stateful_serial_map``.
 
-So does an ``interleave`` that was given no number of parallel calls: it reads its files in turn.
+So does an ``interleave`` that was given no number of parallel calls, and a list of record files:
+they are read in turn.
 
 TensorFlow runs a bare ``map`` in parallel by itself, but only when its function is stateless: one
 random op, and the whole function, JPEG decoding included, runs on a single thread.
@@ -56,13 +57,18 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
             f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
             f"{ms(diagnosis.step_s)}, on one thread"
         ),
-        remedy=_interleave(stage.readers) if stage.readers else _REMEDIES[cause],
+        remedy=_side_by_side(stage) if stage.readers else _REMEDIES[cause],
     )
 
 
-def _interleave(readers: int) -> str:
+def _side_by_side(stage: Stage) -> str:
     """With the number of inputs that it has open: a parallel one would choose another by itself."""
+    if stage.of_one is None:
+        return (
+            f"interleave(..., cycle_length={stage.readers}, num_parallel_calls=tf.data.AUTOTUNE, "
+            "deterministic=True)"
+        )
     return (
-        f"interleave(..., cycle_length={readers}, num_parallel_calls=tf.data.AUTOTUNE, "
-        "deterministic=True)"
+        "read several files at once: TFRecordDataset(files, num_parallel_reads=N), which mixes "
+        "them; in their order it takes room for whole files"
     )

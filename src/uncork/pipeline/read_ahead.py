@@ -1,0 +1,112 @@
+"""Files, or other inputs, that are gone through one after the other, read by several threads.
+
+Where a stage ends with one input before it begins with the next, as a list of record files does,
+others could be read meanwhile, and held until it is their turn. An interleave whose blocks are
+longer than any input gives their elements in the very same order.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import ReadAhead
+from uncork.measure.machine import schedulable_cpus
+from uncork.pipeline.effects import is_order_free, reads_variables
+from uncork.pipeline.kinds import Dataset, kind_of
+from uncork.pipeline.legality import errors_are_ignored
+from uncork.pipeline.nodes import interleave_of_whole
+from uncork.pipeline.probes import serially
+from uncork.pipeline.rebuild import make
+from uncork.pipeline.tree import Node, Pipeline
+
+# Inputs that are looked at: of a row of files the last one is often shorter.
+_LOOKS: Final = 2
+# No input is as long.
+_LONGEST: Final = 1 << 40
+
+
+def in_turn(node: Node) -> int | None:
+    """Inputs that a stage goes through one after the other, where each could have its own thread.
+
+    None where there is but one, where several are open already, or where what they do depends on
+    the order in which they do it. Of inputs without a known number there are as many as cores.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> three = tf.data.Dataset.range(3).flat_map(tf.data.Dataset.range)
+        >>> in_turn(read(three).root), in_turn(read(three.batch(2)).root)
+        (3, None)
+    """
+    made = _one_by_one(node)
+    if made is None or not node.inputs:
+        return None
+    function = made._map_func.function
+    if not is_order_free(function) or reads_variables(function):
+        return None
+    inputs = int(node.inputs[0].dataset.cardinality())
+    inputs = inputs if inputs >= 0 else schedulable_cpus()
+    return inputs if inputs > 1 else None
+
+
+def elements_of_one(node: Node, below: Dataset, budget_s: float) -> int | None:
+    """Elements of the longest of the first inputs; None where there was no time to see its end.
+
+    Args:
+        node: Of which :func:`in_turn` knows.
+        below: What it reads from, which may be moved on.
+        budget_s: Seconds to count.
+    """
+    made, longest = _one_by_one(node), 0
+    deadline = time.perf_counter() + budget_s
+    for number in range(_LOOKS):
+        one = make(made, [below.skip(number).take(1)], kind_of(made))
+        try:
+            for count, _ in enumerate(serially(one), start=1):
+                longest = max(longest, count)
+                if time.perf_counter() > deadline:
+                    return None
+        except tf.errors.OpError:
+            return None
+    return longest or None
+
+
+def read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:
+    """What gives the elements of one input after the other, others read meanwhile.
+
+    Raises:
+        EditRefused: It does not go through several inputs in turn, these may not be read side by
+            side, or errors are ignored.
+    """
+    if errors_are_ignored(pipeline, stage):
+        raise EditRefused(
+            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            "errors that end the pass",
+            "leave it as it is",
+        )
+    inputs = in_turn(node)
+    if inputs is None or edit.readers < 2 or edit.elements < 1:
+        raise EditRefused(
+            f"{node} does not go through inputs that could be read ahead",
+            "files, or others, one after the other, that draw no random numbers and keep no state",
+            "leave it as it is",
+        )
+    readers = min(edit.readers, inputs)
+    made = _one_by_one(node)
+    return interleave_of_whole(
+        node.inputs[0].dataset, node.dataset, made, readers, _LONGEST, edit.elements
+    )
+
+
+def _one_by_one(node: Node) -> Any:
+    """The dataset that opens one input after the other: the stage, or what a reader is made of."""
+    made = vars(node.dataset).get("_impl", node.dataset)
+    kind = kind_of(made).name
+    if kind == "flat_map" and node.kind != "from_generator":
+        return made
+    alone = kind == "interleave" and node.parallelism == 1
+    return made if alone and int(np.asarray(made._cycle_length)) == 1 else None

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from records import MACHINE, observed, stage
+from uncork.core.pipeline_edit import ReadAhead
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.road.parallel_interleave import ParallelizeInterleave
+from uncork.road.read_ahead import ReadFilesAhead
+
+from .situations import WAITING, proposal, reason
+
+AHEAD = ReadFilesAhead()
+
+
+def reading(cost_s=0.09, **known):
+    known = {"readers": 16, "of_one": 400, "bytes_per_element": 1000} | known
+    return observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "tfrecord", cost_s, **known),
+        stage(2, "batch"),
+        shares=WAITING,
+    )
+
+
+def test_each_core_gets_a_file_and_room_for_more_than_it_held():
+    found = proposal(AHEAD, reading())
+    assert found.edits == (ReadAhead(stage=1, expects="51ab", readers=4, elements=500),)
+    assert found.at == "train.py:21"
+    assert found.predicted > 3
+    assert "prefetch(500)" in found.source_edit
+
+
+def test_there_are_no_more_readers_than_files():
+    (edit,) = proposal(AHEAD, reading(readers=2)).edits
+    assert edit.readers == 2
+
+
+@pytest.mark.parametrize("unknown", [{"of_one": None}, {"readers": None}])
+def test_files_of_which_no_end_was_seen_are_left_alone(unknown):
+    assert "a file's end" in reason(AHEAD, reading(**unknown))
+
+
+def test_what_is_held_must_have_room():
+    large = reading(bytes_per_element=1 << 28)
+    assert "GB of memory, the budget is" in reason(AHEAD, large)
+    assert proposal(AHEAD, reading(), policy=Policy(memory_share=0.9))
+
+
+def test_brief_files_are_left_alone():
+    assert "too soon to share it out" in reason(
+        AHEAD, reading(cost_s=0.0003, elements_per_step=300.0, of_one=2)
+    )
+
+
+def test_reading_that_keeps_up_is_left_alone():
+    assert "predicted gain" in reason(AHEAD, reading(cost_s=0.0001))
+
+
+def test_one_core_reads_no_faster():
+    assert "predicted gain" in reason(AHEAD, reading(), machine=replace(MACHINE, cpus=1.0))
+
+
+def test_an_interleave_is_another_matter():
+    assert "no serial interleave" in reason(ParallelizeInterleave(), reading())
