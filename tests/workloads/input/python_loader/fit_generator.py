@@ -1,7 +1,7 @@
 """Classify photographs of which a generator given to ``fit`` makes whole batches.
 
 Years of tutorials end in ``fit_generator``, and the generator outlived it: ``while True``, an order
-drawn anew, pictures opened with Pillow, ``yield np.stack(...)``. Keras reads it on one Python thread,
+drawn anew, pictures opened with Pillow, ``yield np.stack(...)``. Keras reads it on one thread,
 a batch ahead. Many threads ask why training on images is slow so, and why ``workers`` does nothing:
 it never did for a plain generator.
 """
