@@ -1,4 +1,5 @@
-from uncork.core.ceilings import input_ceilings
+from uncork.core.ceilings import disk_ceiling, input_ceilings
+from uncork.core.disk import FromDisk
 from uncork.core.stage import OpCost, Stage
 
 
@@ -37,3 +38,18 @@ def test_a_stage_of_unknown_cost_counts_nothing():
         ops=(op("DecodePng", 1.0),), cpu_s=None, wall_s_per_element=None, elements_per_step=None
     )
     assert input_ceilings([unknown], 10, cpus=2) == {}
+
+
+FILES = FromDisk(bytes=1_000, file_s=0.002, bytes_per_s=1e6)
+
+
+def test_files_from_the_disk():
+    names = stage("from_tensor_slices", file_bytes=1_000)
+    assert disk_ceiling(FILES, [stage(), names], 10) == {"disk": 10 / 0.02}
+
+
+def test_files_that_later_epochs_do_not_read_limit_none_of_them():
+    cached = stage("from_tensor_slices", file_bytes=1_000, elements_per_step=0.0)
+    others = stage("from_tensor_slices", file_bytes=50)
+    assert disk_ceiling(FILES, [cached], 10) == disk_ceiling(FILES, [others], 10) == {}
+    assert disk_ceiling(None, [stage()], 10) == {}

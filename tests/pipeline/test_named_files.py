@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import bytes_named, read
+from uncork.core.disk import FromDisk
+from uncork.measure.cold_reads import ColdReads
+from uncork.pipeline import bytes_named, cold_files, named_files, read
 
 SLICES = tf.data.Dataset.from_tensor_slices
 
@@ -56,3 +58,35 @@ def test_where_no_file_of_this_host_is_named(names, tmp_path):
         tf.data.TextLineDataset(names),
     ]
     assert [bytes_named(read(data).root) for data in others] == [None] * len(others)
+
+
+def reads(monkeypatch, found):
+    """What a fake disk is asked for, and answers."""
+    asked = []
+    monkeypatch.setattr(named_files, "cold_reads", lambda names: asked.extend(names) or found)
+    return asked
+
+
+def test_the_disk_is_asked_for_the_files_that_are_read(names, monkeypatch):
+    asked = reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
+    found = cold_files(read(SLICES(names).map(tf.io.read_file).batch(2)))
+    assert asked == [os.fsencode(name) for name in names]
+    assert found == FromDisk(bytes=60, file_s=pytest.approx(0.1), bytes_per_s=pytest.approx(200.0))
+
+
+def test_of_large_files_only_the_beginning_was_read(names, monkeypatch):
+    reads(monkeypatch, ColdReads(files=3, bytes=6, wall_s=0.3))
+    assert cold_files(read(SLICES(names))).file_s == pytest.approx(1.0)
+
+
+def test_of_several_sources_the_larger_one_counts(names, monkeypatch):
+    asked = reads(monkeypatch, ColdReads(files=1, bytes=10, wall_s=0.1))
+    both = tf.data.Dataset.zip(SLICES(names[:2]), SLICES(names[1:]))
+    assert cold_files(read(both)).bytes == 50
+    assert asked == [os.fsencode(name) for name in names[1:]]
+
+
+def test_a_disk_that_tells_nothing_is_not_told_of(names, monkeypatch):
+    reads(monkeypatch, None)
+    assert cold_files(read(SLICES(names))) is None
+    assert cold_files(read(SLICES([1, 2]))) is None

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
+from uncork.core.disk import FromDisk
+from uncork.core.record import replace
 from uncork.core.stage import Reading
 from uncork.rules import storage_bound
 
@@ -35,3 +37,41 @@ def test_opening_many_files_is_named_with_its_time():
 )
 def test_what_costs_little_is_left_alone(changes):
     assert found(**changes) == []
+
+
+def from_disk(*, gigabytes=100, disk=150.0, measured=None):
+    """A step that alone would be ten times as fast as the disk, or as fast as was measured."""
+    files = FromDisk(bytes=gigabytes * 10**9, file_s=0.01, bytes_per_s=5e7)
+    source = stage(0, "from_tensor_slices", 0.0001, file_bytes=files.bytes)
+    given = observed(source, shares=WAITING)
+    speed = given.measurement.samples_per_s if measured is None else measured
+    given = replace(
+        given,
+        from_disk=files,
+        memory_available_bytes=20 * 10**9,
+        measurement=replace(given.measurement, samples_per_s=speed),
+        ceilings=given.ceilings | {"disk": disk, "consumer": 1_500.0},
+    )
+    return list(storage_bound.find(given, MACHINE))
+
+
+def test_data_that_has_no_room_in_memory_is_as_fast_as_the_disk():
+    (finding,) = from_disk()
+    assert finding.cause == "storage_bound"
+    assert finding.at == "train.py:20"
+    assert finding.upper_bound == pytest.approx(10.0)
+    for figure in ("100 GB", "20 GB", "50 MB/s", "150 samples/s"):
+        assert figure in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gigabytes": 10},  # from the second epoch on it comes from memory
+        {"disk": 0.0},
+        {"disk": 1_490.0, "measured": 1_490.0},
+        {"disk": 900.0, "measured": 300.0},  # something else is slower
+    ],
+)
+def test_a_disk_that_keeps_up_is_left_alone(changes):
+    assert from_disk(**changes) == []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from uncork.core.costmodel import StepCosts
+from uncork.core.disk import FromDisk
 from uncork.core.stage import Stage
 
 # By the names of TensorFlow's ops. Reading is measured on files that the system has in memory by
@@ -41,6 +42,31 @@ def input_ceilings(stages: Sequence[Stage], samples: float, cpus: float) -> dict
         "storage": sum(map(_reading_s, stages)) / cpus,
     }
     return {name: samples / each for name, each in seconds.items() if each > 0}
+
+
+def disk_ceiling(
+    files: FromDisk | None, stages: Sequence[Stage], samples: float
+) -> dict[str, float]:
+    """samples/s of ``disk``: while the system does not hold the files in memory.
+
+    That is the first epoch, and each one where they are larger than the memory. Nothing where it is
+    not known, or where later epochs read no files.
+
+    Args:
+        files: Those that the pipeline reads.
+        stages: With their costs.
+        samples: Of a training step.
+
+    Example:
+        >>> names = Stage(index=0, kind="from_list", file_bytes=10**9, elements_per_step=32)
+        >>> slow = FromDisk(bytes=10**9, file_s=0.001, bytes_per_s=5e7)
+        >>> disk_ceiling(slow, [names], 32)
+        {'disk': 1000.0}
+    """
+    source = next((s for s in stages if files is not None and s.file_bytes == files.bytes), None)
+    if files is None or source is None or not source.elements_per_step or not files.file_s:
+        return {}
+    return {"disk": samples / (source.elements_per_step * files.file_s)}
 
 
 def _decoding_s(stage: Stage) -> float:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from uncork.core.batch_facts import BatchSize, Larger, NewShapes, TooLarge
-from uncork.core.disk import Disk
+from uncork.core.disk import Disk, FromDisk
 from uncork.core.errors import WrongUse
 from uncork.core.facts import (
     Answering,
@@ -97,7 +97,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         measurement: Steady state, as the user's script would run, its callbacks left out.
         ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
             pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such work,
-            ``serial``, ``decode`` and ``storage`` (:mod:`uncork.core.ceilings`).
+            ``serial``, ``decode``, ``storage`` and ``disk`` (:mod:`uncork.core.ceilings`).
         headroom: The consumer's ceiling over the measured speed, at least 1.
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
             ``unknown`` for what may be nothing but noise.
@@ -112,6 +112,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
         disk: The folder for files that the user has named; None where there is none.
+        from_disk: Where its data lies in files that were read from the disk, to see how fast it is.
         bfloat16: The device computes bfloat16 natively; None when that is unknown.
         in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
             that was not tried.
@@ -165,6 +166,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     memory_available_bytes: int = 0
     disk: Disk | None = None
+    from_disk: FromDisk | None = None
     bfloat16: bool | None = None
     in_bfloat16: Comparison | None = None
     float16: bool | None = None

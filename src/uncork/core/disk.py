@@ -1,4 +1,4 @@
-"""A folder that the user has named for files, and how fast it is."""
+"""Folders and files on disks, and how fast they are: one to keep files in, those of the data."""
 
 from __future__ import annotations
 
@@ -88,3 +88,17 @@ def refused_name(folder: str) -> str:
     except UnicodeEncodeError:
         return "its name is not UTF-8, and a plan could not hold it"
     return ""
+
+
+class FromDisk(Record, frozen=True, kw_only=True):
+    """The files that a pipeline reads, where the system does not hold them in memory.
+
+    Attributes:
+        bytes: Of all of them.
+        file_s: Elapsed seconds for one of them, of several that are read at once.
+        bytes_per_s: Read so.
+    """
+
+    bytes: int
+    file_s: float
+    bytes_per_s: float

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from uncork.core.batch_facts import Larger
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.disk import FromDisk
 from uncork.core.facts import Padded
 from uncork.core.journal import Journal
 from uncork.core.kernels import KernelPart
@@ -16,6 +17,7 @@ from uncork.core.step_edit import FlatUpdates
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure import paired, together
+from uncork.pipeline import cold_files
 from uncork.watch import only_call
 
 # Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
@@ -27,6 +29,7 @@ _MANY_UPDATES: Final = 200
 _COMPILING_S: Final = 6.0
 _CARRIED: Final = (
     "disk",
+    "from_disk",
     "together",
     "padded",
     "without_metrics",
@@ -96,6 +99,7 @@ def look_once(
     epoch_s = steps * step_s if steps else None
     return {
         "together": together(),
+        "from_disk": _or(None, lambda: _from_disk(version)),
         "padded": padded,
         "without_metrics": without_metrics,
         "updated_at_once": at_once,
@@ -136,6 +140,10 @@ def _or(unknown: U, look: Callable[[], T]) -> T | U:
     with suppress(Exception):
         return look()
     return unknown
+
+
+def _from_disk(version: Version) -> FromDisk | None:
+    return None if version.pipeline is None else cold_files(version.pipeline)
 
 
 def _padded(subject: Subject, version: Version, block_s: float, journal: Journal) -> Padded | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.ceilings import input_ceilings
+from uncork.core.ceilings import disk_ceiling, input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import LoaderCache, LoaderWorkers
 from uncork.core.journal import Journal
@@ -132,6 +132,7 @@ def observe(
         step_s = measured.step_s.median
         how = {"computing": computing, "told": told}
         once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
+    ceilings |= disk_ceiling(once["from_disk"], stages, _samples(measured))
     moved = on_device(version.step)
     if moved is not None:
         stages = left_to_the_step(stages, moved.expects)

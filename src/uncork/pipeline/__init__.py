@@ -19,7 +19,7 @@ from uncork.pipeline.gathering import gathered_arrays
 from uncork.pipeline.kept_calls import a_pass_begins
 from uncork.pipeline.last_maps import LastMaps, last_maps, named_maps
 from uncork.pipeline.made_there import MadeThere
-from uncork.pipeline.named_files import bytes_named
+from uncork.pipeline.named_files import bytes_named, cold_files
 from uncork.pipeline.order import in_order, leaves_order_open
 from uncork.pipeline.parted import parted_anew
 from uncork.pipeline.python_calls import keeps_python
@@ -45,6 +45,7 @@ __all__ = [
     "apply",
     "bytes_named",
     "check_folder",
+    "cold_files",
     "continued",
     "disk_at",
     "element_digests",

@@ -1,16 +1,22 @@
-"""How large the files are that a pipeline reads: this tells of more data where no length does."""
+"""The files that a pipeline reads: how large they are, and how fast they come from the disk.
+
+Their size tells of more data where no length does.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.tree import Node
+from uncork.core.disk import FromDisk
+from uncork.measure.cold_reads import cold_reads
+from uncork.pipeline.tree import Node, Pipeline
 
 # Sources that hold what they give; others would have to be run for that.
 _HOLDING: Final = frozenset({"from_tensor_slices", "from_tensors", "from_list"})
@@ -28,6 +34,48 @@ def bytes_named(node: Node) -> int | None:
         True
         >>> bytes_named(read(tf.data.Dataset.from_tensor_slices(["no file"])).root)
     """
+    found = _named(node)
+    return None if found is None else found.bytes
+
+
+def cold_files(pipeline: Pipeline) -> FromDisk | None:
+    """How fast the files that a pipeline names come where the system does not hold them.
+
+    Of several sources that name files, of the one whose files are largest together.
+
+    Args:
+        pipeline: Its sources are read; the files stay as they are.
+
+    Returns:
+        None where no files of this host are named, or that cannot be told.
+    """
+    named = filter(None, (_named(place.node) for place in pipeline.places))
+    found = max(named, key=lambda each: each.bytes, default=None)
+    read = cold_reads(found.names) if found else None
+    if found is None or read is None or not read.wall_s:
+        return None
+    speed = read.bytes / read.wall_s
+    # A file takes something whatever its size; of a large one only the beginning was read.
+    file_s = max(read.wall_s / read.files, found.bytes / found.files / speed)
+    return FromDisk(bytes=found.bytes, file_s=file_s, bytes_per_s=speed)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Files that a source names.
+
+    Attributes:
+        names: The first of them.
+        files: All of them.
+        bytes: Of all together.
+    """
+
+    names: tuple[bytes, ...]
+    files: int
+    bytes: int
+
+
+def _named(node: Node) -> _Named | None:
     if node.kind not in _HOLDING:
         return None
     specs = tf.nest.flatten(node.dataset.element_spec)
@@ -43,7 +91,9 @@ def bytes_named(node: Node) -> int | None:
     known = [size for size in sizes if size is not None]
     if not known or len(known) < len(sizes):
         return None
-    return round(sum(known) * max(1.0, int(node.dataset.cardinality()) / len(known)))
+    more = max(1.0, int(node.dataset.cardinality()) / len(known))
+    named = tuple(names[:_MOST])
+    return _Named(named, round(len(known) * more), round(sum(known) * more))
 
 
 def _size(name: bytes) -> int | None:

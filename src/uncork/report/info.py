@@ -45,6 +45,7 @@ CEILING_LABELS: Final = {
     "serial": "busiest thread alone",
     "decode": "decoding alone",
     "storage": "reading alone",
+    "disk": "reading from the disk",
 }
 
 Tone = Literal["healthy", "brake", "unknown"]

@@ -1,7 +1,8 @@
-"""Data in very many small files: ``storage_bound``.
+"""Data in very many small files, or in more than memory holds: ``storage_bound``.
 
-Opening a file costs more than reading a few kilobytes of it does, on any storage. A cache in files
-that is read again in every epoch has the same name, and is found where caches are.
+Opening a file costs more than reading a few kilobytes of it does, on any storage. And what is
+larger than the memory that is free comes from the disk anew in every epoch, at the disk's speed. A
+cache in files that is read again in every epoch has the same name, and is found where caches are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each map that opens many files for each element, and spends its time so."""
+    """One for what every epoch reads from the disk, one for each map that opens many files."""
+    yield from _from_disk(diagnosis)
     if input_share(diagnosis) <= 1 - 1 / WORTH:
         return
     costs = costs_of(diagnosis, machine.cpus)
@@ -43,3 +45,32 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             ),
             remedy="pack what belongs together into TFRecord files, some 100 MB each",
         )
+
+
+def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
+    """The disk is slower than the training step; what was measured may have come from memory."""
+    files, disk = diagnosis.from_disk, diagnosis.ceilings.get("disk", 0.0)
+    consumer = diagnosis.ceilings.get("consumer", 0.0)
+    if files is None or not disk or files.bytes <= diagnosis.memory_available_bytes:
+        return
+    reached = min(disk, diagnosis.measurement.samples_per_s)
+    upper = consumer / reached
+    if upper < WORTH or disk > reached * WORTH:
+        return
+    stage = next(s for s in diagnosis.stages if s.file_bytes == files.bytes)
+    yield Finding(
+        cause="storage_bound",
+        share=1 - 1 / upper,
+        upper_bound=upper,
+        at=stage.at,
+        evidence=(
+            f"{files.bytes / 1e9:,.0f} GB of files have no room in the "
+            f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of memory that are free, so each "
+            f"epoch reads them from the disk: {files.bytes_per_s / 1e6:,.0f} MB/s were seen, "
+            f"{disk:,.0f} samples/s at most"
+        ),
+        remedy=(
+            "a faster disk, or smaller files: pictures of the size that is used, records that hold "
+            "only what is trained on"
+        ),
+    )

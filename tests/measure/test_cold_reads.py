@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from uncork.measure import cold_reads as module
+from uncork.measure.cold_reads import ColdReads, cold_reads
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "RWF_NOWAIT"), reason="this system cannot be asked what it holds in memory"
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Of which the system may forget what was written."""
+    made = [tmp_path / f"{number}.bin" for number in range(100)]
+    for path in made:
+        path.write_bytes(os.urandom(10_000))
+    os.sync()
+    return [str(path) for path in made]
+
+
+def forgets(paths) -> bool:
+    """Files of a file system in memory are there always."""
+    return cold_reads(paths) is not None
+
+
+def test_some_files_are_read_whole_and_left_as_they_were(files):
+    if not forgets(files):
+        pytest.skip("the system holds what was just written")
+    before = [Path(path).stat() for path in files]
+    found = cold_reads(files)
+    assert 0 < found.files <= 64
+    assert found.bytes == found.files * 10_000
+    assert found.wall_s > 0
+    after = [Path(path).stat() for path in files]
+    assert [(s.st_size, s.st_mtime_ns) for s in after] == [
+        (s.st_size, s.st_mtime_ns) for s in before
+    ]
+
+
+def test_of_large_files_the_beginning_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "large.bin"
+    path.write_bytes(os.urandom(100_000))
+    os.sync()
+    monkeypatch.setattr(module, "_BYTES", 40_000)
+    monkeypatch.setattr(module, "_is_held", lambda fd: False)
+    assert cold_reads([str(path)]) == ColdReads(1, 40_000, pytest.approx(0, abs=60))
+
+
+def test_what_the_system_holds_tells_nothing(files, monkeypatch):
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
+    for path in files:
+        Path(path).read_bytes()
+    assert cold_reads(files) is None
+
+
+def test_there_is_a_limit_of_time(files, monkeypatch):
+    monkeypatch.setattr(module, "_is_held", lambda fd: False)
+    assert cold_reads(files, budget_s=-1.0) is None
+
+
+@pytest.mark.parametrize("paths", [[], ["no such file"], ["\0"], [os.fsencode("/")]])
+def test_what_is_no_file_tells_nothing(paths):
+    assert cold_reads(paths) is None
+
+
+def test_a_system_that_cannot_be_asked_tells_nothing(files, monkeypatch):
+    monkeypatch.delattr(os, "RWF_NOWAIT")
+    assert cold_reads(files) is None
+
+
+def test_no_file_stays_open(files):
+    before = opened()
+    cold_reads(files)
+    assert opened() == before
+
+
+def opened() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
