@@ -13,8 +13,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+from uncork.capture import FitCall
 from uncork.core.edit import ArrayFeed, AsyncCheckpoint, LoaderCache, LoaderWorkers, ValidationInput
 from uncork.core.pipeline_edit import (
     AutotuneOff,
@@ -63,6 +65,7 @@ from uncork.core.step_edit import (
 )
 from uncork.engine.fit_subject import FitSubject
 from uncork.engine.pipeline_proofs import PipelineProver
+from uncork.engine.repeated_fit import RepeatedFitSubject
 from uncork.engine.version import VersionRunner
 from uncork.pipeline import Pipeline, element_digests, last_maps
 from uncork.pipeline.python_calls import generator_of, python_digest
@@ -189,17 +192,19 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
 )
 # Its elements are other ones: it is proved by what a training learns.
 REBATCHED = ((pipeline, Rebatch(times=2, batch_size=8, expects="")),)
-# Looked at elsewhere: of a fit that is called in a loop, of maps of tf.map_fn, of steps of a loop.
-ELSEWHERE = (ReuseIterator, MapsAtOnce, TensorArguments, ArrayArguments, ReduceRetracing)
+# Looked at elsewhere: of steps of a loop.
+ELSEWHERE = (TensorArguments, ArrayArguments, ReduceRetracing)
 
 
 def test_no_lever_is_left_out() -> None:
-    here = {type(edit) for edit in (*STEP_LEVERS, *TABLE_LEVERS)}
+    here = {type(edit) for edit in (*STEP_LEVERS, *TABLE_LEVERS, *MAPPED_LEVERS, *CALL_LEVERS)}
     assert here | set(ELSEWHERE) == set(get_args(StepEdit))
     assert {type(edit) for _, edit in PIPELINE_LEVERS + REBATCHED} == set(get_args(PipelineEdit))
 
 
 TABLE_LEVERS: tuple[StepEdit, ...] = (RowUpdates(),)
+MAPPED_LEVERS: tuple[StepEdit, ...] = (MapsAtOnce(),)
+CALL_LEVERS: tuple[StepEdit, ...] = (ReuseIterator(),)
 LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
 VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)
 
@@ -227,6 +232,7 @@ def trained(
     xla: bool = False,
     policy: str = "float32",
     table: bool = False,
+    mapped: bool = False,
 ) -> keras.Model:
     """A model that has been trained, and is to draw what it always does.
 
@@ -238,8 +244,12 @@ def trained(
         xla: They are compiled with XLA.
         policy: For the dtypes of its layers.
         table: It is one that looks words up.
+        mapped: It has a layer that goes through the examples of a batch one by one.
     """
-    model, state = with_table(twin) if table else built(twin, eagerly, xla, policy)
+    if table or mapped:
+        model, state = with_table(twin) if table else with_map(twin)
+    else:
+        model, state = built(twin, eagerly, xla, policy)
     give_state(model, state)
     keras.utils.set_random_seed(3)
     return model
@@ -271,6 +281,23 @@ def with_table(twin: bool) -> tuple[keras.Model, list[Any]]:
     model = keras.Sequential([keras.Input((3,)), *parts])
     model.compile("adagrad", "mse")
     model.fit(words(), verbose=0)
+    return model, state_of(model)
+
+
+class OneByOne(keras.layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        return tf.map_fn(tf.tanh, inputs)
+
+
+@functools.cache
+def with_map(twin: bool) -> tuple[keras.Model, list[Any]]:
+    del twin
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    parts = [OneByOne(), layers.Dropout(0.3), layers.Dense(2)]
+    model = keras.Sequential([keras.Input((6,)), *parts])
+    model.compile("adam", "mse")
+    model.fit(validating(), verbose=0)
     return model, state_of(model)
 
 
@@ -454,6 +481,54 @@ def test_in_the_middle_of_a_lever_for_tables(
 
     check_untouched(words, tmp_path, attempt, table=True)
     assert keras.layers.Embedding.call is look_up
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases(MAPPED_LEVERS, "measured", "proved"))
+def test_in_the_middle_of_a_lever_for_maps(
+    edit: StepEdit, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    map_fn = tf.map_fn
+
+    def attempt(subject: FitSubject, data: Any) -> None:
+        version = subject.original.with_step_edits((edit,))
+        with interrupted(subject.model, error, which=1 if at == "measured" else 2):
+            if at == "measured":
+                run(subject.runner(version))
+            else:
+                subject.prove_step(version, "rounding", 5.0)
+
+    check_untouched(pipeline, tmp_path, attempt, mapped=True)
+    assert tf.map_fn is map_fn
+
+
+@pytest.mark.parametrize(("edit", "at", "error"), cases(CALL_LEVERS, "measured", "proved"))
+def test_in_the_middle_of_a_lever_for_calls_of_fit(
+    edit: StepEdit, at: str, error: BaseException, tmp_path: Path
+) -> None:
+    """The ``fit`` that a loop calls is another subject; its model goes on as a twin's does."""
+    keras_s = keras_trainer.TFEpochIterator
+    theirs, history, next_draws = untouched(arrays, validated=False)
+    model = trained()
+    given = arguments_of_fit(arrays, validated=False)
+    whole = {"validation_split": 0.0, "shuffle": True, **given, "epochs": 1}
+    before = settings(model), drawn_next()
+    subject = RepeatedFitSubject(FitCall(0, "train.py:9", model, whole, model.fit), str(tmp_path))
+    subject.ends_here = True
+    version = subject.original.with_step_edits((edit,))
+    try:
+        with interrupted(model, error, which=1 if at == "measured" else 2):
+            if at == "measured":
+                run(subject.runner(version))
+            else:
+                subject.prove_step(version, "exact", 5.0)
+    finally:
+        subject.restore()
+    assert keras_trainer.TFEpochIterator is keras_s
+    assert (settings(model), drawn_next()) == before
+    assert model.fit(**given, verbose=0).history == history
+    assert drawn_next() == next_draws
+    for ours, other in zip(weights(model), theirs, strict=True):
+        np.testing.assert_array_equal(ours, other)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from uncork.core.step_edit import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
+    MapsAtOnce,
     ReduceRetracing,
     StepEdit,
     TensorArguments,
@@ -40,6 +41,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
     "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
+    "at once": lambda code: MapsAtOnce(code=code),
     "xla": lambda code: JitCompile(code=code),
     "no xla": lambda code: JitCompileOff(code=code),
     "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code=code),
@@ -75,12 +77,15 @@ class Training:
         ]
         self.model = keras.Sequential([keras.Input((6,)), *parts])
         self.rates = RATES.get(lever, (1.0,))
+        self.maps = lever == "at once"
         self.optimizer = keras.optimizers.Adam(0.01)
         self.optimizer.build(self.model.trainable_variables)
         made = tf.function(self.eager, jit_compile=True if lever == "no xla" else None)
         self.step = self.eager if lever == "graph" else made
 
     def eager(self, x: Any, y: Any, rate: float) -> Any:
+        if self.maps:
+            x = tf.map_fn(tf.square, x)
         with tf.GradientTape() as tape:
             loss = rate * tf.reduce_mean((y - tf.cast(self.model(x, training=True), y.dtype)) ** 2)
         gradients = tape.gradient(loss, self.model.trainable_variables)
