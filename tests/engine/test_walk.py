@@ -18,7 +18,7 @@ from uncork.core.job import Job, Result
 from uncork.core.journal import Journal
 from uncork.core.measurement import compare
 from uncork.core.plan import Policy, Proof
-from uncork.core.record import from_json
+from uncork.core.record import from_json, replace
 from uncork.core.step_edit import StepsPerExecution
 from uncork.engine import seconds
 from uncork.engine.subject import Subject
@@ -333,3 +333,56 @@ def test_nothing_tried_is_no_result(tmp_path: Path) -> None:
     tuning = Tuning(Job(mode="tune"), Journal(), str(tmp_path))
     tuning.finish()
     assert tuning.result is None
+
+
+class InBits(FakeSubject):
+    """A lower precision harms its training, unless layers enough stay in float32."""
+
+    def __init__(self, enough: str) -> None:
+        super().__init__({1: [CLEAR], 2: [CLEAR]})
+        self.enough, self.asked = enough, list[int]()
+
+    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+        self.asked.append(version.step[-1].steps)
+        passed = self.enough == "careful" and version.step[-1].steps == 2
+        harmed = self.enough != "unclear"
+        return Proof(kind=kind, passed=passed, detail="by decree", harmed=harmed and not passed)
+
+
+class FewBits(Optimization):
+    """Of two steps where layers that it harms first are left out, of one otherwise."""
+
+    name = "few_bits"
+    stage = "precision"
+    guarantee = "precision"
+
+    def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+        """By what the workload keeps."""
+        steps = 1 + len(diagnosis.workload.kept_in("mixed_bfloat16"))
+        edits = (StepsPerExecution(steps=steps),)
+        return Proposal(edits=edits, predicted=1.5, at=None, why="it may help")
+
+
+@pytest.mark.parametrize(
+    ("enough", "layers", "asked", "outcome", "reason"),
+    [
+        ("careful", ("last",), [1, 2], "kept", "it may help"),
+        ("never", ("last",), [1, 2], "rejected", "by decree; nor with last in float32"),
+        ("careful", (), [1], "rejected", "by decree"),
+        ("unclear", ("last",), [1], "rejected", "by decree"),
+    ],
+)
+def test_what_harms_a_training_is_tried_with_fewer_layers(
+    enough: str, layers: tuple[str, ...], asked: list[int], outcome: str, reason: str
+) -> None:
+    subject = InBits(enough)
+    work = replace(DIAGNOSIS.workload, sensitive_layers=layers)
+    before = replace(DIAGNOSIS, workload=work)
+    walk = Walk(subject, before, FOUR_CORES, Policy(budget_s=FAR), Journal(), road=(FewBits(),))
+    walk._keep = lambda candidate, measured: candidate.step  # type: ignore[method-assign]
+    walk.run()
+    (step,) = walk.steps
+    assert subject.asked == asked
+    assert step.outcome == outcome
+    assert step.reason.endswith(reason)
+    assert not walk.now.workload.careful or outcome == "kept"

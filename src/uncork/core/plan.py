@@ -62,11 +62,14 @@ class Proof(Record, frozen=True, kw_only=True):
         kind: The guarantee that was put to the test.
         passed: Never true by default.
         detail: How many elements or steps were compared, and what came out.
+        harmed: The training was seen to go otherwise; where it did not hold and this is not set,
+            nothing could be shown.
     """
 
     kind: Guarantee
     passed: bool
     detail: str
+    harmed: bool = False
 
 
 class Step(Record, frozen=True, kw_only=True):

@@ -79,6 +79,9 @@ class Workload(Record, frozen=True, kw_only=True):
         first_layers: Names of the layers that the model begins with and that learn nothing.
         first_layers_draw: Some of these draw random numbers.
         random_layers: Names of layers that only draw at random, and may stay in float32.
+        sensitive_layers: Names of those that a low precision harms first: they give the model's
+            outputs, or normalize.
+        careful: These stay in float32, too, where others compute in a lower precision.
         replicas: On how many devices a step runs.
         distributed: Runs under a tf.distribute strategy.
         small_weights: How many small weights its optimizer could update as one; 0 where it cannot.
@@ -132,6 +135,8 @@ class Workload(Record, frozen=True, kw_only=True):
     first_layers: tuple[str, ...] = ()
     first_layers_draw: bool = False
     random_layers: tuple[str, ...] = ()
+    sensitive_layers: tuple[str, ...] = ()
+    careful: bool = False
     arrays_in_step: InStep | None = None
     numbers: tuple[str, ...] = ()
     reads_again: bool = False
@@ -149,4 +154,6 @@ class Workload(Record, frozen=True, kw_only=True):
 
     def kept_in(self, policy: Precision) -> tuple[str, ...]:
         """Names of layers that are left in float32 where the others compute in this policy."""
-        return () if policy == "float32" else self.random_layers
+        if policy == "float32":
+            return ()
+        return (*self.random_layers, *(self.sensitive_layers if self.careful else ()))

@@ -87,7 +87,7 @@ class Walk:
             first = self._before(optimization)
             for each in (first, optimization) if first else (optimization,):
                 if not self._is_tried(each.name):
-                    self._record(self._try(each))
+                    self._record(self._try_carefully(each))
         self._looking_again = True
         self._look_again()
         self._try_together()
@@ -303,6 +303,25 @@ class Walk:
     def _at_least(self, part: Apart | None) -> float:
         """The smallest ratio worth keeping: what is no step gains only its part."""
         return part.at_least(self.now, KEEP_FROM) if part else KEEP_FROM
+
+    def _try_carefully(self, optimization: Optimization) -> Step:
+        """A lower precision that harms the training may do so in a few layers only."""
+        before, step = self.proposed(optimization), self._try(optimization)
+        if step.proof is None or not step.proof.harmed:
+            return step
+        work = self.now.workload
+        self.now = replace(self.now, workload=replace(work, careful=True))
+        proposal = self.proposed(optimization)
+        time_left = self.left_s >= seconds.PAIRS_S + seconds.TAIL_S
+        if time_left and proposal != before and not isinstance(proposal, Skipped):
+            again = self._attempt(optimization, proposal, again=False)
+            if again.outcome == "kept":
+                return again
+            if again.proof is not None:
+                names = ", ".join(work.sensitive_layers)
+                step = replace(step, reason=f"{step.reason}; nor with {names} in float32")
+        self.now = replace(self.now, workload=work)
+        return step
 
     def _try_smaller_and_smaller(self, optimization: Optimization) -> Step:
         """A larger batch that is not proved may be too large only."""

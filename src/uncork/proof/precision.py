@@ -50,13 +50,16 @@ def prove_precision(
     """
     why_not = _incomparable(original, candidate, steps)
     if why_not:
-        return _proof(False, why_not)
+        broken = all(run.finite for run in original) and not all(run.finite for run in candidate)
+        return _proof(False, why_not, harmed=broken)
     windows = range(len(original[0].losses))
     for window in windows:
-        failure = _leaves_band([r.losses[window] for r in original],
-                               [r.losses[window] for r in candidate])  # fmt: skip
+        losses, others = ([r.losses[window] for r in runs] for runs in (original, candidate))
+        wide = _too_wide(losses)
+        failure = wide or _leaves_band(losses, others)
         if failure:
-            return _proof(False, f"window {window + 1} of {len(windows)}: {failure}")
+            told = f"window {window + 1} of {len(windows)}: {failure}"
+            return _proof(False, told, harmed=not wide)
     base, other = _last(original), _last(candidate)
     found = noninferiority(base, other)
     fell = statistics.fmean(run.losses[0] for run in original) - statistics.fmean(base)
@@ -116,11 +119,17 @@ def _last(runs: Sequence[Replay]) -> list[float]:
     return [run.losses[-1] for run in runs]
 
 
-def _leaves_band(base: list[float], other: list[float]) -> str:
-    """Why the candidate leaves the band in one window; empty when it does not."""
+def _too_wide(base: list[float]) -> str:
+    """Why a band lets anything through; empty when it does not."""
     middle, half = statistics.fmean(base), _half_width(base)
     if half > _WIDEST * abs(middle):
         return f"the original's own band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
+    return ""
+
+
+def _leaves_band(base: list[float], other: list[float]) -> str:
+    """Why the candidate leaves the band in one window; empty when it does not."""
+    middle, half = statistics.fmean(base), _half_width(base)
     outside = [loss for loss in other if abs(loss - middle) > half]
     if outside:
         return f"loss {outside[0]:.4g} outside {middle:.4g} +- {half:.2g}"
@@ -140,5 +149,5 @@ def _half_width(base: list[float]) -> float:
     return max(t95(len(base) - 1) * spread, _FLOOR * abs(statistics.fmean(base)))
 
 
-def _proof(passed: bool, detail: str) -> Proof:
-    return Proof(kind="precision", passed=passed, detail=detail)
+def _proof(passed: bool, detail: str, *, harmed: bool = False) -> Proof:
+    return Proof(kind="precision", passed=passed, detail=detail, harmed=harmed)

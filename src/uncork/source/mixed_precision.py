@@ -53,7 +53,7 @@ def mixed_precision(source: Source, plan: Plan, edit: DtypePolicy) -> Changes:
         raise EditRefused("a policy that the script sets would have to be left out")
     if edit.keep:
         raise EditRefused(
-            f"layers that only draw at random stay in float32 ({', '.join(edit.keep)}): give them "
+            f"some layers stay in float32 ({', '.join(edit.keep)}): give them "
             'dtype="float32" by hand'
         )
     keras = source.imported("keras")

@@ -61,6 +61,7 @@ from uncork.step.saves_beside import (
     who_waits,
 )
 from uncork.step.segments import segments_run_again
+from uncork.step.sensitive_layers import sensitive_layers
 from uncork.step.settings import StepSettings, apply, flat_group_of, iterators_of
 from uncork.step.signature import signature
 from uncork.step.slow_layers import slow_layers
@@ -172,6 +173,7 @@ __all__ = [
     "saver_of",
     "saves_itself",
     "segments_run_again",
+    "sensitive_layers",
     "several_times",
     "shapes_of",
     "signature",
