@@ -21,6 +21,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.step_edit import (
     ArrayArguments,
     DtypePolicy,
+    FusedUpdates,
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
@@ -42,6 +43,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
     "at once": lambda code: MapsAtOnce(code=code),
+    "fused": lambda code: FusedUpdates(code=code),
     "xla": lambda code: JitCompile(code=code),
     "no xla": lambda code: JitCompileOff(code=code),
     "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code=code),

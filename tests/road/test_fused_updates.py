@@ -44,6 +44,12 @@ def test_what_leaves_it_out(workload, words):
     assert words in reason(FUSED, training(**workload))
 
 
+def test_in_a_loop_the_edit_is_for_one_function():
+    loop = training(kind="custom_loop", step_code="ab12")
+    assert proposal(FUSED, loop).edits == (FusedUpdates(code="ab12"),)
+    assert "more than one" in reason(FUSED, training(kind="custom_loop"))
+
+
 @pytest.mark.parametrize(("share", "is_tried"), [(0.4, True), (0.02, False)])
 def test_it_is_tried_where_the_optimizer_s_kernels_take_their_time(share, is_tried):
     kernels = (

@@ -112,7 +112,12 @@ class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
 
 
 class FusedUpdates(Record, tag="fused_updates", frozen=True, kw_only=True):
-    """Update each weight by one kernel of TensorFlow's, on the state as Keras keeps it."""
+    """Update each weight by one kernel of TensorFlow's, on the state as Keras keeps it.
+
+    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    """
+
+    code: str = ""
 
 
 class RowUpdates(Record, tag="row_updates", frozen=True, kw_only=True):
@@ -163,6 +168,7 @@ FunctionEdit = (
     | ArrayArguments
     | ReduceRetracing
     | MapsAtOnce
+    | FusedUpdates
     | JitCompile
     | JitCompileOff
     | DtypePolicy
@@ -177,7 +183,6 @@ StepEdit = (
     | MapOnDevice
     | StepsPerExecution
     | FlatUpdates
-    | FusedUpdates
     | RowUpdates
     | LargerBatch
     | MicroBatches

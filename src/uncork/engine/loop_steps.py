@@ -17,6 +17,7 @@ from uncork.core.stack import code_place, outwards, owner
 from uncork.core.step_edit import (
     ArrayArguments,
     DtypePolicy,
+    FusedUpdates,
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
@@ -35,7 +36,15 @@ from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared
 from uncork.engine.repetition import own_loops
 from uncork.engine.version import Version
-from uncork.step import CompiledStep, EagerStep, Mode, ReusedIterators, TakenStep, function_of
+from uncork.step import (
+    CompiledStep,
+    EagerStep,
+    Mode,
+    ReusedIterators,
+    TakenStep,
+    function_of,
+    fusable_in,
+)
 
 NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
 _NOT_SEEN: Final = "it was not called by the loop that was watched"
@@ -64,6 +73,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         no_xla=JitCompileOff in kinds and not xla,
         any_shape=any_shape,
         at_once=MapsAtOnce in kinds,
+        fused=FusedUpdates in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
         arrays=tuple(n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.names),
         policy=policies[-1].policy if policies else "",
@@ -157,13 +167,16 @@ class StepSwitch:
         """The workload, with what is known of its step by now."""
         step = self._step
         if isinstance(step, CompiledStep):
-            return replace(work, step_code=step.code, jit_compile=step.is_xla, numbers=step.numbers)
+            known = {"step_code": step.code, "jit_compile": step.is_xla, "numbers": step.numbers}
+            return replace(work, **known, fusable_weights=fusable_in(step.graph()))
         if not work.eager_step:
             return work
         if step is None:
             return replace(work, not_traceable=NO_FUNCTION)
         refusal = _NOT_SEEN if step.refusal is None else step.refusal
-        return replace(work, step_code=step.code, not_traceable=refusal, numbers=step.numbers)
+        fusable = 0 if refusal else fusable_in(step.graph())
+        known = {"step_code": step.code, "not_traceable": refusal, "numbers": step.numbers}
+        return replace(work, **known, fusable_weights=fusable)
 
     def prove(
         self,

@@ -21,6 +21,7 @@ from uncork.road.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    no_function_edit,
     no_step_edit,
     not_worth,
 )
@@ -46,7 +47,8 @@ class UpdateInOneKernel(Optimization):
     ) -> Proposal | Skipped:
         """Where the optimizer has such a kernel, and the step takes a good part of the time."""
         work = diagnosis.workload
-        forbidden = no_step_edit(diagnosis)
+        in_loop = work.kind == "custom_loop"
+        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
         if forbidden:
             return forbidden
         if not work.fusable_weights:
@@ -60,7 +62,7 @@ class UpdateInOneKernel(Optimization):
         if possible < WORTH_TRYING:
             return not_worth(possible)
         return Proposal(
-            edits=(FusedUpdates(),),
+            edits=(FusedUpdates(code=work.step_code),),
             predicted=None,
             at=work.step_at or work.at,
             why=f"{work.fusable_weights} weights are updated by one kernel each, not by a dozen",

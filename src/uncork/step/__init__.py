@@ -79,6 +79,7 @@ from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.told_loss import told_loss
 from uncork.step.traced import device_of, is_categorical
 from uncork.step.traced_policy import policies_of, random_layers_of
+from uncork.step.traced_updates import fusable_in
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
 from uncork.step.warm_up import warms_up
@@ -140,6 +141,7 @@ __all__ = [
     "flat_group_of",
     "full_size",
     "function_of",
+    "fusable_in",
     "fusable_weights",
     "give_state",
     "graph_training",

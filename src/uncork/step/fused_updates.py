@@ -156,24 +156,48 @@ def fused(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     if not any(isinstance(edit, FusedUpdates) for edit in edits):
         yield
         return
-    kernel = _kernel_of(optimizer)
-    assert kernel is not None, "checked before"
     as_ever = getattr(optimizer, _UPDATE)
 
     def update(strategy: Any, pairs: list[tuple[Any, Any]], rate: Any) -> None:
-        others = [pair for pair in pairs if not _is_for_kernel(*pair)]
-        if others:
-            as_ever(strategy, others, rate)
-        shared = kernel.shared(optimizer, rate)
-        for gradient, weight in pairs:
-            if _is_for_kernel(gradient, weight):
-                kernel.update(optimizer, weight, gradient, shared)
+        kernel_updates(optimizer, as_ever, strategy, pairs, rate)
 
     object.__setattr__(optimizer, _UPDATE, update)
     try:
         yield
     finally:
         object.__delattr__(optimizer, _UPDATE)
+
+
+def kernel_updates(
+    optimizer: Any,
+    as_ever: Callable[..., None],
+    strategy: Any,
+    pairs: list[tuple[Any, Any]],
+    rate: Any,
+) -> int:
+    """Update weights by one kernel each, as many as can be, and the others as ever.
+
+    Args:
+        optimizer: Whose.
+        as_ever: Its own way, given what follows.
+        strategy: Of ``tf.distribute``.
+        pairs: Gradients and weights.
+        rate: Of learning.
+
+    Returns:
+        How many.
+    """
+    kernel = _kernel_of(optimizer)
+    others = [pair for pair in pairs if kernel is None or not _is_for_kernel(*pair)]
+    if others:
+        as_ever(strategy, others, rate)
+    if kernel is None or len(others) == len(pairs):
+        return 0
+    shared = kernel.shared(optimizer, rate)
+    for gradient, weight in pairs:
+        if _is_for_kernel(gradient, weight):
+            kernel.update(optimizer, weight, gradient, shared)
+    return len(pairs) - len(others)
 
 
 def _is_for_kernel(gradient: Any, weight: Any) -> bool:

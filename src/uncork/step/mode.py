@@ -16,6 +16,7 @@ class Mode(Record, frozen=True, kw_only=True):
         no_xla: Not so, where its author has it compiled so.
         any_shape: Traced once for all shapes.
         at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
+        fused: Each weight is updated by one kernel.
         tensors: Arguments that it is given as tensors where they are Python numbers.
         arrays: Arguments of which it is given kept tensors where they are NumPy arrays.
         policy: What its layers compute in; ``""`` for their own dtype policy.
@@ -38,6 +39,7 @@ class Mode(Record, frozen=True, kw_only=True):
     no_xla: bool = False
     any_shape: bool = False
     at_once: bool = False
+    fused: bool = False
     tensors: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
     policy: str = ""
@@ -46,7 +48,7 @@ class Mode(Record, frozen=True, kw_only=True):
     @property
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
-        flags = (self.xla, self.no_xla, self.any_shape, self.at_once)
+        flags = (self.xla, self.no_xla, self.any_shape, self.at_once, self.fused)
         return any(flags) or bool(self.tensors or self.arrays or self.policy)
 
     @property
@@ -63,6 +65,7 @@ class Mode(Record, frozen=True, kw_only=True):
             f"with kept tensors of {', '.join(self.arrays)}" if self.arrays else "",
             "traced for all shapes at once" if self.any_shape else "",
             "with its tf.map_fn at once" if self.at_once else "",
+            "with one kernel for each weight's update" if self.fused else "",
             "compiled with XLA" if self.xla else "",
             "without XLA" if self.no_xla else "",
             f"in {self.policy}" if self.policy else "",

@@ -18,6 +18,7 @@ from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
 from uncork.step.traced_maps import Maps
 from uncork.step.traced_policy import traced_in, why_not_in
+from uncork.step.traced_updates import Updates
 from uncork.step.xla import ops_without_kernel
 
 _RECORDED: Final = 64
@@ -69,7 +70,7 @@ class TakenStep(ABC):
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
-        self._maps = Maps()
+        self._maps, self._updates = Maps(), Updates()
         self._tensors = KeptTensors()
         self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
@@ -117,14 +118,16 @@ class TakenStep(ABC):
     def _traced_as(self, mode: Mode, python: Callable[..., Any]) -> Callable[..., Any]:
         """The step's Python code, as it is to be traced for a mode."""
         python = traced_in(mode.policy, python, mode.keep)
+        python = self._updates.in_kernels(python) if mode.fused else python
         return self._maps.answered(python) if mode.at_once else python
 
     def _otherwise(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
     ) -> Any:
         """As the function of the mode; where that fails and the usual way does not, the usual."""
-        if (self.mode.policy or self.mode.at_once) and not self._ran_as_written:
-            return usual()  # layers that are built by the first call are built as they were written
+        anew = self.mode.policy or self.mode.at_once or self.mode.fused
+        if anew and not self._ran_as_written:
+            return usual()  # what is built by the first call is built as it was written
         if self.mode not in self._unable:
             self._look_for_checks(args, kwargs)
             self._refuse_other(self._why_another(args, kwargs))
@@ -179,6 +182,9 @@ class TakenStep(ABC):
             if self.mode.at_once and not found:
                 self.graph(self.mode).get_concrete_function(*args, **kwargs)
                 found = self._maps.why_none
+            if self.mode.fused and not found:
+                self.graph(self.mode).get_concrete_function(*args, **kwargs)
+                found = self._updates.why_none
         self._refuse_mode(found)  # which may raise, where a plan is to be kept strictly
 
     def _refuse_mode(self, why: str) -> None:

@@ -1,0 +1,191 @@
+"""Steps of a loop whose weights are updated by one kernel each, only while they are traced."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
+
+from uncork.step import CompiledStep, EagerStep, Mode
+from uncork.step.traced_updates import Updates, fusable_in
+
+X = tf.random.stateless_normal((8, 6), (1, 2))
+Y = tf.random.stateless_normal((8, 1), (3, 4))
+FUSED = Mode(fused=True)
+AS_EVER = vars(TFOptimizer)["_distributed_tf_update_step"]
+
+
+@pytest.fixture(autouse=True)
+def keras_s_own_afterwards():
+    yield
+    assert vars(TFOptimizer)["_distributed_tf_update_step"] is AS_EVER
+
+
+class Training:
+    def __init__(self, optimizer="adam", *, eager=False):
+        keras.utils.set_random_seed(1)
+        layers = [keras.Input((6,)), keras.layers.Dense(5, "relu"), keras.layers.Dense(1)]
+        self.model = keras.Sequential(layers)
+        self.optimizer = keras.optimizers.get(optimizer)
+        self.optimizer.build(self.model.trainable_variables)
+        self.step = self.eager if eager else tf.function(self.eager)
+
+    def eager(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+    @property
+    def values(self):
+        return [v.numpy() for v in (*self.model.variables, *self.optimizer.variables)]
+
+
+def ops_of(function):
+    return {op.type for op in function.get_concrete_function(X, Y).graph.get_operations()}
+
+
+def taken(training):
+    return CompiledStep(training.step)
+
+
+def nearly_the_same(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "kernel"),
+    [
+        (keras.optimizers.Adam(0.01, clipnorm=1.0), "ResourceApplyAdam"),
+        (keras.optimizers.AdamW(0.01), "ResourceApplyAdam"),
+        (keras.optimizers.SGD(0.01, momentum=0.9), "ResourceApplyKerasMomentum"),
+        (keras.optimizers.Adadelta(0.1), "ResourceApplyAdadelta"),
+        (
+            keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01)),
+            "ResourceApplyAdam",
+        ),
+    ],
+)
+def test_a_loop_s_step_is_traced_so_and_the_optimizer_stays_its_own(optimizer, kernel):
+    config = keras.optimizers.serialize(optimizer)
+    ours, twin = (Training(keras.optimizers.deserialize(copy.deepcopy(config))) for _ in range(2))
+    step = taken(ours)
+    step.mode = FUSED
+    for _ in range(6):
+        ours.step(X, Y)
+        twin.step(X, Y)
+    assert step.unable == ""
+    nearly_the_same(ours.values, twin.values)
+    traced = ops_of(step.graph(FUSED))
+    graphs = traced | {op for f in _inner(step.graph(FUSED)) for op in f}
+    assert kernel in graphs
+    assert kernel not in ops_of(step.graph())
+    step.give_back()
+    ours.step(X, Y)  # goes on as written, from the same state
+    twin.step(X, Y)
+    nearly_the_same(ours.values, twin.values)
+
+
+def _inner(function):
+    """Of branches, in which a scaled loss is applied."""
+    graph = function.get_concrete_function(X, Y).graph.as_graph_def()
+    return [{node.op for node in f.node_def} for f in graph.library.function]
+
+
+def test_momentum_is_the_same_to_the_bit():
+    ours, twin = (Training(keras.optimizers.SGD(0.1, momentum=0.9)) for _ in range(2))
+    step = taken(ours)
+    step.mode = FUSED
+    for _ in range(8):
+        assert float(ours.step(X, Y)) == float(twin.step(X, Y))
+    for one, other in zip(ours.values, twin.values, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("optimizer", ["nadam", keras.optimizers.SGD(0.1)])
+def test_without_a_kernel_the_step_stays_as_it_is(optimizer):
+    ours = Training(optimizer)
+    step = taken(ours)
+    step.mode = FUSED
+    ours.step(X, Y)
+    ours.step(X, Y)
+    assert "no optimizer of Keras's" in step.unable
+    assert ours.optimizer.iterations.numpy() == 2
+
+
+def test_an_eager_step_too_once_it_is_a_graph():
+    ours, twin = Training(eager=True), Training(eager=True)
+    code = Training.eager.__code__
+    Training.eager.__code__ = code.replace()
+    step = EagerStep(Training.eager)
+    step.mode = Mode(graph=True, fused=True)
+    try:
+        for _ in range(5):
+            ours.step(X, Y)
+        assert step.unable == ""
+        assert "ResourceApplyAdam" in {
+            op.type
+            for each in step._graphs.values()
+            for traced in each._function_cache.values()
+            for op in traced.graph.get_operations()
+        }
+    finally:
+        step.give_back()
+        Training.eager.__code__ = code
+    for _ in range(5):
+        twin.step(X, Y)
+    nearly_the_same(ours.values, twin.values)
+
+
+def test_two_optimizers_of_one_step():
+    one, other = Training(), Training("nadam")
+    both = tf.function(lambda x, y: one.eager(x, y) + other.eager(x, y))
+    step = CompiledStep(both)
+    step.mode = FUSED
+    for _ in range(3):
+        both(X, Y)
+    assert step.unable == ""
+    assert "ResourceApplyAdam" in ops_of(step.graph(FUSED))
+    assert other.optimizer.iterations.numpy() == 3
+
+
+def test_another_thread_s_trace_is_the_user_s_own_affair():
+    ours, other, seen = Training(), Training(), []
+
+    def elsewhere():
+        seen.append(ops_of(other.step))
+
+    def traced(x, y):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        return ours.eager(x, y)
+
+    updates = Updates()
+    function = tf.function(updates.in_kernels(traced), autograph=False)
+    assert "ResourceApplyAdam" in ops_of(function)
+    assert "ResourceApplyAdam" not in seen[0]
+    assert updates.replaced == 4
+
+
+def test_an_error_in_the_trace_gives_the_optimizer_back():
+    def broken(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        tf.function(Updates().in_kernels(broken), autograph=False)(X)
+
+
+def test_weights_that_one_kernel_each_could_update_are_counted():
+    ours, other = Training(), Training("nadam")
+    for training in (ours, other):
+        training.step(X, Y)
+    assert (fusable_in(ours.step), fusable_in(other.step)) == (4, 0)
+    assert fusable_in(tf.function(lambda x: x)) == 0
