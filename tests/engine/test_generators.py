@@ -5,11 +5,16 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import uncork
-from uncork.core.errors import WrongUse
+from uncork.capture import FitCall, StopScript
+from uncork.core.errors import NothingToMeasure, WrongUse
+from uncork.core.job import Job, Result
+from uncork.core.journal import Journal
 from uncork.core.step_edit import FusedUpdates
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.trial import Trial
 from uncork.step import read_on
 
 
@@ -70,3 +75,80 @@ def test_where_the_process_goes_on_it_is_left_alone():
     with pytest.raises(WrongUse, match="can be read only once"):
         uncork.diagnose(trained(), generator, epochs=2, steps_per_epoch=5)
     np.testing.assert_array_equal(next(generator)[0], first[0])
+
+
+class Looking(Trial):
+    """Runs some steps of whatever it is given."""
+
+    takes_any_loop = True
+
+    def work(self, subject, machine):
+        self.seen = subject
+        runner = subject.runner(subject.original)
+        runner.prime()
+        runner.block(0.2)
+        return Result(machine=machine)
+
+
+def begun():
+    """It has two batches left, and nobody can begin it again."""
+    made = few()
+    for _ in range(3):
+        next(made)
+    return made
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    monkeypatch.setattr("uncork.engine.trial.does_real_work", lambda brief: True)
+    return Looking(Job(mode="diagnose"), Journal(), str(tmp_path))
+
+
+def call_of(model, generator, **given):
+    arguments = {"x": generator, "epochs": 2, "initial_epoch": 0, **given}
+    return FitCall(0, "train.py:9", model, arguments, model.fit)
+
+
+def test_a_script_s_generator_is_read_by_whoever_looks(trial):
+    with pytest.raises(StopScript):
+        trial.fit(call_of(trained(), batches(), steps_per_epoch=20))
+    assert trial.seen.workload.data == "generator"
+
+
+def test_so_is_one_of_many_small_fits(trial):
+    model, generator = trained(), batches()
+
+    def script():
+        for _ in range(9):
+            trial.fit(call_of(model, generator, steps_per_epoch=2, epochs=1, verbose=0))
+
+    with pytest.raises(StopScript):
+        script()
+    assert trial.seen.workload.called_in_loop
+
+
+def test_that_it_has_ended_for_good_is_told_as_such(trial):
+    with pytest.raises(NothingToMeasure, match="'few' ended after"):
+        trial.fit(call_of(trained(), begun(), steps_per_epoch=20))
+
+
+def test_an_error_of_the_user_s_stays_the_user_s(trial):
+    def broken():
+        yield from (next(made) for made in [batches()] for _ in range(20))
+        raise OSError("no such picture")
+
+    with pytest.raises(tf.errors.UnknownError, match="no such picture"):
+        trial.fit(call_of(trained(), broken(), steps_per_epoch=20))
+
+
+def test_nothing_more_is_tried_of_one_that_has_ended(tmp_path):
+    def some():
+        yield from (next(made) for made in [batches()] for _ in range(40))
+
+    generator = some()
+    next(generator)
+    tried = subject(trained(), generator, tmp_path)
+    assert tried.out_of_data() == ""
+    with pytest.raises((NothingToMeasure, tf.errors.OpError)):
+        tried.runner(tried.original).block(0.5)
+    assert "ended after 39 batches" in tried.out_of_data()

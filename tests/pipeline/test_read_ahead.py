@@ -28,6 +28,7 @@ def ahead(data, stage, *, readers=2, elements=4):
     after = apply(pipeline, edit)
     assert epochs(after.dataset) == before
     assert after.element_spec == data.element_spec
+    assert int(after.dataset.cardinality()) == int(data.cardinality())
     return after
 
 
@@ -63,7 +64,19 @@ def test_whatever_goes_through_files_in_turn(tmp_path, data):
     ahead(data(files), 1)
     shuffled = data(files.shuffle(5, seed=3))
     ahead(shuffled, 2)
-    ahead(data(files.repeat()).take(60), 2)
+
+
+def test_a_length_that_nobody_knows_must_stay_unknown(tmp_path):
+    """An interleave of endless inputs is known to be endless."""
+    files = tf.data.Dataset.from_tensor_slices(text_files(tmp_path, LINES)).repeat()
+    for reader in (
+        files.interleave(tf.data.TFRecordDataset, cycle_length=1),
+        tf.data.TFRecordDataset(files),
+    ):
+        pipeline = read(reader.take(60))
+        assert pipeline.cardinality == tf.data.UNKNOWN_CARDINALITY
+        with pytest.raises(EditRefused, match="read ahead"):
+            apply(pipeline, ReadAhead(stage=2, expects=pipeline.digest, readers=2, elements=9))
 
 
 def test_elements_within_files_may_be_mapped(tmp_path):
@@ -138,14 +151,29 @@ def test_the_longer_of_the_first_two_is_counted(tmp_path):
     assert elements_of_one(node, node.inputs[0].dataset, 5.0) is None
 
 
+def test_of_inputs_nobody_has_counted_there_may_be_many(tmp_path):
+    names = tf.data.Dataset.from_tensor_slices(text_files(tmp_path, LINES))
+    data = names.filter(lambda name: tf.strings.length(name) > 0).flat_map(tf.data.TFRecordDataset)
+    assert in_turn(read(data).root) >= 64
+    ahead(data, 2, readers=3)
+
+
+def test_brief_inputs_are_not_told(tmp_path):
+    """Windows, say, or elements that hold several rows."""
+    windows = RANGE(4_000).window(5, shift=1).flat_map(lambda w: w.batch(5)).batch(4)
+    rows = RANGE(400).batch(4).flat_map(tf.data.Dataset.from_tensor_slices).batch(4)
+    for data in (windows, rows):
+        assert {stage.of_one for stage in measured(data)} == {None}
+
+
 def test_it_is_told_of_stages_and_of_what_they_have_become(tmp_path):
-    names = text_files(tmp_path, (400, 400, 400))
-    data = tf.data.TFRecordDataset(names).batch(4)
+    names = text_files(tmp_path, (9_000, 9_000, 9_000))
+    data = tf.data.TFRecordDataset(names).batch(64)
     before = measured(data)
     assert [(stage.readers, stage.of_one) for stage in before] == [
-        (None, None), (3, 400), (None, None),
+        (None, None), (3, 9_000), (None, None),
     ]  # fmt: skip
-    after = measured(ahead(data, 1, elements=400).dataset)
+    after = measured(ahead(data, 1, elements=9_000).dataset)
     assert [(stage.kind, stage.readers, stage.parallelism) for stage in after][1] == (
         "interleave", None, 2,
     )  # fmt: skip

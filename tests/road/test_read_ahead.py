@@ -26,10 +26,12 @@ def reading(cost_s=0.09, **known):
 
 def test_each_core_gets_a_file_and_room_for_more_than_it_held():
     found = proposal(AHEAD, reading())
-    assert found.edits == (ReadAhead(stage=1, expects="51ab", readers=4, elements=500),)
+    assert found.edits == (
+        ReadAhead(stage=1, expects="51ab", readers=4, elements=500, bytes=4 * 500 * 1_250),
+    )
     assert found.at == "train.py:21"
     assert found.predicted > 3
-    assert "prefetch(500)" in found.source_edit
+    assert "cycle_length=4" in found.source_edit
 
 
 def test_there_are_no_more_readers_than_files():
@@ -37,21 +39,24 @@ def test_there_are_no_more_readers_than_files():
     assert edit.readers == 2
 
 
-@pytest.mark.parametrize("unknown", [{"of_one": None}, {"readers": None}])
-def test_files_of_which_no_end_was_seen_are_left_alone(unknown):
-    assert "a file's end" in reason(AHEAD, reading(**unknown))
+@pytest.mark.parametrize(
+    "unknown", [{"of_one": None}, {"readers": None}, {"bytes_per_element": None}]
+)
+def test_files_of_which_not_enough_was_seen_are_left_alone(unknown):
+    assert "the end of a file" in reason(AHEAD, reading(**unknown))
+
+
+def test_where_one_has_no_room_another_may_have():
+    large = stage(3, "flat_map", 0.08, readers=4, of_one=400, bytes_per_element=1 << 28)
+    both = replace(reading(), stages=(*reading().stages, large))
+    (edit,) = proposal(AHEAD, both).edits
+    assert edit.stage == 1
 
 
 def test_what_is_held_must_have_room():
     large = reading(bytes_per_element=1 << 28)
     assert "GB of memory, the budget is" in reason(AHEAD, large)
     assert proposal(AHEAD, reading(), policy=Policy(memory_share=0.9))
-
-
-def test_brief_files_are_left_alone():
-    assert "too soon to share it out" in reason(
-        AHEAD, reading(cost_s=0.0003, elements_per_step=300.0, of_one=2)
-    )
 
 
 def test_reading_that_keeps_up_is_left_alone():

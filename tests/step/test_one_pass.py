@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import threading
+import types
 
 import numpy as np
 import pytest
 
 from uncork.core.errors import NothingToMeasure
-from uncork.step import Feed, OnePass, loader_stages, read_on, statements
+from uncork.step import Feed, OnePass, for_keras, loader_stages, read_on, statements
 
 
 def numbers(begin, *more, step=1, **named):
@@ -76,6 +77,26 @@ def test_one_that_reads_what_is_read_once_is_not_begun_anew():
 def test_an_empty_one_ends_at_once(empty):
     with pytest.raises(NothingToMeasure, match="ended after 0 batches"):
         OnePass(empty).take()
+
+
+def test_one_that_closes_over_what_is_to_come_is_not_begun_anew():
+    def of_rows():
+        yield from ((row,) for row in rows)
+
+    source = OnePass(of_rows())
+    rows = [1, 2]
+    assert taken(source, 2) == [1, 2]
+    with pytest.raises(NothingToMeasure, match="ended after 2 batches"):
+        source.take()
+
+
+def test_keras_gets_a_generator_of_its_own():
+    arguments = {"x": np.ones(3)}
+    assert for_keras(arguments) is arguments
+    given = for_keras(read_on({"x": numbers(0), "epochs": 2}))
+    assert isinstance(given["x"], types.GeneratorType)
+    assert [next(given["x"])[0] for _ in range(8)] == [0, 1, 2, 3, 4, 5, 0, 1]
+    assert given["epochs"] == 2
 
 
 def test_only_a_generator_is_read_on():

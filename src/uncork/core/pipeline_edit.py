@@ -101,13 +101,14 @@ class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only
 class ReadAhead(Record, tag="read_ahead", frozen=True, kw_only=True):
     """Read ``readers`` inputs of ``stage`` side by side, and hold ``elements`` of each, in order.
 
-    The stage goes through one input after the other.
+    The stage goes through one input after the other. What is held takes so many ``bytes``.
     """
 
     stage: int
     expects: str
     readers: int
     elements: int
+    bytes: int = 0
 
 
 class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):

@@ -139,6 +139,11 @@ class FitSubject(FitLooks):
             self.workload = replace(self.workload, not_traceable=refusal, step_code=code)
             self.restore()
 
+    def out_of_data(self) -> str:
+        """Of a generator that has no second pass."""
+        ended = self.feed.x.ended if isinstance(self.feed.x, OnePass) else None
+        return ended.received if ended else ""
+
     def supply(self, version: Version) -> Any:
         """What Keras's own adapter makes of the feed."""
         epochs = self._feed(version).epochs(self.model)
@@ -271,6 +276,8 @@ class FitSubject(FitLooks):
         size = self.workload.batch_size
         if size is None or self.original.step or why_not_larger(self.model) is not None:
             return None
+        if self.feed.kind not in ("tf.data", "numpy"):
+            return None  # Python makes its batches, and nobody can ask for larger ones
         if self._judged is None:
             once = samples_once(self.original.pipeline, size)
             if once == 0:

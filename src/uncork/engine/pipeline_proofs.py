@@ -16,6 +16,7 @@ from uncork.core.pipeline_edit import (
     GeneratorCache,
     ParallelMap,
     PyFunctionCache,
+    ReadAhead,
     VectorizeMap,
 )
 from uncork.core.plan import Proof
@@ -93,11 +94,25 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
         return _Extent(1, max(2 * _SOME, needed), max(LEAST, needed), whole=False)
     if caches:
         return _Extent(2, _MANY, LEAST, whole=True)
-    most = _MANY if stacks else _SOME
+    ahead = [edit for edit in edits if isinstance(edit, ReadAhead)]
+    # What is read by several threads shows where one input ends and the next one begins.
+    inputs = max((_batches_of_inputs(edited, edit) for edit in ahead), default=(0, 0))
+    most = _MANY if stacks else max(_SOME, inputs[1])
+    least = max(LEAST, inputs[0])
     repeated = any(place.node.kind == "repeat" for place in edited.places)
     if endless or (repeated and not 0 <= edited.cardinality <= most):
-        return _Extent(1, 2 * most, LEAST, whole=False)
-    return _Extent(2, most, LEAST, whole=False)
+        return _Extent(1, 2 * most, least, whole=False)
+    return _Extent(2, most, least, whole=False)
+
+
+def _batches_of_inputs(pipeline: Pipeline, edit: ReadAhead) -> tuple[int, int]:
+    """Elements of the whole that take a first input and some of a second, and all readers' twice.
+
+    As far as the place of the edit is still where it was.
+    """
+    place = pipeline.places[min(edit.stage, len(pipeline.places) - 1)]
+    first, more = (_of_whole(place, n * edit.elements) for n in (1, 2 * edit.readers))
+    return (first + 1 if first < _MANY else LEAST), min(more, _MANY)
 
 
 def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
@@ -116,9 +131,14 @@ def _batches_of(place: Place, seconds: float) -> int:
     if elements == tf.data.UNKNOWN_CARDINALITY:
         counted = place.node.inputs[0] if place.node.inputs else place.node
         elements = count(counted.dataset, budget_s=seconds)
+    return _MANY if elements is None else _of_whole(place, elements)
+
+
+def _of_whole(place: Place, count: float) -> int:
+    """Elements of the whole pipeline for so many of one of its stages."""
     branch, position = place
-    above = branch.stages[position + 1 :]
-    while elements is not None:
+    above, elements = branch.stages[position + 1 :], float(count)
+    while True:
         for node in above:
             ratio = static_ratio(node)
             if ratio is None and node.kind not in DROPPING:
@@ -128,9 +148,10 @@ def _batches_of(place: Place, seconds: float) -> int:
             return math.ceil(elements)
         joint, above = branch.within.stages[0], branch.within.stages[1:]
         share = _share(joint, branch.root)
-        elements = elements / share if share else None
+        if not share:
+            return _MANY
+        elements /= share
         branch = branch.within
-    return _MANY
 
 
 def _share(joint: Node, branch: Node) -> float | None:

@@ -18,6 +18,7 @@ from uncork.core.pipeline_edit import (
     GeneratorCache,
     PipelineEdit,
     PyFunctionCache,
+    ReadAhead,
 )
 from uncork.core.plan import Plan
 from uncork.core.stage import ENDLESS, Stage
@@ -181,11 +182,13 @@ def enough_memory(
     needed = sum(size * times_as_much(stages, pipeline, stage) for size, stage in wanted)
     needed += sum(size * times_as_much(of_validation, validation, at) for size, at in others)
     copies = sum(edit.bytes for edit in plan.saving_edits)  # as large as the model
+    ahead = [*plan.pipeline_edits, *plan.validation_edits]
+    copies += sum(edit.bytes for edit in ahead if isinstance(edit, ReadAhead))
     more = needed / then if then else 1.0
     available = available_memory()
     if needed + copies > plan.policy.memory_share * available and needed + copies:
         raise EditRefused(
-            f"the plan's {'cache takes' if needed else 'copies of checkpoints take'} up to "
+            f"what the plan {'keeps' if needed else 'holds for a while'} takes up to "
             f"{(needed + copies) / 1e9:.1f} GB of memory"
             f"{f', for {more:.1f} times as much data,' if more > 1 else ','} "
             f"{available / 1e9:.1f} GB are available",

@@ -18,7 +18,7 @@ from uncork.engine.fit_subject import FitSubject
 from uncork.engine.version import Version, VersionRunner
 from uncork.measure.interleave import Block
 from uncork.measure.timing import timed
-from uncork.step import Feed, Snapshot, StepSettings
+from uncork.step import Feed, Snapshot, StepSettings, for_keras
 
 # Calls from one line on one model before they are taken for a loop: fitting many small models one
 # after the other is none.
@@ -96,7 +96,7 @@ class _CallRunner(VersionRunner):
 
     def _calls(self) -> Iterator[int]:
         while True:
-            self._original(**self._arguments)
+            self._original(**for_keras(self._arguments))
             yield self._steps
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Final
 
 from uncork.core.batch_facts import BatchSize, NewShapes
@@ -82,6 +83,10 @@ class Subject(ABC):
     def seen(self) -> Workload:
         """The workload, with what showed only while it ran."""
         return self.workload
+
+    def out_of_data(self) -> str:
+        """Why nothing more can be tried, as its data are at an end; ``""`` where they are not."""
+        return ""
 
     @abstractmethod
     def runner(self, version: Version) -> VersionRunner:
@@ -210,7 +215,10 @@ class Subject(ABC):
 
     def supplied(self, version: Version, budget_s: float) -> Supplied:
         """How fast the input of a version alone could be."""
-        return supply(self.supply(self.on_part(version)), budget_s=budget_s)
+        part = self.on_part(version)
+        found = supply(self.supply(part), budget_s=budget_s)
+        # Of less data the pipeline has other stages.
+        return found if part is version else replace(found, chosen={})
 
     def loader_stages(self, version: Version) -> tuple[Stage, ...]:
         """What feeds a version, where that is no tf.data pipeline."""

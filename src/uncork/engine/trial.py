@@ -93,19 +93,21 @@ class Trial(PassThrough):
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
         self._stop_behind(sys._getframe())
-        brief = brief_of_fit(call)
-        subject = self._subject(call, brief) if self._loop is None else None
-        if subject is None:
-            return call.original(**call.arguments)
+        subject, arguments = None, read_on(call.arguments)
+        source = arguments["x"] if arguments is not call.arguments else None
         try:
+            brief, read = brief_of_fit(call), dataclasses.replace(call, arguments=dict(arguments))
+            subject = self._subject(read, brief) if self._loop is None else None
+            if subject is None:
+                return call.original(**call.arguments)
             self._work(subject)
         except tf.errors.OpError:
-            ended = getattr(subject.feed.x, "ended", None)  # of a generator
-            if ended is None:
+            if source is None or source.ended is None:
                 raise
-            raise ended from None
+            raise source.ended from None
         finally:
-            subject.restore()
+            if subject is not None:
+                subject.restore()
         raise StopScript
 
     def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
@@ -120,7 +122,7 @@ class Trial(PassThrough):
         if meant:
             subject = FitSubject(
                 call.model,
-                read_on(call.arguments),
+                call.arguments,
                 call.index,
                 call.at,
                 self.scratch,

@@ -156,7 +156,7 @@ class Walk:
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except Exception as error:  # a trial that breaks must not take the tuning with it
-            why = ops_without_kernel(error) or told(error)
+            why = self.subject.out_of_data() or ops_without_kernel(error) or told(error)
             return record(optimization, "failed", why, proposal)
         finally:
             self.subject.restore()
@@ -231,9 +231,10 @@ class Walk:
             return Skipped(
                 reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
             )
-        if self.left_s < seconds.PAIRS_S:
-            return Skipped(reason=NO_TIME)
-        return None
+        ended = self.subject.out_of_data()
+        if ended:
+            return Skipped(reason=ended)
+        return Skipped(reason=NO_TIME) if self.left_s < seconds.PAIRS_S else None
 
     @property
     def left_s(self) -> float:

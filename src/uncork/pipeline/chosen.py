@@ -21,7 +21,7 @@ _NAMES: Final = {
     "interleave": ("ParallelInterleave",),
     "batch": ("ParallelBatch", "Batch"),
 }
-_MAKES_DATASETS: Final = re.compile("Interleave|FlatMap")
+_MAKES_DATASETS: Final = re.compile("(?:Parallel|Legacy)*(?:Interleave|FlatMap)")
 
 
 def chosen_calls(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
@@ -82,7 +82,7 @@ def _below(nodes: Mapping[int, Any], number: int) -> Iterator[Any]:
     node = nodes[number]
     yield node
     # Of what makes datasets, those come behind what it makes them from, and are no stages.
-    for each in node.inputs[:1] if _MAKES_DATASETS.search(node.name) else node.inputs:
+    for each in node.inputs[:1] if _MAKES_DATASETS.match(node.name) else node.inputs:
         yield from _below(nodes, each)
 
 

@@ -66,6 +66,8 @@ from uncork.watch import origin
 _PASS_SHARE: Final = 0.5
 # Of the pipeline's work; a map that costs less is not looked into.
 _TRIFLE: Final = 0.05
+# Shorter inputs are not shared out.
+_LEAST_INPUT_S: Final = 2e-3
 # Joins that give one element of one branch at a time, and do no work of their own.
 _PASSING_ON: Final = frozenset({"concatenate", "choose"})
 
@@ -185,12 +187,21 @@ def _fill_caches(stages: Sequence[Measured], budget_s: float) -> None:
 
 
 def _count_inputs(stages: Sequence[Measured], budget_s: float) -> None:
-    """Of what goes through one input after the other, and costs something, how long they are."""
-    whole_s = sum((stage.cpu_s or 0.0) * (stage.per_step or 0.0) for stage in stages)
-    for stage in stages:
-        costs_s = (stage.cpu_s or 0.0) * (stage.per_step or 0.0)
-        if costs_s > _TRIFLE * whole_s and in_turn(stage.node) is not None:
-            stage.of_one = elements_of_one(stage.node, stage.below[0].dataset, budget_s)
+    """Of what goes through one input after the other, and costs something, how long they are.
+
+    Not of brief ones: they are over before another thread is awake.
+    """
+    whole_s = sum(stage.cpu_s_per_step for stage in stages)
+    costly = [
+        stage
+        for stage in stages
+        if stage.cpu_s_per_step > _TRIFLE * whole_s and in_turn(stage.node) is not None
+    ]
+    for stage in costly:
+        share_s = budget_s / len(costly)
+        found = elements_of_one(stage.node, stage.below[0].dataset, share_s)
+        lasts_s = (found or 0) * (stage.wall_s or 0.0)
+        stage.of_one = found if lasts_s >= _LEAST_INPUT_S else None
 
 
 def _difference(stages: Sequence[Measured]) -> None:

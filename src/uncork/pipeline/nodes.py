@@ -127,6 +127,21 @@ def parallel_interleave(below: Dataset, template: Dataset, cycle: int) -> Datase
     return initialise(dataset, [below], kind_of(dataset))
 
 
+def serial_interleave(below: Dataset, template: Dataset) -> Dataset:
+    """What a parallel interleave does, in the thread that asks."""
+    dataset = blank(
+        interleave_op._InterleaveDataset,
+        _input_dataset=below,
+        _map_func=template._map_func,
+        _structure=template._structure,
+        _cycle_length=template._cycle_length,
+        _block_length=template._block_length,
+        _name=getattr(template, "_name", None),
+        **same_line(template),
+    )
+    return initialise(dataset, [below], kind_of(dataset))
+
+
 def interleave_of_whole(
     below: Dataset, template: Dataset, opening: Any, readers: int, longest: int, held: int
 ) -> Dataset:

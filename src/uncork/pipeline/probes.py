@@ -20,7 +20,7 @@ from tensorflow.python.ops import gen_dataset_ops
 
 from uncork.core.stage import AUTOTUNE
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.nodes import serial_map
+from uncork.pipeline.nodes import serial_interleave, serial_map
 from uncork.pipeline.rebuild import make, rebuild
 from uncork.pipeline.tree import Node
 
@@ -76,12 +76,12 @@ def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
 
 
 def _one_at_a_time(dataset: Dataset, below: Sequence[Dataset]) -> Dataset:
-    """What does several things at once, doing one; what was told to hold much holds none."""
-    fields = {"_num_parallel_calls": 1}
-    if int(np.asarray(getattr(dataset, "_buffer_output_elements", AUTOTUNE))) != AUTOTUNE:
-        fields |= {"_buffer_output_elements": 1, "_prefetch_input_elements": 0}
-    given = {name: tf.constant(value, tf.int64) for name, value in fields.items()}
-    return make(dataset, below, kind_of(dataset), **given)
+    """What does several things at once; where it was told to hold elements, without a thread."""
+    held = getattr(dataset, "_buffer_output_elements", AUTOTUNE)
+    if int(np.asarray(held)) != AUTOTUNE:
+        return serial_interleave(below[0], dataset)
+    one = tf.constant(1, tf.int64)
+    return make(dataset, below, kind_of(dataset), _num_parallel_calls=one)
 
 
 def serially(dataset: Dataset, *, threads: int = 1) -> Dataset:

@@ -7,25 +7,26 @@ longer than any input gives their elements in the very same order.
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import numpy as np
-import tensorflow as tf
 
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import ReadAhead
+from uncork.core.stage import ENDLESS
 from uncork.measure.machine import schedulable_cpus
 from uncork.pipeline.effects import is_order_free, reads_variables
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import errors_are_ignored
 from uncork.pipeline.nodes import interleave_of_whole
-from uncork.pipeline.probes import serially
+from uncork.pipeline.probes import count, serially
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.tree import Node, Pipeline
 
 # Inputs that are looked at: of a row of files the last one is often shorter.
 _LOOKS: Final = 2
+# At least so many, where nobody knows how many there are.
+_UNKNOWN: Final = 64
 # No input is as long.
 _LONGEST: Final = 1 << 40
 
@@ -34,9 +35,10 @@ def in_turn(node: Node) -> int | None:
     """Inputs that a stage goes through one after the other, where each could have its own thread.
 
     None where there is but one, where several are open already, or where what they do depends on
-    the order in which they do it. Of inputs without a known number there are as many as cores.
+    the order in which they do it. Of inputs without a known number there are said to be many.
 
     Example:
+        >>> import tensorflow as tf
         >>> from uncork.pipeline.tree import read
         >>> three = tf.data.Dataset.range(3).flat_map(tf.data.Dataset.range)
         >>> in_turn(read(three).root), in_turn(read(three.batch(2)).root)
@@ -49,7 +51,9 @@ def in_turn(node: Node) -> int | None:
     if not is_order_free(function) or reads_variables(function):
         return None
     inputs = int(node.inputs[0].dataset.cardinality())
-    inputs = inputs if inputs >= 0 else schedulable_cpus()
+    if inputs == ENDLESS:
+        return None  # as an interleave it would be known to be endless, and Keras counts by that
+    inputs = inputs if inputs >= 0 else max(_UNKNOWN, schedulable_cpus())
     return inputs if inputs > 1 else None
 
 
@@ -61,18 +65,14 @@ def elements_of_one(node: Node, below: Dataset, budget_s: float) -> int | None:
         below: What it reads from, which may be moved on.
         budget_s: Seconds to count.
     """
-    made, longest = _one_by_one(node), 0
-    deadline = time.perf_counter() + budget_s
+    made, found = _one_by_one(node), list[int]()
     for number in range(_LOOKS):
         one = make(made, [below.skip(number).take(1)], kind_of(made))
-        try:
-            for count, _ in enumerate(serially(one), start=1):
-                longest = max(longest, count)
-                if time.perf_counter() > deadline:
-                    return None
-        except tf.errors.OpError:
+        counted = count(serially(one), budget_s=budget_s / _LOOKS)
+        if counted is None:
             return None
-    return longest or None
+        found.append(counted)
+    return max(found) or None
 
 
 def read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:

@@ -39,7 +39,7 @@ class StageRow(Record, frozen=True, kw_only=True):
         samples_per_s: What this stage could supply if the others cost nothing; None if unknown.
         cpu_s_per_step: None if unknown.
         share: Of the pipeline's CPU time.
-        runs: ``serial``, ``4 at once``, ``4 at once (auto)`` where TensorFlow chose that,
+        runs: ``serial``, ``4 at once``, ``4 at once, auto`` where TensorFlow chose that,
             ``parallel (auto)`` where nobody knows what it chose, or ``""`` without a meaning.
         traits: What limits its rewriting: ``random``, ``python``, ``opaque``.
         bottleneck: The slowest stage of a pipeline that is slower than the step.
@@ -169,7 +169,7 @@ def _runs(stage: Stage) -> str:
     if parallelism is None:
         return ""
     if parallelism == AUTOTUNE:
-        return "parallel (auto)" if stage.chosen is None else f"{stage.chosen} at once (auto)"
+        return "parallel (auto)" if stage.chosen is None else f"{stage.chosen} at once, auto"
     return "serial" if parallelism == 1 else f"{parallelism} at once"
 
 

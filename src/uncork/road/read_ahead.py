@@ -32,12 +32,11 @@ from uncork.road.proposal import (
 
 # Room for elements of files that are longer than those that were looked at.
 _MORE: Final = 1.25
-# Shorter ones are over before another thread is awake.
-_LEAST_S: Final = 2e-3
+# Bytes of an element beside its values, while it waits.
+_BESIDE: Final = 250
 _SOURCE: Final = (
-    "files.interleave(lambda file: tf.data.TFRecordDataset(file).prefetch({elements}), "
-    "cycle_length={readers}, block_length=1 << 40, num_parallel_calls={readers}, "
-    "deterministic=True)"
+    "files.interleave(what_opens_one, cycle_length={readers}, block_length=1 << 40, "
+    "num_parallel_calls={readers}, deterministic=True)  # holds three times as many files"
 )
 
 
@@ -56,46 +55,47 @@ class ReadFilesAhead(Optimization):
         missing = no_pipeline(diagnosis)
         if missing:
             return missing
-        in_turn = [s for s in diagnosis.stages if s.readers and s.of_one]
+        in_turn = [s for s in diagnosis.stages if s.readers and s.of_one and s.bytes_per_element]
         if not in_turn:
-            return Skipped(reason="nothing was seen to go through several files, and a file's end")
+            return Skipped(
+                reason="nothing was seen to go through several files, and the end of a file"
+            )
+        edits = {s.index: _edit(diagnosis, machine, s) for s in in_turn}
+        room = policy.memory_share * diagnosis.memory_available_bytes
+        fitting = [s for s in in_turn if edits[s.index].bytes <= room]
+        if not fitting:
+            least = min(edit.bytes for edit in edits.values())
+            return Skipped(
+                reason=f"needs {least / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
+            )
         costs = costs_of(diagnosis, machine.cpus)
-        predicted, index = max((gain(costs, costs.parallel(s.index)), s.index) for s in in_turn)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        best = next(s for s in in_turn if s.index == index)
-        return _proposal(diagnosis, machine, policy, best, predicted)
+        gains = {s.index: gain(costs, costs.parallel(s.index)) for s in fitting}
+        best = max(fitting, key=lambda s: gains[s.index])
+        if gains[best.index] < WORTH_TRYING:
+            return not_worth(gains[best.index])
+        return _proposal(edits[best.index], best, gains[best.index])
 
 
-def _proposal(
-    diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy, best: Stage, predicted: float
-) -> Proposal | Skipped:
-    of_one = best.of_one or 0
-    file_s = of_one * (best.wall_s_per_element or 0.0)
-    if file_s < _LEAST_S:
-        return Skipped(reason=f"a file is read in {1e3 * file_s:.2g} ms, too soon to share it out")
-    readers = min(best.readers or 1, max(2, math.ceil(machine.cpus)))
-    elements = math.ceil(_MORE * of_one)
-    needed = readers * elements * (best.bytes_per_element or 0)
-    room = policy.memory_share * diagnosis.memory_available_bytes
-    if needed > room:
-        return Skipped(
-            reason=f"needs {needed / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
-        )
+def _edit(diagnosis: WorkloadDiagnosis, machine: Machine, stage: Stage) -> ReadAhead:
+    readers = min(stage.readers or 1, max(2, math.ceil(machine.cpus)))
+    elements = math.ceil(_MORE * (stage.of_one or 0))
+    return ReadAhead(
+        stage=stage.index,
+        expects=diagnosis.workload.pipeline,
+        readers=readers,
+        elements=elements,
+        bytes=readers * elements * ((stage.bytes_per_element or 0) + _BESIDE),
+    )
+
+
+def _proposal(edit: ReadAhead, best: Stage, predicted: float) -> Proposal:
     return Proposal(
-        edits=(
-            ReadAhead(
-                stage=best.index,
-                expects=diagnosis.workload.pipeline,
-                readers=readers,
-                elements=elements,
-            ),
-        ),
+        edits=(edit,),
         predicted=predicted,
         at=best.at,
         why=(
-            f"{readers} files are read side by side and held until it is their turn, up to "
-            f"{needed / 1e6:,.3g} MB"
+            f"{edit.readers} files are read side by side and held until it is their turn, up to "
+            f"{edit.bytes / 1e6:,.3g} MB"
         ),
-        source_edit=_SOURCE.format(elements=elements, readers=readers),
+        source_edit=_SOURCE.format(readers=edit.readers),
     )

@@ -10,6 +10,7 @@ random op, and the whole function, JPEG decoding included, runs on a single thre
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.attribution import costs_of
 from uncork.core.costmodel import gain
@@ -18,6 +19,7 @@ from uncork.core.machine import Machine
 from uncork.core.stage import Stage
 from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
 
+_OF_FILES: Final = frozenset({"tfrecord", "text_line", "fixed_length_record"})
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
         "draw (or look up) in a small map of its own, do the work in a parallel one"
@@ -68,7 +70,9 @@ def _side_by_side(stage: Stage) -> str:
             f"interleave(..., cycle_length={stage.readers}, num_parallel_calls=tf.data.AUTOTUNE, "
             "deterministic=True)"
         )
+    if stage.kind not in _OF_FILES:
+        return "interleave(..., num_parallel_calls=tf.data.AUTOTUNE), which mixes the inputs"
     return (
-        "read several files at once: TFRecordDataset(files, num_parallel_reads=N), which mixes "
-        "them; in their order it takes room for whole files"
+        "read several files at once: num_parallel_reads=N, which mixes them; in their order it "
+        "takes room for whole files"
     )

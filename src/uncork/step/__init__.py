@@ -39,7 +39,7 @@ from uncork.step.loaders import loader_stages
 from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
-from uncork.step.one_pass import OnePass, read_on
+from uncork.step.one_pass import OnePass, for_keras, read_on
 from uncork.step.padding import Padding, padding_of
 from uncork.step.per_example import draws_by_itself, without_draws
 from uncork.step.planned import PlannedStep
@@ -139,6 +139,7 @@ __all__ = [
     "first_layers",
     "first_rows",
     "flat_group_of",
+    "for_keras",
     "full_size",
     "function_of",
     "fusable_in",

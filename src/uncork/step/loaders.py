@@ -96,7 +96,10 @@ def _stage(dataset: Any) -> Stage:
 
 def _generator_stage(generator: OnePass) -> Stage:
     cost = _cost_of(lambda _index: generator.take(), range(_BATCHES + 1))
-    watched = statements(generator.function, generator.take) if cost.wall_s <= _LONGEST_S else ()
+    watched: tuple[Statement, ...] = ()
+    if cost.wall_s <= _LONGEST_S:
+        with suppress(Exception):  # the user's code, which may mind being watched
+            watched = statements(generator.function, generator.take)
     most = max(watched, key=lambda s: s.share, default=None)
     one = most if most is not None and most.share >= _MOST else None
     return Stage(

@@ -101,6 +101,12 @@ def read_on(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**arguments, "x": OnePass(x)} if isinstance(x, GeneratorType) else arguments
 
 
+def for_keras(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same arguments as Keras takes them: with a generator of its own, where many read one."""
+    x = arguments.get("x")
+    return {**arguments, "x": x.reader()} if isinstance(x, OnePass) else arguments
+
+
 def _function_of(generator: GeneratorType[Any, None, None]) -> FunctionType:
     code, frame = generator.gi_code, generator.gi_frame
     names = frame.f_globals if frame is not None else {}
@@ -112,13 +118,15 @@ def _function_of(generator: GeneratorType[Any, None, None]) -> FunctionType:
 def _arguments(
     generator: GeneratorType[Any, None, None],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """What its function was called with; None where it has begun, or reads what is read once."""
+    """What its function was called with; None where nobody may call it again."""
     frame = generator.gi_frame
     if frame is None or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
         return None
     code, seen = generator.gi_code, dict(frame.f_locals)
     if any(isinstance(value, Iterator) for value in seen.values()):
         return None
+    if any(name not in seen for name in code.co_freevars):
+        return None  # it closes over what has no value yet, and will have one
     named = code.co_varnames
     only_named = code.co_argcount + code.co_kwonlyargcount
     args = [seen[name] for name in named[: code.co_argcount]]

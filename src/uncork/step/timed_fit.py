@@ -12,6 +12,7 @@ import psutil
 
 from uncork.measure.interleave import Block
 from uncork.step.feed import Feed
+from uncork.step.one_pass import for_keras, read_on
 
 # Steps and seconds before the first block: compiling, and what starts up beside it.
 _WARM_STEPS: Final = 20
@@ -50,6 +51,8 @@ def timed_fit(
         blocks: How many.
         block_s: Seconds of one.
     """
+    # A generator that ends is begun again, as each epoch would need it to be.
+    arguments = for_keras(read_on(arguments))
     feed, clock = Feed.of(arguments), _Clock(samples, blocks, block_s)
     given = {
         **arguments,
