@@ -14,7 +14,7 @@ from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture import StepCall
 from uncork.core.edit import KeepFreedMemory, LoaderCache
 from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.pipeline_edit import Cache, GeneratorCache, Prefetch, PyFunctionCache
+from uncork.core.pipeline_edit import Cache, GeneratorCache, Prefetch, PyFunctionCache, ReadAhead
 from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, ReuseIterator
@@ -115,6 +115,14 @@ def test_the_memory_of_the_cache_that_was_chosen_counts(sizes: Any, fits: bool) 
     else:
         with pytest.raises(EditRefused, match="GB of memory"):
             enough_memory(made)
+
+
+def test_what_is_read_ahead_needs_room_as_well() -> None:
+    enough_memory(with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=1_000)))
+    with pytest.raises(EditRefused, match="holds for a while takes up to 1000000"):
+        enough_memory(
+            with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=10**15))
+        )
 
 
 def test_a_cache_of_more_data_than_the_plan_was_made_with_is_reckoned_anew() -> None:
