@@ -84,7 +84,7 @@ def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> N
     assert stage.parallelism == 1
     assert stage.prefix is not None
     assert sum(workload.breakdown.values()) == pytest.approx(1.0)
-    assert set(workload.ceilings) - {"storage"} == {
+    assert set(workload.ceilings) - {"storage", "disk"} == {
         "consumer", "supply", "host", "serial", "decode"
     }  # fmt: skip
     decoding = next(cost for cost in stage.ops if cost.op == "DecodeJpeg")

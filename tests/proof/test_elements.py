@@ -13,7 +13,7 @@ from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch, SplitMap, Ve
 from uncork.engine import pipeline_proofs, version
 from uncork.engine.pipeline_proofs import PipelineProver
 from uncork.engine.version import Version
-from uncork.pipeline import apply, element_digests, read, seeded
+from uncork.pipeline import Supplied, apply, element_digests, read, seeded
 from uncork.pipeline.closeness import Closeness
 from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure
 from uncork.pipeline.samples import sample_digests
@@ -366,7 +366,7 @@ def test_a_proof_is_kept_for_the_next_candidate():
 @pytest.fixture
 def slow(monkeypatch):
     """A pass takes five seconds: two of them, and their digests, find no time."""
-    monkeypatch.setattr(pipeline_proofs, "supply", lambda dataset, budget_s: (1.5, 0.0))
+    monkeypatch.setattr(pipeline_proofs, "supply", lambda dataset, budget_s: Supplied(1.5))
 
 
 @pytest.mark.parametrize("case", ["plain", "shuffled", "seeded shuffle"])
