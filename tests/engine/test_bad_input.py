@@ -126,6 +126,24 @@ def test_a_data_error_in_the_middle(write: Write, uncork: Run, tmp_path: Path) -
     assert left_behind(tmp_path) == []
 
 
+def test_a_data_error_behind_many_good_steps(write: Write, uncork: Run, tmp_path: Path) -> None:
+    write(
+        HEAD + "with tf.io.TFRecordWriter('rows.tfrecord') as writer:\n"
+        "    for row in x:\n        writer.write(row.tobytes())\n"
+        "good = open('rows.tfrecord', 'rb').read()\n"
+        "open('rows.tfrecord', 'wb').write(good[:-9] + b'torn')\n"
+        "data = tf.data.TFRecordDataset('rows.tfrecord')\n"
+        "row = lambda text: tf.ensure_shape(tf.io.decode_raw(text, tf.float32), [8])\n"
+        "data = data.map(lambda text: (row(text), row(text)[:1])).batch(8)\n"
+        "mlp().fit(data, epochs=2, verbose=0)"
+    )
+    done = uncork("diagnose", "--quiet", "train.py")
+    assert done.returncode == 1
+    assert "truncated record" in done.stderr or "corrupted record" in done.stderr
+    assert "uncork: so the training at train.py:17 ended while it was looked at" in done.stderr
+    assert left_behind(tmp_path) == []
+
+
 DATA = {
     "endless, NaN": f"y = y * np.nan\nmlp().fit({ROWS}.repeat().batch(8))",
     "dictionaries, of unknown length": """

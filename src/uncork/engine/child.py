@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from uncork.capture import OwnFiles, hold_saves, keep_files, last_signals, run_script
 from uncork.core import exits
@@ -32,6 +32,12 @@ from uncork.measure.machine import remember_start
 
 if TYPE_CHECKING:  # their modules import TensorFlow
     from uncork.engine.trial import Trial
+
+
+_ENDED_SO: Final = (
+    "so the training at {at} ended while it was looked at, on its own data: mend that, or see by "
+    "plain Python that it trains through, and type the command again"
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -99,6 +105,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
             if trial.made is not None:
+                _say_where(trial.made)
                 trial.made.fail(held_back=_held_back(saves.held), made=files.new())
             raise
         except KeyboardInterrupt:
@@ -114,6 +121,12 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         write_atomically(result_path, to_json(result))
         files.finish()  # once more at the end of the process, if that comes
         return exits.INTERRUPTED if result.interrupted else exits.DONE
+
+
+def _say_where(trial: Trial) -> None:
+    """Behind the traceback of an error that came while a training was looked at."""
+    if trial.at_work:
+        sys.stderr.write(f"uncork: {_ENDED_SO.format(at=trial.at_work)}\n")
 
 
 def _outlines(job: Job, plan: Plan | None) -> bool:

@@ -66,6 +66,7 @@ class Trial(PassThrough):
     Attributes:
         result: None until the work is done.
         files: Those of the script's own that it overwrites meanwhile.
+        at_work: ``file.py:line`` of the training that is looked at; ``""`` before.
     """
 
     wants_source_lines = True
@@ -79,6 +80,7 @@ class Trial(PassThrough):
         self.reached: list[Workload] = []
         self.result: Result | None = None
         self.files: OwnFiles | None = None
+        self.at_work = ""
         self._loop: LoopSubject | StepLoopSubject | None = None
         # Where a loop is whose step will be taken over at its next call.
         self._claimed = ""
@@ -276,7 +278,7 @@ class Trial(PassThrough):
         return None
 
     def _work(self, subject: Subject) -> None:
-        self._notes = subject.notes
+        self._notes, self.at_work = subject.notes, subject.workload.at
         if self.files is not None:
             self.files.trials = True
         machine = this_machine()
