@@ -56,6 +56,7 @@ def secretive():
         numbers=("tumour_rate",),
         first_layers=("acme_augment",),
         random_layers=("patient_dropout",),
+        sensitive_layers=("tumour_logits",),
     )
     before = replace(
         base,

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy
 from uncork.engine.fit_subject import FitSubject
 
@@ -30,9 +31,10 @@ def test_the_proof_tells_harm_and_is_content_with_the_last_layer_in_float32(tmp_
     tried = subject(tmp_path)
     keep = tried.workload.sensitive_layers
     assert keep == ("last",)
+    policy = DtypePolicy(policy="mixed_bfloat16", keep=())
     low, careful = (
-        tried.original.with_step_edits((DtypePolicy(policy="mixed_bfloat16", keep=kept),))
-        for kept in ((), keep)
+        tried.original.with_step_edits((edit,))
+        for edit in (policy, replace(policy, keep=keep, careful=True))
     )
     harmed = tried.prove_step(low, "precision", 30.0)
     assert (harmed.passed, harmed.harmed) == (False, True), harmed.detail

@@ -367,7 +367,13 @@ class FewBits(Optimization):
     ("enough", "layers", "asked", "outcome", "reason"),
     [
         ("careful", ("last",), [1, 2], "kept", "it may help"),
-        ("never", ("last",), [1, 2], "rejected", "by decree; nor with last in float32"),
+        (
+            "never",
+            ("last",),
+            [1, 2],
+            "rejected",
+            "by decree; with last in float32: not proven: by decree",
+        ),
         ("careful", (), [1], "rejected", "by decree"),
         ("unclear", ("last",), [1], "rejected", "by decree"),
     ],

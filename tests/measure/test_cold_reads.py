@@ -18,7 +18,7 @@ def files(tmp_path):
     """Of which the system may forget what was written."""
     made = [tmp_path / f"{number}.bin" for number in range(100)]
     for path in made:
-        path.write_bytes(os.urandom(10_000))
+        path.write_bytes(os.urandom(20_000))
     os.sync()
     return [str(path) for path in made]
 
@@ -34,7 +34,7 @@ def test_some_files_are_read_whole_and_left_as_they_were(files):
     before = [Path(path).stat() for path in files]
     found = cold_reads(files)
     assert 0 < found.files <= 64
-    assert found.bytes == found.files * 10_000
+    assert found.bytes == found.files * 20_000
     assert found.wall_s > 0
     after = [Path(path).stat() for path in files]
     assert [(s.st_size, s.st_mtime_ns) for s in after] == [
@@ -49,6 +49,20 @@ def test_of_large_files_the_beginning_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_BYTES", 40_000)
     monkeypatch.setattr(module, "_is_held", lambda fd: False)
     assert cold_reads([str(path)]) == ColdReads(1, 40_000, pytest.approx(0, abs=60))
+
+
+def test_files_of_a_page_or_two_tell_nothing(tmp_path):
+    """Asking whether they are held has the system read them."""
+    path = tmp_path / "small"
+    path.write_bytes(os.urandom(5_000))
+    os.sync()
+    assert cold_reads([str(path)]) is None
+
+
+def test_of_many_large_files_some_are_enough(files, monkeypatch):
+    monkeypatch.setattr(module, "_ALL_BYTES", 50_000)
+    monkeypatch.setattr(module, "_is_held", lambda fd: False)
+    assert cold_reads(files).files == 3
 
 
 def test_what_the_system_holds_tells_nothing(files, monkeypatch):

@@ -81,7 +81,8 @@ def test_of_large_files_only_the_beginning_was_read(names, monkeypatch):
 
 def test_of_several_sources_the_larger_one_counts(names, monkeypatch):
     asked = reads(monkeypatch, ColdReads(files=1, bytes=10, wall_s=0.1))
-    both = tf.data.Dataset.zip(SLICES(names[:2]), SLICES(names[1:]))
+    one, other = (SLICES(part).map(tf.io.read_file) for part in (names[:2], names[1:]))
+    both = tf.data.Dataset.zip(one, other)
     assert cold_files(read(both)).bytes == 50
     assert asked == [os.fsencode(name) for name in names[1:]]
 
@@ -90,3 +91,39 @@ def test_a_disk_that_tells_nothing_is_not_told_of(names, monkeypatch):
     reads(monkeypatch, None)
     assert cold_files(read(SLICES(names))) is None
     assert cold_files(read(SLICES([1, 2]))) is None
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda names: SLICES(names).shard(2, 0).map(tf.io.read_file),
+        lambda names: SLICES(names).take(2).map(tf.io.read_file),
+        lambda names: tf.data.TFRecordDataset(SLICES(names).filter(lambda name: True)),
+        lambda names: SLICES((names, names)).map(lambda image, mask: image),
+        lambda names: SLICES([names]).map(lambda several: several[0]),
+        lambda names: tf.data.Dataset.from_tensors(names).map(lambda several: several[0]),
+    ],
+    ids=["shard", "take", "filter", "two names", "a matrix of names", "at once"],
+)
+def test_where_not_each_name_is_that_of_a_file_that_is_read_nothing_is_told(
+    made, names, monkeypatch
+):
+    asked = reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
+    assert cold_files(read(made(names))) is None
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda names: SLICES(names).shuffle(3).repeat().map(tf.io.read_file),
+        tf.data.TFRecordDataset,
+        lambda names: tf.data.Dataset.zip(SLICES(names).shuffle(3), tf.data.Dataset.range(3)).map(
+            lambda name, label: (tf.io.read_file(name), label)
+        ),
+    ],
+    ids=["shuffled", "records", "beside labels"],
+)
+def test_where_each_is_it_is(made, names, monkeypatch):
+    reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
+    assert cold_files(read(made(names))).bytes == 60

@@ -4,7 +4,10 @@ import keras
 import pytest
 from keras import layers
 
-from uncork.step import sensitive_layers
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import DtypePolicy
+from uncork.step import check, sensitive_layers
+from uncork.step.dtype_policies import switch_policy
 
 
 def functional(make):
@@ -55,6 +58,51 @@ def joined(given):
 def test_what_gives_the_outputs_and_what_normalizes(model, expected):
     assert set(sensitive_layers(model)) == expected
     assert len(sensitive_layers(model)) == len(expected)
+
+
+class Block(layers.Layer):
+    """A ``call`` of the user's own, which adds what a normalization gives."""
+
+    def __init__(self):
+        super().__init__(name="block")
+        self.norm, self.dense = layers.LayerNormalization(name="inner"), layers.Dense(6)
+
+    def call(self, x):
+        return x + self.dense(self.norm(x))
+
+
+def test_what_a_last_layer_holds_stays_with_it():
+    last = layers.TimeDistributed(layers.Dense(2, name="within"), name="last")
+    model = keras.Sequential([keras.Input((4, 6)), Block(), last])
+    assert set(sensitive_layers(model)) == {"last", "within"}
+
+
+def test_a_layer_that_stands_in_another_model_too_leads_nowhere_else():
+    flat = layers.Flatten(name="flat")
+    other = functional(lambda given: flat(layers.Dense(3, name="other")(given)))
+    ours = functional(lambda given: flat(layers.Dense(2, name="ours")(given)))
+    assert set(sensitive_layers(ours)) == {"flat", "ours"}
+    assert set(sensitive_layers(other)) == {"flat", "other"}
+
+
+def model_of(units):
+    made = [layers.Dense(unit) for unit in units]
+    return keras.Sequential([keras.Input((6,)), *made, layers.Dense(1)])
+
+
+def test_in_another_model_others_of_those_names_are_not_meant():
+    """Keras counts names: what was the output's may be a hidden layer's."""
+    first = model_of([4])
+    edit = DtypePolicy(policy="mixed_bfloat16", keep=sensitive_layers(first), careful=True)
+    keras.utils.clear_session()
+    layers.Dense(3)
+    second = model_of([4])
+    check(second, (edit,))
+    switch_policy(second, edit)
+    assert [each.compute_dtype for each in second.layers] == ["bfloat16", "float32"]
+    third = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(), layers.Dense(1)])
+    with pytest.raises(EditRefused, match="2 layers of the model would stay"):
+        check(third, (edit,))
 
 
 def test_of_a_call_of_the_users_own_nobody_knows_what_it_casts():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
 
 import keras
@@ -12,6 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 
 from uncork.step import CompiledStep, EagerStep, Mode
+from uncork.step.number_arguments import WithTensors
 from uncork.step.traced_updates import Updates, fusable_in
 
 X = tf.random.stateless_normal((8, 6), (1, 2))
@@ -83,20 +85,19 @@ def test_a_loop_s_step_is_traced_so_and_the_optimizer_stays_its_own(optimizer, k
         twin.step(X, Y)
     assert step.unable == ""
     nearly_the_same(ours.values, twin.values)
-    traced = ops_of(step.graph(FUSED))
-    graphs = traced | {op for f in _inner(step.graph(FUSED)) for op in f}
-    assert kernel in graphs
-    assert kernel not in ops_of(step.graph())
+    assert kernel in all_ops_of(step.graph(FUSED))
+    assert kernel not in all_ops_of(step.graph())
     step.give_back()
     ours.step(X, Y)  # goes on as written, from the same state
     twin.step(X, Y)
     nearly_the_same(ours.values, twin.values)
 
 
-def _inner(function):
-    """Of branches, in which a scaled loss is applied."""
+def all_ops_of(function):
+    """Those of branches as well, in which a scaled loss is applied."""
     graph = function.get_concrete_function(X, Y).graph.as_graph_def()
-    return [{node.op for node in f.node_def} for f in graph.library.function]
+    inner = {node.op for f in graph.library.function for node in f.node_def}
+    return ops_of(function) | inner
 
 
 def test_momentum_is_the_same_to_the_bit():
@@ -116,7 +117,7 @@ def test_without_a_kernel_the_step_stays_as_it_is(optimizer):
     step.mode = FUSED
     ours.step(X, Y)
     ours.step(X, Y)
-    assert "no optimizer of Keras's" in step.unable
+    assert "TensorFlow has no kernel" in step.unable
     assert ours.optimizer.iterations.numpy() == 2
 
 
@@ -189,3 +190,88 @@ def test_weights_that_one_kernel_each_could_update_are_counted():
         training.step(X, Y)
     assert (fusable_in(ours.step), fusable_in(other.step)) == (4, 0)
     assert fusable_in(tf.function(lambda x: x)) == 0
+
+
+def test_a_step_that_updates_in_some_of_its_traces_only():
+    ours, twin = Training(), Training()
+
+    def gathered(training):
+        def step(x, y, apply):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((y - training.model(x, training=True)) ** 2)
+            gradients = tape.gradient(loss, training.model.trainable_variables)
+            if apply:
+                training.optimizer.apply(gradients, training.model.trainable_variables)
+            return loss
+
+        return tf.function(step, autograph=False)
+
+    function, other = gathered(ours), gathered(twin)
+    step = CompiledStep(function)
+    step.mode = FUSED
+    for apply in (False, False, True, False, True):
+        function(X, Y, apply)
+        other(X, Y, apply)
+    assert step.unable == ""
+    nearly_the_same(ours.values, twin.values)
+    last = step.graph(FUSED).get_concrete_function(X, Y, True).graph.get_operations()
+    assert "ResourceApplyAdam" in {op.type for op in last}
+
+
+def test_a_step_that_calls_a_function_that_trains_is_left_as_it_is():
+    ours = Training()
+    outer = tf.function(lambda x, y: 2.0 * ours.step(x, y))
+    step = CompiledStep(outer)
+    step.mode = FUSED
+    for _ in range(3):
+        outer(X, Y)
+    assert "traced by itself" in step.unable
+    assert "ResourceApplyAdam" not in all_ops_of(ours.step)
+
+
+def test_two_threads_trace_so_at_once():
+    inside, both = threading.Barrier(2), {}
+
+    def traced(name):
+        training = Training()
+
+        def step(x, y):
+            inside.wait(20)
+            found = training.eager(x, y)
+            inside.wait(20)
+            return found
+
+        updates = Updates()
+        both[name] = ops_of(tf.function(updates.in_kernels(step), autograph=False))
+        assert updates.replaced == 4
+
+    threads = [threading.Thread(target=traced, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("ResourceApplyAdam" in ops for ops in both.values())
+    assert set(both) == {"a", "b"}
+
+
+def test_weights_of_models_that_are_gone_are_not_counted():
+    gone, ours = Training(), Training()
+    step = tf.function(lambda which, x, y: (gone if which else ours).eager(x, y), autograph=False)
+    step(True, X, Y)
+    step(False, X, Y)
+    assert fusable_in(step) == 8
+    del gone.model, gone.optimizer, gone.step
+    gc.collect()
+    assert fusable_in(step) == 4
+
+
+def test_numbers_that_are_handed_over_as_tensors_hide_nothing():
+    ours = Training()
+
+    @tf.function
+    def scaled(x, y, by):
+        return ours.eager(x * by, y)
+
+    function = WithTensors(scaled, ("by",))
+    function(X, Y, 0.5)
+    assert fusable_in(function) == 4

@@ -26,7 +26,9 @@ _SENTENCES = frozenset(
 # And paths of the user's, or names of jobs.
 _FOLDERS = frozenset({"folder", "disk_cache", "placement"})
 # And names of arguments and layers, several of them.
-_NAMES = frozenset({"names", "numbers", "layers", "first_layers", "random_layers", "keep"})
+_NAMES = frozenset(
+    {"names", "numbers", "layers", "first_layers", "random_layers", "sensitive_layers", "keep"}
+)
 _HIDDEN = "hidden"
 _PATHS = re.compile(
     r"(?:\b[A-Za-z]:)?[\w.~-]*[/\\](?!(?:s|step)(?![\w/\\.-]))[^\s:'\",;)]+"  # but not samples/s

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from uncork.core import exits
 
 # Characters of a line that is quoted.
 _LONGEST: Final = 200
+
+
+def in_short(names: Sequence[str], most: int = 6) -> str:
+    """Names in one sentence; of many the first, and how many more.
+
+    Example:
+        >>> in_short(["a", "b"]), in_short(["a", "b", "c"], most=2)
+        ('a, b', 'a, b and 1 more')
+    """
+    more = len(names) - most
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:most])} and {more} more"
 
 
 def quoted(text: str) -> str:

@@ -154,12 +154,16 @@ class JitCompileOff(Record, tag="jit_compile_off", frozen=True, kw_only=True):
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
     """Compute in another dtype; ``keep`` names layers that stay as they are.
 
+    Those that only draw are meant and, where it is ``careful``, those that a low precision harms
+    first; in another model of the script they have other names.
+
     In a loop of the user's own the step is a function, whose ``code`` has this digest.
     """
 
     policy: Precision
     keep: tuple[str, ...] = ()
     code: str = ""
+    careful: bool = False
 
 
 # Of these, what has another function traced in the place of a loop's own.

@@ -156,4 +156,5 @@ class Workload(Record, frozen=True, kw_only=True):
         """Names of layers that are left in float32 where the others compute in this policy."""
         if policy == "float32":
             return ()
-        return (*self.random_layers, *(self.sensitive_layers if self.careful else ()))
+        others = self.sensitive_layers if self.careful else ()
+        return tuple(dict.fromkeys((*self.random_layers, *others)))

@@ -101,11 +101,11 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
                 run_script(script, args, trial, source, outline=_outlines(job, plan))
             except SystemExit as ending:
                 _judge(ending, trial.made)
-        except ScriptFailed:
+        except ScriptFailed as failure:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
             if trial.made is not None:
-                _say_where(trial.made)
+                _say_where(trial.made, failure.__cause__)
                 trial.made.fail(held_back=_held_back(saves.held), made=files.new())
             raise
         except KeyboardInterrupt:
@@ -123,9 +123,9 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         return exits.INTERRUPTED if result.interrupted else exits.DONE
 
 
-def _say_where(trial: Trial) -> None:
-    """Behind the traceback of an error that came while a training was looked at."""
-    if trial.at_work:
+def _say_where(trial: Trial, error: BaseException | None) -> None:
+    """Behind the traceback of an error of TensorFlow's, while a training was looked at."""
+    if trial.at_work and any(each.__name__ == "OpError" for each in type(error).__mro__):
         sys.stderr.write(f"uncork: {_ENDED_SO.format(at=trial.at_work)}\n")
 
 

@@ -112,7 +112,7 @@ def _batches_of_inputs(pipeline: Pipeline, edit: ReadAhead) -> tuple[int, int]:
     """
     place = pipeline.places[min(edit.stage, len(pipeline.places) - 1)]
     first, more = (_of_whole(place, n * edit.elements) for n in (1, 2 * edit.readers))
-    return (first + 1 if first < _MANY else LEAST), min(more, _MANY)
+    return min(first + 1, _MANY), min(more, _MANY)
 
 
 def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:

@@ -290,6 +290,7 @@ class Trial(PassThrough):
                 raise
             said = f"the training at {subject.workload.at} runs out of memory: {said_of(error)}"
             found = Result(machine=machine, out_of_memory=said)
+        self.at_work = ""
         self._done(found)
 
     def _done(self, found: Result) -> None:

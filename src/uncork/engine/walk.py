@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Edit
-from uncork.core.errors import EditRefused, told
+from uncork.core.errors import EditRefused, in_short, told
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
@@ -128,7 +128,7 @@ class Walk:
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
             if unclear[step] < WORTH_TRYING or self.left_s < seconds.PAIRS_S + seconds.TAIL_S:
                 return
-            again = self._try(by_name[step.name], again=True)
+            again = self._try_carefully(by_name[step.name], again=True)
             if again.outcome != "skipped":
                 self.steps.remove(step)
                 self._record(again)
@@ -305,9 +305,9 @@ class Walk:
         """The smallest ratio worth keeping: what is no step gains only its part."""
         return part.at_least(self.now, KEEP_FROM) if part else KEEP_FROM
 
-    def _try_carefully(self, optimization: Optimization) -> Step:
+    def _try_carefully(self, optimization: Optimization, *, again: bool = False) -> Step:
         """A lower precision that harms the training may do so in a few layers only."""
-        before, step = self.proposed(optimization), self._try(optimization)
+        before, step = self.proposed(optimization), self._try(optimization, again=again)
         if step.proof is None or not step.proof.harmed:
             return step
         work = self.now.workload
@@ -315,12 +315,11 @@ class Walk:
         proposal = self.proposed(optimization)
         time_left = self.left_s >= seconds.PAIRS_S + seconds.TAIL_S
         if time_left and proposal != before and not isinstance(proposal, Skipped):
-            again = self._attempt(optimization, proposal, again=False)
-            if again.outcome == "kept":
-                return again
-            if again.proof is not None:
-                names = ", ".join(work.sensitive_layers)
-                step = replace(step, reason=f"{step.reason}; nor with {names} in float32")
+            careful = self._attempt(optimization, proposal, again=again)
+            if careful.outcome == "kept":
+                return careful
+            named = f"with {in_short(work.sensitive_layers)} in float32"
+            step = replace(step, reason=f"{step.reason}; {named}: {careful.reason}")
         self.now = replace(self.now, workload=work)
         return step
 

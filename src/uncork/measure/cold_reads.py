@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-# Files that are read; of each no more than so many bytes.
+# Files that are read; of each no more than so many bytes, and of all together.
 _FILES: Final = 64
 _BYTES: Final = 4 << 20
+_ALL_BYTES: Final = 64 << 20
 # At once: what is kept in parts, or far away, is faster then, and readers of data are several.
 _READERS: Final = 8
 _PAGE: Final = 4096
@@ -54,12 +55,14 @@ def cold_reads(paths: Sequence[str | bytes], *, budget_s: float = 0.5) -> ColdRe
         return None
     step = max(1, len(paths) // _FILES)
     with _forgotten(paths[::step][:_FILES]) as files:
-        if not files:
-            return None
-        begin = time.perf_counter()
+        # Filling memory with zeros takes as long as a quick disk takes to read as much.
+        buffers = [bytearray(min(os.fstat(fd).st_size, _BYTES)) for fd in files]
         with ThreadPoolExecutor(_READERS) as pool:
-            read = [n for n in pool.map(lambda fd: _read(fd, begin + budget_s), files) if n]
-        wall_s = time.perf_counter() - begin
+            list(pool.map(time.sleep, [0.001] * _READERS))  # they begin
+            begin = time.perf_counter()
+            until = begin + budget_s
+            read = [n for n in pool.map(_read, files, buffers, [until] * len(files)) if n]
+            wall_s = time.perf_counter() - begin
     return ColdReads(len(read), sum(read), wall_s) if read else None
 
 
@@ -68,9 +71,13 @@ def _forgotten(paths: Sequence[str | bytes]) -> Iterator[list[int]]:
     """Open files whose beginnings the system does not hold any more; closed in the end."""
     opened: list[int] = []
     try:
+        room = _ALL_BYTES
         for path in paths:
             with suppress(OSError, ValueError):
                 opened.append(os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+                room -= min(os.fstat(opened[-1]).st_size, _BYTES)
+                if room < 0 and len(opened) > 1:
+                    break
                 os.posix_fadvise(opened[-1], 0, _BYTES, os.POSIX_FADV_DONTNEED)
         yield [fd for fd in opened if not _is_held(fd)]
     finally:
@@ -81,10 +88,13 @@ def _forgotten(paths: Sequence[str | bytes]) -> Iterator[list[int]]:
 def _is_held(fd: int) -> bool:
     """Whether it can be read without waiting; so, too, where nobody can tell, or nothing is there.
 
-    Asked of its last page that will be read: asking may begin to read what follows.
+    Asked of its last page that will be read: asking has the system begin to read that. So of files
+    of one or two pages nothing is asked.
     """
     try:
-        last = max(0, min(os.fstat(fd).st_size, _BYTES) - _PAGE)
+        last = min(os.fstat(fd).st_size, _BYTES) - _PAGE
+        if last <= _PAGE:
+            return True
         os.preadv(fd, [bytearray(1)], last, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
@@ -93,11 +103,10 @@ def _is_held(fd: int) -> bool:
     return True
 
 
-def _read(fd: int, deadline: float) -> int:
+def _read(fd: int, buffer: bytearray, deadline: float) -> int:
     """Bytes of a file that were read; 0 past the deadline, or where it cannot be read."""
     if time.perf_counter() > deadline:
         return 0
-    buffer: Any = bytearray(_BYTES)
     with suppress(OSError):
         return os.preadv(fd, [buffer], 0)
     return 0

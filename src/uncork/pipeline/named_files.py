@@ -16,10 +16,15 @@ import tensorflow as tf
 
 from uncork.core.disk import FromDisk
 from uncork.measure.cold_reads import cold_reads
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.tree import Node, Pipeline, Place
 
 # Sources that hold what they give; others would have to be run for that.
 _HOLDING: Final = frozenset({"from_tensor_slices", "from_tensors", "from_list"})
+# What may read the files of the names that it is given, and what gives all of these as they are.
+_READING: Final = frozenset({
+    "map", "flat_map", "interleave", "tfrecord", "text_line", "fixed_length_record",
+})  # fmt: skip
+_PASSING_ON: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "cache"})
 # Files of which the sizes are asked; of more, as many say what all take.
 _MOST: Final = 2_000
 
@@ -49,7 +54,7 @@ def cold_files(pipeline: Pipeline) -> FromDisk | None:
     Returns:
         None where no files of this host are named, or that cannot be told.
     """
-    named = filter(None, (_named(place.node) for place in pipeline.places))
+    named = filter(None, (_named(p.node) for p in pipeline.places if _all_are_read(p)))
     found = max(named, key=lambda each: each.bytes, default=None)
     read = cold_reads(found.names) if found else None
     if found is None or read is None or not read.wall_s:
@@ -58,6 +63,24 @@ def cold_files(pipeline: Pipeline) -> FromDisk | None:
     # A file takes something whatever its size; of a large one only the beginning was read.
     file_s = max(read.wall_s / read.files, found.bytes / found.files / speed)
     return FromDisk(bytes=found.bytes, file_s=file_s, bytes_per_s=speed)
+
+
+def _all_are_read(place: Place) -> bool:
+    """Each name that a source gives is that of one file which is read, as far as that is known."""
+    specs = tf.nest.flatten(place.node.dataset.element_spec)
+    texts = [s for s in specs if getattr(s, "dtype", None) == tf.string]
+    if len(texts) != 1 or texts[0].shape.rank != 0:
+        return False
+    branch, position = place
+    while True:
+        for node in branch.stages[position + 1 :]:
+            if node.kind in _READING:
+                return True
+            if node.kind not in _PASSING_ON:
+                return False
+        if branch.within is None or branch.within.stages[0].kind != "zip":
+            return branch.within is None
+        branch, position = branch.within, 0
 
 
 @dataclass(frozen=True)

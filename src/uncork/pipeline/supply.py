@@ -62,7 +62,7 @@ def _supplied(pipeline: Pipeline, budget_s: float) -> Supplied:
 def _marks(pipeline: Pipeline, budget_s: float) -> tuple[list[tuple[float, float]], dict[int, int]]:
     """Elapsed and CPU time at the arrival of each batch; and what the autotuner chose by then."""
     marks: list[tuple[float, float]] = []
-    chosen, longest = dict[int, int](), 0
+    read_longest, longest = None, 0
     deadline = time.perf_counter() + budget_s
     while len(marks) < 2 or time.perf_counter() < deadline:
         seen = len(marks)
@@ -72,8 +72,8 @@ def _marks(pipeline: Pipeline, budget_s: float) -> tuple[list[tuple[float, float
                 marks.append((time.perf_counter(), time.process_time()))
                 if len(marks) > 1 and marks[-1][0] > deadline:
                     break
-            if len(marks) - seen >= longest:  # the autotuner has had most time
-                longest, chosen = len(marks) - seen, chosen_calls(pipeline, iterator)
+            if len(marks) - seen >= longest:  # in which the autotuner has had most time
+                longest, read_longest = len(marks) - seen, iterator
         if len(marks) == seen:
             break
-    return marks, chosen
+    return marks, {} if read_longest is None else chosen_calls(pipeline, read_longest)

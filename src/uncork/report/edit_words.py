@@ -18,6 +18,7 @@ from uncork.core.edit import (
     LoaderWorkers,
     ValidationInput,
 )
+from uncork.core.errors import in_short
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
@@ -60,9 +61,6 @@ from uncork.core.step_edit import (
     TensorArguments,
     TfFunction,
 )
-
-# Of names in one sentence.
-_NAMED: Final = 6
 
 GUARANTEE_WORDS: Final[dict[Guarantee, str]] = {
     "exact": "same elements, same order, same weights, bit for bit",
@@ -142,6 +140,4 @@ def _said(value: object) -> object:
     """Names as a list; of many the first, and how many more."""
     if not isinstance(value, tuple):
         return value
-    names = [str(name) for name in value]
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
+    return in_short([str(name) for name in value])

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.errors import in_short
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.step_edit import DtypePolicy
@@ -51,7 +52,11 @@ class MixedBfloat16(Optimization):
         work = diagnosis.workload
         keep = work.kept_in("mixed_bfloat16")
         return Proposal(
-            edits=(DtypePolicy(policy="mixed_bfloat16", keep=keep, code=work.step_code),),
+            edits=(
+                DtypePolicy(
+                    policy="mixed_bfloat16", keep=keep, code=work.step_code, careful=work.careful
+                ),
+            ),
             predicted=predicted if lower else None,
             at=work.at,
             why="half the bytes, native bfloat16 arithmetic",
@@ -61,7 +66,7 @@ class MixedBfloat16(Optimization):
 
 def _source_edit(keep: tuple[str, ...]) -> str:
     policy = 'keras.mixed_precision.set_global_policy("mixed_bfloat16")'
-    return f'{policy}\n# dtype="float32" for {", ".join(keep)}' if keep else policy
+    return f'{policy}\n# dtype="float32" for {in_short(keep)}' if keep else policy
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.errors import in_short
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
 from uncork.core.step_edit import DtypePolicy
@@ -51,9 +52,10 @@ class MixedFloat16(Optimization):
         predicted = diagnosis.with_step_faster(lower.ratio if lower else _AT_BEST)
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
-        keep = diagnosis.workload.kept_in("mixed_float16")
+        work = diagnosis.workload
+        keep = work.kept_in("mixed_float16")
         return Proposal(
-            edits=(DtypePolicy(policy="mixed_float16", keep=keep),),
+            edits=(DtypePolicy(policy="mixed_float16", keep=keep, careful=work.careful),),
             predicted=predicted if lower else None,
             at=diagnosis.workload.at,
             why="half the bytes, float16 arithmetic of tensor cores, the loss scaled by Keras",
@@ -63,7 +65,7 @@ class MixedFloat16(Optimization):
 
 def _source_edit(keep: tuple[str, ...]) -> str:
     policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before compile, too'
-    return f'{policy}\n# dtype="float32" for {", ".join(keep)}' if keep else policy
+    return f'{policy}\n# dtype="float32" for {in_short(keep)}' if keep else policy
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:

@@ -57,12 +57,12 @@ def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     upper = consumer / reached
     if upper < WORTH or disk > reached * WORTH:
         return
-    stage = next(s for s in diagnosis.stages if s.file_bytes == files.bytes)
+    at = next((s.at for s in diagnosis.stages if s.file_bytes == files.bytes), None)
     yield Finding(
         cause="storage_bound",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=stage.at,
+        at=at,
         evidence=(
             f"{files.bytes / 1e9:,.0f} GB of files have no room in the "
             f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of memory that are free, so each "

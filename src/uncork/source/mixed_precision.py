@@ -15,7 +15,7 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
+from uncork.core.errors import EditRefused, in_short
 from uncork.core.plan import Plan
 from uncork.core.step_edit import DtypePolicy
 from uncork.source.changes import Changes, Insertion
@@ -53,7 +53,7 @@ def mixed_precision(source: Source, plan: Plan, edit: DtypePolicy) -> Changes:
         raise EditRefused("a policy that the script sets would have to be left out")
     if edit.keep:
         raise EditRefused(
-            f"some layers stay in float32 ({', '.join(edit.keep)}): give them "
+            f"some layers stay in float32 ({in_short(edit.keep)}): give them "
             'dtype="float32" by hand'
         )
     keras = source.imported("keras")

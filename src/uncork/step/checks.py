@@ -35,6 +35,7 @@ from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import why_not_larger
 from uncork.step.row_updates import why_not_rows
 from uncork.step.scaled_loss import scales_loss, why_not_scaled
+from uncork.step.sensitive_layers import sensitive_layers
 from uncork.step.xla import why_not_compiled
 from uncork.watch import UnguardedError
 
@@ -173,6 +174,16 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
+    if edit.careful:
+        kept = dict.fromkeys((*random_layers(model), *sensitive_layers(model)))
+        if len(kept) != len(edit.keep):
+            raise EditRefused(
+                f"{len(kept)} layers of the model would stay in float32: those that only draw, "
+                "give its outputs or normalize",
+                f"{len(edit.keep)} of them, as when the plan was made",
+                "run 'uncork tune' again to make a plan for this model",
+            )
+        return
     missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
     if missing and len(random_layers(model)) != len(edit.keep):
         raise EditRefused(

@@ -10,6 +10,7 @@ import keras
 
 from uncork.core.step_edit import DtypePolicy
 from uncork.step.random_layers import only_drawing
+from uncork.step.sensitive_layers import sensitive
 
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")
@@ -44,20 +45,23 @@ def switch_policy(model: Any, edit: DtypePolicy) -> None:
     is bit for bit the model that would have been built under the policy. Before Keras 3.10, one
     built under a mixed policy has casts between its layers, which stay.
     """
-    kept = left_alone(model, edit.keep)
+    kept = left_alone(model, edit.keep, careful=edit.careful)
     for layer in model._flatten_layers():
         if id(layer) not in kept and switched(layer, edit.policy):
             set_policy(layer, edit.policy)
 
 
-def left_alone(model: Any, keep: tuple[str, ...]) -> set[int]:
+def left_alone(model: Any, keep: tuple[str, ...], *, careful: bool = False) -> set[int]:
     """Which layers stay as they are, by ``id``.
 
     Args:
         model: Or a layer.
         keep: Their names, as Keras counted them. In a second model of a script they have others:
             where one of these is not found, all that only draw are meant, too.
+        careful: Names do not count: all that only draw are meant, and all that are sensitive.
     """
+    if careful:
+        return set(map(id, (*only_drawing(model), *sensitive(model))))
     layers = [layer for layer in model._flatten_layers() if layer.name in keep]
     missing = set(keep) - {layer.name for layer in layers}
     return set(map(id, [*layers, *(only_drawing(model) if missing else ())]))

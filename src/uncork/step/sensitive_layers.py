@@ -35,31 +35,47 @@ def sensitive_layers(model: Any) -> tuple[str, ...]:
         >>> sensitive_layers(keras.Sequential([keras.Input((3,)), hidden, norm, logits, last]))
         ('last', 'logits', 'norm')
     """
-    if type(model).call not in (keras.Sequential.call, Functional.call):
+    return tuple(dict.fromkeys(layer.name for layer in sensitive(model)))
+
+
+def sensitive(model: Any) -> tuple[Any, ...]:
+    """The same layers themselves, with all that they hold.
+
+    Args:
+        model: As of :func:`sensitive_layers`.
+    """
+    if not _hands_on(model):
         return ()
-    norms = (each for each in model._flatten_layers() if isinstance(each, _NORMALIZING))
-    return tuple(dict.fromkeys(layer.name for layer in (*_last(model), *norms)))
+    # What stands in a call of the user's own may meet what is in another precision.
+    containers = [each for each in model._flatten_layers() if _hands_on(each)]
+    within = (layer for each in containers for layer in each.layers)
+    norms = (layer for layer in within if isinstance(layer, _NORMALIZING))
+    inner = (layer for each in (*_last(model), *norms) for layer in each._flatten_layers())
+    return tuple({id(layer): layer for layer in inner}.values())
 
 
 def _last(model: Any) -> Iterator[Any]:
     """What gives the outputs; and what that only turns into another form, down to weights."""
     if type(model).call is keras.Sequential.call:
-        below = list(reversed(model.layers))
-        for layer in below:
-            yield from _last(layer) if _is_model(layer) else [layer]
+        for layer in reversed(model.layers):
+            yield from _last(layer) if _hands_on(layer) else [layer]
             if layer.weights:
                 return
         return
     tensors, seen = list(keras.tree.flatten(model.outputs)), set[int]()
+    # A layer may stand in other models as well.
+    own = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
     while tensors:
         layer = tensors.pop()._keras_history.operation
         if id(layer) in seen or not isinstance(layer, keras.layers.Layer):
             continue
         seen.add(id(layer))
-        yield from _last(layer) if _is_model(layer) else [layer]
+        yield from _last(layer) if _hands_on(layer) else [layer]
         if not layer.weights:
-            tensors += [t for node in layer._inbound_nodes for t in node.input_tensors]
+            nodes = [node for node in layer._inbound_nodes if id(node) in own]
+            tensors += [tensor for node in nodes for tensor in node.input_tensors]
 
 
-def _is_model(layer: Any) -> bool:
+def _hands_on(layer: Any) -> bool:
+    """What its layers return goes to other layers and to Keras's operations only."""
     return type(layer).call in (keras.Sequential.call, Functional.call)

@@ -17,7 +17,7 @@ from uncork.step.graph_state import GraphState
 from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
 from uncork.step.traced_maps import Maps
-from uncork.step.traced_policy import traced_in, why_not_in
+from uncork.step.traced_policy import traced_in, why_not_anew, why_not_in
 from uncork.step.traced_updates import Updates
 from uncork.step.xla import ops_without_kernel
 
@@ -182,6 +182,8 @@ class TakenStep(ABC):
             if self.mode.at_once and not found:
                 self.graph(self.mode).get_concrete_function(*args, **kwargs)
                 found = self._maps.why_none
+            if self.mode.fused and not found:
+                found = why_not_anew(self.graph().get_concrete_function(*args, **kwargs))
             if self.mode.fused and not found:
                 self.graph(self.mode).get_concrete_function(*args, **kwargs)
                 found = self._updates.why_none

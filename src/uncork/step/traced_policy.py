@@ -69,6 +69,17 @@ def random_layers_of(layers: Layers) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in called for name in names))
 
 
+def why_not_anew(written: Any) -> str:
+    """Why a step should not be traced otherwise than its author wrote it; ``""`` if it may.
+
+    Args:
+        written: A concrete function, traced so.
+    """
+    if ops_of(written) & _OTHER_FUNCTIONS:
+        return "it calls a function that is traced by itself, and that others may call, too"
+    return ""
+
+
 def why_not_in(written: Any, otherwise: Any) -> str:
     """Why a step should not go on in another precision, as part of a sentence; ``""`` if it may.
 
@@ -76,8 +87,9 @@ def why_not_in(written: Any, otherwise: Any) -> str:
         written: A concrete function, traced as its author wrote it.
         otherwise: The same in another policy.
     """
-    if ops_of(written) & _OTHER_FUNCTIONS:
-        return "it calls a function that is traced by itself, and that others may call, too"
+    calls = why_not_anew(written)
+    if calls:
+        return calls
     before, after = (
         [getattr(leaf, "dtype", None) for leaf in tf.nest.flatten(traced.structured_outputs)]
         for traced in (written, otherwise)

@@ -10,7 +10,7 @@ import functools
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import keras
@@ -20,9 +20,7 @@ from tensorflow.python.util import tf_decorator
 from uncork.step.fused_updates import fusable_weights, kernel_updates
 
 _UPDATE: Final = "_distributed_tf_update_step"
-_NONE: Final = (
-    "no optimizer of Keras's that TensorFlow has such a kernel for updates a weight in it"
-)
+_NONE: Final = "TensorFlow has no kernel for the optimizer that updates its weights"
 
 
 class Updates:
@@ -44,12 +42,15 @@ class Updates:
 
     def __init__(self) -> None:
         self.replaced = 0
-        self._traced = False
+        self._as_ever = False
 
     @property
     def why_none(self) -> str:
-        """Why there is none, as part of a sentence; ``""`` where nothing was traced, too."""
-        return "" if self.replaced or not self._traced else _NONE
+        """Why there is none, as part of a sentence; ``""`` where none was met either.
+
+        A step that gathers gradients updates in some of its traces only.
+        """
+        return _NONE if self._as_ever and not self.replaced else ""
 
     def in_kernels(self, python: Callable[..., Any]) -> Callable[..., Any]:
         """A Python function whose optimizers update so whenever it is traced.
@@ -68,34 +69,79 @@ class Updates:
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         """On this thread, for every optimizer of Keras's."""
-        owner = next(c for c in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(c))
-        as_ever, here = vars(owner)[_UPDATE], threading.get_ident()
+        outer = getattr(_here, "updates", None)
+        with _place.taken():
+            _here.updates = self
+            try:
+                yield
+            finally:
+                _here.updates = outer
 
-        @functools.wraps(as_ever)
-        def update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
-            own = functools.partial(as_ever, optimizer)
-            if threading.get_ident() != here or not tf.inside_function():
-                own(strategy, pairs, rate)
-            else:
-                self.replaced += kernel_updates(optimizer, own, strategy, pairs, rate)
+    def update(self, optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
+        """In the place of what Keras does to weights."""
+        as_ever = functools.partial(_place.original, optimizer)
+        done = kernel_updates(optimizer, as_ever, strategy, pairs, rate)
+        self.replaced += done
+        self._as_ever = self._as_ever or not done
 
-        setattr(owner, _UPDATE, tf.autograph.experimental.do_not_convert(update))
+
+class _Place:
+    """The method of Keras's optimizers, which several threads may need at a time."""
+
+    def __init__(self) -> None:
+        classes = keras.optimizers.Optimizer.__mro__
+        self._owner = next(each for each in classes if _UPDATE in vars(each))
+        self.original: Callable[..., None] = vars(self._owner)[_UPDATE]
+        self._lock = threading.Lock()
+        self._needed = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Keras's method gives way to ours for as long as any thread needs that."""
+        with self._lock:
+            if self._needed == 0:
+                self.original = vars(self._owner)[_UPDATE]
+                setattr(self._owner, _UPDATE, _ours)
+            self._needed += 1
         try:
             yield
         finally:
-            setattr(owner, _UPDATE, as_ever)
-            self._traced = True
+            with self._lock:
+                self._needed -= 1
+                if self._needed == 0 and vars(self._owner)[_UPDATE] is _ours:
+                    setattr(self._owner, _UPDATE, self.original)
+
+
+_here = threading.local()
+_place = _Place()
+
+
+def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
+    updates: Updates | None = getattr(_here, "updates", None)
+    if updates is None or not tf.inside_function():
+        _place.original(optimizer, strategy, pairs, rate)
+    else:
+        updates.update(optimizer, strategy, pairs, rate)
+
+
+_ours = tf.autograph.experimental.do_not_convert(_update)
 
 
 def fusable_in(function: Any) -> int:
     """How many weights that a step trains one kernel each could update.
 
     Args:
-        function: A ``tf.function`` that was called before.
+        function: A ``tf.function`` that was called before, or what stands in for one.
     """
-    traced = getattr(function, "_function_cache", None)
-    values = [] if traced is None else traced.values()
-    held = {id(variable) for each in values for variable in each.variables}
+    while not hasattr(function, "_function_cache") and hasattr(function, "_function"):
+        function = function._function  # that hands it arguments in another form
+    held = set[int]()
+    cache = getattr(function, "_function_cache", None)
+    for traced in () if cache is None else cache.values():
+        with suppress(Exception):  # of a model that is gone
+            held |= {id(variable) for variable in traced.variables}
+    if not held:
+        return 0
     # Their type is asked, not they: proxies of all kinds are among these objects.
     kind = keras.optimizers.Optimizer
     known = [each for each in gc.get_objects() if issubclass(type(each), kind) and each.built]
