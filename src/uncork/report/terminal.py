@@ -204,8 +204,9 @@ def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
         head = Text(finding.cause, style="bold red" if finding.severity != "speed" else "bold")
         head.append(f"  {worth(finding)}", style="not bold")
         head.append(f"  {tail(finding.at, 40)}" if finding.at else "", style="cyan")
-        body = Text(line(finding.evidence, (width - 6) * (1 if number else 2)))
-        body.append(f"\n→ {line(finding.remedy, width - 8)}", style="green")
+        lines = 1 if number else 2  # what is first is read to its end
+        body = Text(line(finding.evidence, (width - 6) * lines))
+        body.append(f"\n→ {line(finding.remedy, (width - 8) * lines)}", style="green")
         rows += [head, Padding(body, (0, 0, 0, 2))]
     return titled("Findings", Group(*rows), MAX_FINDINGS, len(findings))
 
