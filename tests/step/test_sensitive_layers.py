@@ -66,9 +66,10 @@ class Block(layers.Layer):
     def __init__(self):
         super().__init__(name="block")
         self.norm, self.dense = layers.LayerNormalization(name="inner"), layers.Dense(6)
+        self.last = keras.Sequential([layers.Dense(6), layers.LayerNormalization(name="deeper")])
 
     def call(self, x):
-        return x + self.dense(self.norm(x))
+        return x + self.last(self.dense(self.norm(x)))
 
 
 def test_what_a_last_layer_holds_stays_with_it():
@@ -103,6 +104,14 @@ def test_in_another_model_others_of_those_names_are_not_meant():
     third = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(), layers.Dense(1)])
     with pytest.raises(EditRefused, match="2 layers of the model would stay"):
         check(third, (edit,))
+
+
+def test_a_model_that_is_not_built_yet_is_known_by_the_names_of_its_layers():
+    made = keras.Sequential([layers.Dense(4, name="hidden"), layers.Dense(2, name="last")])
+    edit = DtypePolicy(policy="mixed_bfloat16", keep=("last",), careful=True)
+    check(made, (edit,))
+    switch_policy(made, edit)
+    assert [each.compute_dtype for each in made.layers] == ["bfloat16", "float32"]
 
 
 def test_of_a_call_of_the_users_own_nobody_knows_what_it_casts():

@@ -229,29 +229,28 @@ def test_a_step_that_calls_a_function_that_trains_is_left_as_it_is():
     assert "ResourceApplyAdam" not in all_ops_of(ours.step)
 
 
-def test_two_threads_trace_so_at_once():
-    inside, both = threading.Barrier(2), {}
+def test_two_threads_trace_so_at_once_and_who_began_first_ends_first():
+    begun, first_left, found = threading.Barrier(2), threading.Event(), {}
 
     def traced(name):
-        training = Training()
+        training, updates = Training(), Updates()
 
         def step(x, y):
-            inside.wait(20)
-            found = training.eager(x, y)
-            inside.wait(20)
-            return found
+            begun.wait(20)
+            if name == "second":
+                assert first_left.wait(20)
+            return training.eager(x, y)
 
-        updates = Updates()
-        both[name] = ops_of(tf.function(updates.in_kernels(step), autograph=False))
-        assert updates.replaced == 4
+        ops = ops_of(tf.function(updates.in_kernels(step), autograph=False))
+        found[name] = "ResourceApplyAdam" in ops, updates.replaced
+        first_left.set()
 
-    threads = [threading.Thread(target=traced, args=(name,)) for name in "ab"]
+    threads = [threading.Thread(target=traced, args=(name,)) for name in ("first", "second")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all("ResourceApplyAdam" in ops for ops in both.values())
-    assert set(both) == {"a", "b"}
+    assert found == {"first": (True, 4), "second": (True, 4)}
 
 
 def test_weights_of_models_that_are_gone_are_not_counted():

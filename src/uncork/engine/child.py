@@ -34,9 +34,13 @@ if TYPE_CHECKING:  # their modules import TensorFlow
     from uncork.engine.trial import Trial
 
 
+# Of TensorFlow's errors, by name: it may not be imported yet.
+_OF_DATA: Final = frozenset({
+    "DataLossError", "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "UnknownError",
+})  # fmt: skip
 _ENDED_SO: Final = (
-    "so the training at {at} ended while it was looked at, on its own data: mend that, or see by "
-    "plain Python that it trains through, and type the command again"
+    "so the training at {at} ended while it was looked at: where plain Python ends so, mend that, "
+    "and type the command again"
 )
 
 
@@ -105,7 +109,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
             if saves.held:
                 sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
             if trial.made is not None:
-                _say_where(trial.made, failure.__cause__)
+                _say_where(trial.made, plan, failure.__cause__)
                 trial.made.fail(held_back=_held_back(saves.held), made=files.new())
             raise
         except KeyboardInterrupt:
@@ -123,9 +127,9 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         return exits.INTERRUPTED if result.interrupted else exits.DONE
 
 
-def _say_where(trial: Trial, error: BaseException | None) -> None:
-    """Behind the traceback of an error of TensorFlow's, while a training was looked at."""
-    if trial.at_work and any(each.__name__ == "OpError" for each in type(error).__mro__):
+def _say_where(trial: Trial, plan: Plan | None, error: BaseException | None) -> None:
+    """Behind the traceback of an error of the data, as it seems, of a training looked at."""
+    if plan is None and type(error).__name__ in _OF_DATA and trial.at_work:
         sys.stderr.write(f"uncork: {_ENDED_SO.format(at=trial.at_work)}\n")
 
 

@@ -308,9 +308,10 @@ class Walk:
     def _try_carefully(self, optimization: Optimization, *, again: bool = False) -> Step:
         """A lower precision that harms the training may do so in a few layers only."""
         before, step = self.proposed(optimization), self._try(optimization, again=again)
-        if step.proof is None or not step.proof.harmed:
-            return step
         work = self.now.workload
+        others = set(work.sensitive_layers) - set(work.random_layers)
+        if step.proof is None or not step.proof.harmed or not others:
+            return step
         self.now = replace(self.now, workload=replace(work, careful=True))
         proposal = self.proposed(optimization)
         time_left = self.left_s >= seconds.PAIRS_S + seconds.TAIL_S

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 # Files that are read; of each no more than so many bytes, and of all together.
 _FILES: Final = 64
 _BYTES: Final = 4 << 20
 _ALL_BYTES: Final = 64 << 20
+# Files whose sizes tell how many that are.
+_FIRST: Final = 16
 # At once: what is kept in parts, or far away, is faster then, and readers of data are several.
 _READERS: Final = 8
 _PAGE: Final = 4096
@@ -53,8 +57,12 @@ def cold_reads(paths: Sequence[str | bytes], *, budget_s: float = 0.5) -> ColdRe
     """
     if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):
         return None
-    step = max(1, len(paths) // _FILES)
-    with _forgotten(paths[::step][:_FILES]) as files:
+    first = [size for size in map(_size, paths[:_FIRST]) if size]
+    if not first:
+        return None
+    most = int(min(_FILES, max(1, _ALL_BYTES * len(first) // sum(first))))
+    step = max(1, len(paths) // most)
+    with _forgotten(paths[::step][:most]) as files:
         # Filling memory with zeros takes as long as a quick disk takes to read as much.
         buffers = [bytearray(min(os.fstat(fd).st_size, _BYTES)) for fd in files]
         with ThreadPoolExecutor(_READERS) as pool:
@@ -71,18 +79,22 @@ def _forgotten(paths: Sequence[str | bytes]) -> Iterator[list[int]]:
     """Open files whose beginnings the system does not hold any more; closed in the end."""
     opened: list[int] = []
     try:
-        room = _ALL_BYTES
         for path in paths:
             with suppress(OSError, ValueError):
                 opened.append(os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
-                room -= min(os.fstat(opened[-1]).st_size, _BYTES)
-                if room < 0 and len(opened) > 1:
-                    break
                 os.posix_fadvise(opened[-1], 0, _BYTES, os.POSIX_FADV_DONTNEED)
         yield [fd for fd in opened if not _is_held(fd)]
     finally:
         for fd in opened:
             os.close(fd)
+
+
+def _size(path: str | bytes) -> int:
+    """Bytes of it that would be read; 0 where there is no such file."""
+    with suppress(OSError, ValueError):
+        found = Path(os.fsdecode(path)).stat()
+        return min(found.st_size, _BYTES) if stat.S_ISREG(found.st_mode) else 0
+    return 0
 
 
 def _is_held(fd: int) -> bool:

@@ -58,9 +58,10 @@ def left_alone(model: Any, keep: tuple[str, ...], *, careful: bool = False) -> s
         model: Or a layer.
         keep: Their names, as Keras counted them. In a second model of a script they have others:
             where one of these is not found, all that only draw are meant, too.
-        careful: Names do not count: all that only draw are meant, and all that are sensitive.
+        careful: Names do not count: all that only draw are meant, and all that are sensitive. Which
+            these are shows of a model that is built.
     """
-    if careful:
+    if careful and model.built:
         return set(map(id, (*only_drawing(model), *sensitive(model))))
     layers = [layer for layer in model._flatten_layers() if layer.name in keep]
     missing = set(keep) - {layer.name for layer in layers}

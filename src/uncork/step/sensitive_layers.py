@@ -46,12 +46,17 @@ def sensitive(model: Any) -> tuple[Any, ...]:
     """
     if not _hands_on(model):
         return ()
-    # What stands in a call of the user's own may meet what is in another precision.
-    containers = [each for each in model._flatten_layers() if _hands_on(each)]
-    within = (layer for each in containers for layer in each.layers)
-    norms = (layer for layer in within if isinstance(layer, _NORMALIZING))
+    norms = (layer for layer in _handed_on(model) if isinstance(layer, _NORMALIZING))
     inner = (layer for each in (*_last(model), *norms) for layer in each._flatten_layers())
     return tuple({id(layer): layer for layer in inner}.values())
+
+
+def _handed_on(model: Any) -> Iterator[Any]:
+    """Layers whose outputs are handed on; in a call of the user's own they meet other ones."""
+    for layer in model.layers:
+        yield layer
+        if _hands_on(layer):
+            yield from _handed_on(layer)
 
 
 def _last(model: Any) -> Iterator[Any]:

@@ -89,31 +89,27 @@ class _Place:
     """The method of Keras's optimizers, which several threads may need at a time."""
 
     def __init__(self) -> None:
-        classes = keras.optimizers.Optimizer.__mro__
-        self._owner = next(each for each in classes if _UPDATE in vars(each))
-        self.original: Callable[..., None] = vars(self._owner)[_UPDATE]
+        self.original: Callable[..., None] = _update  # Keras's own while ours is in its place
         self._lock = threading.Lock()
         self._needed = 0
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Keras's method gives way to ours for as long as any thread needs that."""
+        # On its backend for TensorFlow alone the optimizers have it.
+        owner = next(each for each in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(each))
         with self._lock:
             if self._needed == 0:
-                self.original = vars(self._owner)[_UPDATE]
-                setattr(self._owner, _UPDATE, _ours)
+                self.original = vars(owner)[_UPDATE]
+                setattr(owner, _UPDATE, _ours)
             self._needed += 1
         try:
             yield
         finally:
             with self._lock:
                 self._needed -= 1
-                if self._needed == 0 and vars(self._owner)[_UPDATE] is _ours:
-                    setattr(self._owner, _UPDATE, self.original)
-
-
-_here = threading.local()
-_place = _Place()
+                if self._needed == 0 and vars(owner)[_UPDATE] is _ours:
+                    setattr(owner, _UPDATE, self.original)
 
 
 def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
@@ -124,6 +120,8 @@ def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
         updates.update(optimizer, strategy, pairs, rate)
 
 
+_here = threading.local()
+_place = _Place()
 _ours = tf.autograph.experimental.do_not_convert(_update)
 
 
