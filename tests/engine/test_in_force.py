@@ -119,7 +119,7 @@ def test_the_memory_of_the_cache_that_was_chosen_counts(sizes: Any, fits: bool) 
 
 def test_what_is_read_ahead_needs_room_as_well() -> None:
     enough_memory(with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=1_000)))
-    with pytest.raises(EditRefused, match="holds for a while takes up to 1000000"):
+    with pytest.raises(EditRefused, match="read ahead take up to 1000000"):
         enough_memory(
             with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=10**15))
         )

@@ -182,19 +182,26 @@ def enough_memory(
     needed = sum(size * times_as_much(stages, pipeline, stage) for size, stage in wanted)
     needed += sum(size * times_as_much(of_validation, validation, at) for size, at in others)
     copies = sum(edit.bytes for edit in plan.saving_edits)  # as large as the model
-    ahead = [*plan.pipeline_edits, *plan.validation_edits]
-    copies += sum(edit.bytes for edit in ahead if isinstance(edit, ReadAhead))
+    edits = [*plan.pipeline_edits, *plan.validation_edits]
+    ahead = sum(edit.bytes for edit in edits if isinstance(edit, ReadAhead))
+    held = needed + copies + ahead
     more = needed / then if then else 1.0
     available = available_memory()
-    if needed + copies > plan.policy.memory_share * available and needed + copies:
+    if held > plan.policy.memory_share * available and held:
         raise EditRefused(
-            f"what the plan {'keeps' if needed else 'holds for a while'} takes up to "
-            f"{(needed + copies) / 1e9:.1f} GB of memory"
+            f"the plan's {_what(needed, copies)} up to {held / 1e9:.1f} GB of memory"
             f"{f', for {more:.1f} times as much data,' if more > 1 else ','} "
             f"{available / 1e9:.1f} GB are available",
             f"at most {plan.policy.memory_share:.0%} of what is available",
             "free memory, or tune again on this machine",
         )
+
+
+def _what(needed: float, copies: int) -> str:
+    """What takes the memory, as the subject of a sentence."""
+    if needed:
+        return "cache takes"
+    return "copies of checkpoints take" if copies else "elements that are read ahead take"
 
 
 def _caches(edits: Sequence[PipelineEdit]) -> list[tuple[int, int]]:
