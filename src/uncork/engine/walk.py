@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import Edit
 from uncork.core.errors import EditRefused, in_short, told
-from uncork.core.journal import Journal
-from uncork.core.machine import Machine
 from uncork.core.measurement import Comparison, Measurement
-from uncork.core.plan import NO_TIME, Policy, Step
+from uncork.core.plan import Step
 from uncork.core.record import replace
 from uncork.core.step_edit import StepEdit
 from uncork.engine import seconds
@@ -28,12 +25,11 @@ from uncork.engine.outcomes import (
     sentence,
 )
 from uncork.engine.precisions import compare_resident
-from uncork.engine.promises import Promises
-from uncork.engine.subject import Subject
+from uncork.engine.standing import Standing, promised
 from uncork.engine.together import Part, Together, left_open, parts_of
 from uncork.engine.version import Version
 from uncork.measure import Trial, interleave, patiently
-from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.road import WORTH_TRYING, Optimization, Proposal, Skipped
 from uncork.rules import judge
 from uncork.step.xla import ops_without_kernel
 
@@ -41,39 +37,16 @@ _NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
 
 
 @dataclass
-class Walk:
-    """The state of one tuning: what is in force, what was tried, how long is left.
+class Walk(Standing):
+    """One tuning: what was tried so far, and what comes next.
 
     Attributes:
-        subject: What is trained.
-        before: Its diagnosis as the user wrote it.
-        machine: Where.
-        policy: What may be done.
-        journal: Told of everything as it happens.
-        started: By :func:`time.monotonic`, when the budget began to run.
-        reserved_s: Seconds of the budget kept back for confirming the result.
-        has_children: What takes a process of its own will be tried behind the road.
+        steps: Of the road, with what became of them.
         after_step: Called when a step has its outcome: what was found so far can be saved.
     """
 
-    subject: Subject
-    before: WorkloadDiagnosis
-    machine: Machine
-    policy: Policy
-    journal: Journal
-    road: Sequence[Optimization] = ROAD
     steps: list[Step] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
-    reserved_s: float | None = None
-    has_children: bool = False
     after_step: Callable[[], None] = lambda: None
-
-    def __post_init__(self) -> None:
-        """Start from the original."""
-        self.version: Version = self.subject.original
-        self.now = self.before
-        self._looking_again = False
-        self._promises = Promises(self.subject, self.policy)
 
     def run(self) -> None:
         """Try every optimization in its order; each outcome is recorded, none is silent.
@@ -100,13 +73,6 @@ class Walk:
             for optimization in self.road:
                 if optimization.in_children:
                     self._record(record(optimization, "skipped", _NO_CHILDREN))
-
-    def _before(self, optimization: Optimization) -> Optimization | None:
-        """Of what is further along the road, the step that it had better come after."""
-        proposal = self.proposed(optimization)
-        if isinstance(proposal, Skipped):
-            return None
-        return next((o for o in self.road if o.name == proposal.first), None)
 
     def _is_tried(self, name: str) -> bool:
         return any(step.name == name for step in self.steps)
@@ -136,7 +102,7 @@ class Walk:
     def _expected(self, step: Step, optimization: Optimization) -> float:
         """What a second look at a step may bring; 1 where there is nothing to look for."""
         if step.outcome == "skipped":
-            return _promised(self.proposed(optimization))
+            return promised(self.proposed(optimization))
         return step.measured.ratio if step.measured and promising(step) else 1.0
 
     def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
@@ -199,68 +165,6 @@ class Walk:
         finally:
             self.subject.restore()
             gc.collect()
-
-    def proposed(self, optimization: Optimization) -> Proposal | Skipped:
-        """What an optimization would do now, if it is allowed."""
-        skipped = self._not_allowed(optimization)
-        return skipped or optimization.propose(self.now, self.machine, self.policy)
-
-    def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
-        """Where time is short, it is kept for what promises more further along the road.
-
-        :meth:`_look_again` comes back to what was postponed, if there is time left then.
-        """
-        promised = {o.name: _promised(p) for o, p in self._further(optimization)}
-        more = [name for name, gain in promised.items() if gain > _promised(proposal)]
-        if not more or self.left_s >= (1 + len(more)) * (seconds.PAIRS_S + seconds.TAIL_S):
-            return None
-        best = max(more, key=promised.__getitem__)
-        return Skipped(reason=f"the time left is kept for {best}, which promises more")
-
-    def _further(
-        self, optimization: Optimization
-    ) -> Iterator[tuple[Optimization, Proposal | Skipped]]:
-        """What is proposed further along the road, as things stand."""
-        for further in self.road[self.road.index(optimization) + 1 :]:
-            if further.in_children:
-                continue
-            yield further, self.proposed(further)
-
-    def _not_allowed(self, optimization: Optimization) -> Skipped | None:
-        if not self._promises.allows(optimization.guarantee):
-            return Skipped(
-                reason=f"promises {optimization.guarantee}; the policy allows {self.policy.loosest}"
-            )
-        ended = self.subject.out_of_data()
-        if ended:
-            return Skipped(reason=ended)
-        return Skipped(reason=NO_TIME) if self.left_s < seconds.PAIRS_S else None
-
-    @property
-    def left_s(self) -> float:
-        """Seconds of the budget that trials may still take."""
-        budget_s, reserved_s = self.policy.budget_s, self.reserved_s
-        if reserved_s is None:
-            reserved_s = seconds.RESERVED_SHARE * budget_s
-        if self._looking_again and self.version is self.subject.original:
-            reserved_s *= seconds.RISKED_SHARE  # with nothing kept there is nothing to confirm
-        return self.started + budget_s - reserved_s - self._spared_s() - time.monotonic()
-
-    def _spared_s(self) -> float:
-        """While what was unclear is looked at again, for what comes behind that."""
-        if not self._looking_again:
-            return 0.0
-        training_s = seconds.BATCHES_S + seconds.PAIRS_S + seconds.TAIL_S + seconds.TRAINING_S
-        spared_s = training_s if self._promises.allows("training") else 0.0
-        return spared_s + seconds.ELSEWHERE_S * len(self.elsewhere())
-
-    def elsewhere(self) -> list[str]:
-        """Names of what is proposed that takes a process of its own; nothing where none can be."""
-        if not self.has_children:
-            return []
-        allowed = [o for o in self.road if o.in_children and self._promises.allows(o.guarantee)]
-        answers = {o.name: o.propose(self.now, self.machine, self.policy) for o in allowed}
-        return [name for name, answer in answers.items() if isinstance(answer, Proposal)]
 
     def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> Step:
         """Speed first: it is the cheaper question, and most candidates fail it."""
@@ -358,10 +262,6 @@ class Walk:
             return None
         return compare_resident(self.subject, self.version, candidate, seconds.RESIDENT_BLOCK_S)
 
-    def _better_s(self, optimization: Optimization, proposal: Proposal) -> float:
-        """Seconds for what is further along the road and promises more."""
-        return seconds.needed_s((p for _, p in self._further(optimization)), _promised(proposal))
-
     def _measure(self, candidate: Version, better_s: float | None) -> Trial:
         """Patiently, but for what is kept for better steps; at a second look for nothing."""
         part, versions = apart(self.version, candidate, self.now), (self.version, candidate)
@@ -414,7 +314,3 @@ class Walk:
         else:
             self.subject.restore()
             self.version, self.now = candidate, self._look(candidate, self.now)
-
-
-def _promised(proposal: Proposal | Skipped) -> float:
-    return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0

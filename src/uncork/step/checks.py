@@ -174,7 +174,8 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
-    if edit.careful and model.built:
+    if edit.careful:
+        _check_built(model)
         kept = dict.fromkeys((*random_layers(model), *sensitive_layers(model)))
         if len(kept) != len(edit.keep):
             raise EditRefused(

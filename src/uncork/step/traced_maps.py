@@ -8,17 +8,16 @@ datasets never meet another.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph
-from tensorflow.python.util import tf_decorator
 
 from uncork.core.stack import is_users, place
 from uncork.step.at_once import StaysLoopError, at_once
+from uncork.step.giving_way import GivingWay, while_traced
 
 # What TensorFlow names the functions of datasets.
 _OF_DATASETS: Final = "Dataset"
@@ -61,24 +60,13 @@ class Maps:
         Args:
             python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
         """
-
-        def traced(*args: Any, **kwargs: Any) -> Any:
-            with self.in_force():
-                # TensorFlow puts its conversion of the function there.
-                return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-
-        return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
+        return while_traced(python, self.in_force)
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """On this thread, inside the block."""
-        outer = getattr(_here, "maps", None)
-        with _place.taken():
-            _here.maps = self
-            try:
-                yield
-            finally:
-                _here.maps = outer
+        with _place.to(self):
+            yield
         self._traced = True
 
     @contextmanager
@@ -142,42 +130,15 @@ def attribute(model: Any, name: str, value: Any) -> Iterator[None]:
         vars(model).update(written)
 
 
-class _Place:
-    """The name ``tf.map_fn``, which several threads may need at a time."""
-
-    def __init__(self) -> None:
-        self.original = tf.map_fn
-        self._lock = threading.Lock()
-        self._needed = 0
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """TensorFlow's function gives way to ours for as long as any thread needs that."""
-        with self._lock:
-            if self._needed == 0:
-                self.original, tf.map_fn = tf.map_fn, _map_fn
-            self._needed += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._needed -= 1
-                if self._needed == 0 and tf.map_fn is _map_fn:
-                    tf.map_fn = self.original
-
-
-_here = threading.local()
-_place = _Place()
-
-
 def _map_fn(*args: Any, **kwargs: Any) -> Any:
-    maps: Maps | None = getattr(_here, "maps", None)
+    maps: Maps | None = _place.answering
     if maps is None or tf.executing_eagerly() or _is_of_dataset():
         return _place.original(*args, **kwargs)
     return maps.answer(_place.original, *args, **kwargs)
 
 
 autograph.autograph_artifact(_map_fn)  # called as it is, like TensorFlow's own
+_place = GivingWay(lambda: tf, "map_fn", _map_fn)
 
 
 def _is_of_dataset() -> bool:

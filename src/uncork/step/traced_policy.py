@@ -15,10 +15,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask, set_keras_mask
-from tensorflow.python.util import tf_decorator
 
 from uncork.core.layers import Layers
 from uncork.step.dtype_policies import MIXED, dtype_policies, left_alone, set_policy, switched
+from uncork.step.giving_way import while_traced
 from uncork.step.random_layers import random_layers
 from uncork.step.traced import ops_of
 
@@ -49,12 +49,7 @@ def traced_in(
     if not policy:
         return python
 
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        with _computing_in(policy, keep):
-            # TensorFlow puts its conversion of the function there.
-            return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-
-    return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
+    return while_traced(python, lambda: _computing_in(policy, keep))
 
 
 def policies_of(layers: Layers) -> tuple[str, ...]:

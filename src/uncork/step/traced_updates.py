@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import functools
 import gc
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import keras
 import tensorflow as tf
-from tensorflow.python.util import tf_decorator
 
 from uncork.step.fused_updates import fusable_weights, kernel_updates
+from uncork.step.giving_way import GivingWay, while_traced
 
 _UPDATE: Final = "_distributed_tf_update_step"
 _NONE: Final = "TensorFlow has no kernel for the optimizer that updates its weights"
@@ -56,26 +55,9 @@ class Updates:
         """A Python function whose optimizers update so whenever it is traced.
 
         Args:
-            python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
+            python: What a ``tf.function`` is made of.
         """
-
-        def traced(*args: Any, **kwargs: Any) -> Any:
-            with self._in_force():
-                # TensorFlow puts its conversion of the function there.
-                return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-
-        return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
-
-    @contextmanager
-    def _in_force(self) -> Iterator[None]:
-        """On this thread, for every optimizer of Keras's."""
-        outer = getattr(_here, "updates", None)
-        with _place.taken():
-            _here.updates = self
-            try:
-                yield
-            finally:
-                _here.updates = outer
+        return while_traced(python, lambda: _place.to(self))
 
     def update(self, optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
         """In the place of what Keras does to weights."""
@@ -85,44 +67,20 @@ class Updates:
         self._as_ever = self._as_ever or not done
 
 
-class _Place:
-    """The method of Keras's optimizers, which several threads may need at a time."""
-
-    def __init__(self) -> None:
-        self.original: Callable[..., None] = _update  # Keras's own while ours is in its place
-        self._lock = threading.Lock()
-        self._needed = 0
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Keras's method gives way to ours for as long as any thread needs that."""
-        # On its backend for TensorFlow alone the optimizers have it.
-        owner = next(each for each in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(each))
-        with self._lock:
-            if self._needed == 0:
-                self.original = vars(owner)[_UPDATE]
-                setattr(owner, _UPDATE, _ours)
-            self._needed += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._needed -= 1
-                if self._needed == 0 and vars(owner)[_UPDATE] is _ours:
-                    setattr(owner, _UPDATE, self.original)
-
-
 def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
-    updates: Updates | None = getattr(_here, "updates", None)
+    updates: Updates | None = _place.answering
     if updates is None or not tf.inside_function():
         _place.original(optimizer, strategy, pairs, rate)
     else:
         updates.update(optimizer, strategy, pairs, rate)
 
 
-_here = threading.local()
-_place = _Place()
-_ours = tf.autograph.experimental.do_not_convert(_update)
+def _owner() -> Any:
+    """Of the optimizers' method; on its backend for TensorFlow alone they have it."""
+    return next(each for each in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(each))
+
+
+_place = GivingWay(_owner, _UPDATE, tf.autograph.experimental.do_not_convert(_update))
 
 
 def fusable_in(function: Any) -> int:

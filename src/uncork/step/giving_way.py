@@ -1,0 +1,88 @@
+"""What stands in the place of somebody else's function while a step is traced.
+
+A graph keeps what was called when it was traced. So a function that gives way for that long, and on
+the thread that traces, is met by that graph alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tensorflow.python.util import tf_decorator
+
+
+class GivingWay:
+    """An attribute that gives way to ours for as long as any thread needs that.
+
+    Args:
+        owner: Finds whose attribute it is.
+        name: Of it.
+        ours: In its place; asks :attr:`answering` who is to answer on its thread.
+
+    Attributes:
+        original: What gave way.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> there = SimpleNamespace(greet=lambda: "hello")
+        >>> place = GivingWay(lambda: there, "greet", lambda: place.answering or place.original())
+        >>> with place.to("good day"):
+        ...     there.greet()
+        'good day'
+        >>> there.greet()
+        'hello'
+    """
+
+    def __init__(self, owner: Callable[[], Any], name: str, ours: Callable[..., Any]) -> None:
+        self.original: Any = None
+        self._owner = owner
+        self._name = name
+        self._ours = ours
+        self._lock = threading.Lock()
+        self._needed = 0
+        self._here = threading.local()
+
+    @property
+    def answering(self) -> Any:
+        """Whom it gives way to on this thread; None where that is nobody."""
+        return getattr(self._here, "answering", None)
+
+    @contextmanager
+    def to(self, answering: Any) -> Iterator[None]:
+        """Inside the block, on this thread, this one answers."""
+        outer, owner = self.answering, self._owner()
+        with self._lock:
+            if self._needed == 0:
+                self.original = getattr(owner, self._name)
+                setattr(owner, self._name, self._ours)
+            self._needed += 1
+        self._here.answering = answering
+        try:
+            yield
+        finally:
+            self._here.answering = outer
+            with self._lock:
+                self._needed -= 1
+                if self._needed == 0 and getattr(owner, self._name) is self._ours:
+                    setattr(owner, self._name, self.original)
+
+
+def while_traced(
+    python: Callable[..., Any], around: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., Any]:
+    """A Python function around which something is in force whenever it is traced.
+
+    Args:
+        python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
+        around: Makes what is in force.
+    """
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            # TensorFlow puts its conversion of the function there.
+            return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
+    return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
