@@ -21,6 +21,7 @@ from uncork.core.edit import ArrayFeed, AsyncCheckpoint, LoaderCache, LoaderWork
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
+    DecodeAndCrop,
     DiskCache,
     DrawFirst,
     DropUnused,
@@ -145,6 +146,19 @@ def ignoring() -> Dataset:
     return made.map(lambda row, _: (row * 2, row[:2])).batch(4)
 
 
+def cropping() -> Dataset:
+    """Six pixels of each image that is decoded."""
+    drawn = np.random.default_rng(3).integers(0, 255, (64, 48, 48, 1)).astype("uint8")
+    files = [tf.io.encode_jpeg(image).numpy() for image in drawn]
+
+    def row(file: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        image = tf.io.decode_jpeg(file, channels=1)[9:11, 20:23]
+        return tf.reshape(tf.cast(image, tf.float32) / 255.0, [6]), y
+
+    data = tf.data.Dataset.from_tensor_slices((files, ROWS[:64, :2]))
+    return data.map(row).batch(4)
+
+
 def words() -> Dataset:
     return sliced((ROWS[:, :3] * 9, ROWS[:, :2])).shuffle(64, seed=7).batch(4)
 
@@ -188,6 +202,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
     (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
     (yielding, GeneratorChunks(stage=0, expects="", elements=8)),
     (ignoring, DropUnused(stage=2, expects="")),
+    (cropping, DecodeAndCrop(stage=1, expects="")),
     (pipeline, DiskCache(stage=1, expects="")),
 )
 # Its elements are other ones: it is proved by what a training learns.

@@ -188,6 +188,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(3, "batch"),
         shares=WAITING,
     ),
+    "cropped from what was decoded": observed(
+        stage(0, "from_tensor_slices"),
+        stage(1, "map", 0.08, name="patch", parallelism=AUTOTUNE, cropped_cpu_s_per_element=0.03),
+        stage(2, "batch"),
+        shares=WAITING,
+    ),
     "lines one by one": observed(
         stage(0, "text_line"),
         stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),

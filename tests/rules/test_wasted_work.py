@@ -81,6 +81,32 @@ def test_parts_that_cost_little_may_be_made_for_nothing():
     assert ignored(0.00199) == []
 
 
+def cropping(part_s):
+    """A map of 64 ms a step that crops what it decodes."""
+    data = stage(
+        0,
+        "map",
+        0.002,
+        name="patch",
+        at="train.py:7",
+        elements_per_step=32.0,
+        cropped_cpu_s_per_element=part_s,
+    )
+    return list(wasted_work.find(observed(data, shares=WAITING), MACHINE))
+
+
+def test_pixels_that_are_cropped_away_are_named():
+    (finding,) = cropping(0.001)
+    assert (finding.cause, finding.at) == ("wasted_work", "train.py:7")
+    for figure in ("map(patch) decodes its images whole", "32 ms"):
+        assert figure in finding.evidence
+    assert "decode_and_crop_jpeg" in finding.remedy
+
+
+def test_a_crop_of_nearly_all_may_be_decoded_whole():
+    assert cropping(0.00199) == []
+
+
 def zipped(times, *, cost=0.02):
     """Branches that make the same elements, which cost so many seconds a step."""
     branches = [stage(i, "map", cost / 32, first=i, elements_per_step=32.0) for i in range(times)]

@@ -144,6 +144,11 @@ class StepCosts(Record, frozen=True, kw_only=True):
         chosen = set(stages)
         return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
 
+    def cropped(self, stages: Iterable[int]) -> StepCosts:
+        """The same with some maps that decode no more of their images than they crop."""
+        chosen = set(stages)
+        return self._with(lambda s: stage_costs.cropped(s) if s.index in chosen else s)
+
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that neither a stage nor the consumer accounts for."""
         nobodys_s, input_s = min(cpu_s, self.nobodys_cpu_s), self.stages_s()

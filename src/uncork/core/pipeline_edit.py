@@ -56,6 +56,13 @@ class DropUnused(Record, tag="drop_unused", frozen=True, kw_only=True):
     expects: str
 
 
+class DecodeAndCrop(Record, tag="decode_and_crop", frozen=True, kw_only=True):
+    """Decode of each JPEG image that the map at ``stage`` crops only what it crops from it."""
+
+    stage: int
+    expects: str
+
+
 class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
     """Move the filter, shard or skip at ``stage`` below the maps that do no work for it."""
 
@@ -181,6 +188,7 @@ StageEdit = (
     | Cache
     | DiskCache
     | DropUnused
+    | DecodeAndCrop
     | FilterFirst
     | ShuffleFirst
     | VectorizeMap

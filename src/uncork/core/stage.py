@@ -249,6 +249,8 @@ class Stage(Record, frozen=True, kw_only=True):
             float64 arrays, CPU seconds in float32.
         needed_cpu_s_per_element: On a map that makes more than is looked at further up, CPU seconds
             for what is.
+        cropped_cpu_s_per_element: On a map that crops JPEG images that it decodes, CPU seconds with
+            no more of them decoded than that.
         ignores: On a map that takes less than it is given, indices of the maps that make the rest.
         wide_at: The line that made those arrays, where that is known.
         bytes_per_element: Of its output.
@@ -299,6 +301,7 @@ class Stage(Record, frozen=True, kw_only=True):
     keepable: Keepable | None = None
     float32_cpu_s_per_element: float | None = None
     needed_cpu_s_per_element: float | None = None
+    cropped_cpu_s_per_element: float | None = None
     ignores: tuple[int, ...] = ()
     wide_at: str | None = None
     bytes_per_element: int | None = None

@@ -218,6 +218,7 @@ def _difference(stages: Sequence[Measured]) -> None:
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.needed_cpu_s = _own(stage.needed_probe, stage.cpu_s, under[0])
+        stage.cropped_cpu_s = _own(stage.cropped_probe, stage.cpu_s, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
 
@@ -259,6 +260,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         float32_cpu_s_per_element=stage.single_cpu_s,
         needed_cpu_s_per_element=stage.needed_cpu_s,
         ignores=stage.ignores,
+        cropped_cpu_s_per_element=stage.cropped_cpu_s,
         wide_at=None if stage.single_cpu_s is None else _wide_at(stage),
         bytes_per_element=stage.bytes,
         ratio=static_ratio(node) if stage.below else None,

@@ -12,6 +12,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
+    DecodeAndCrop,
     DiskCache,
     DrawFirst,
     DropUnused,
@@ -52,6 +53,7 @@ from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
 from uncork.pipeline.legality import (
     batch_above,
     cache_place,
+    errors_are_ignored,
     is_inlined,
     is_random,
     maps_below,
@@ -86,7 +88,14 @@ _OfOneStage = (
     | GeneratorCache
 )
 _InOneBranch = (
-    _OfOneStage | ShuffleFirst | VectorizeMap | SplitMap | ParallelMap | DrawFirst | PyFunctionCache
+    _OfOneStage
+    | ShuffleFirst
+    | VectorizeMap
+    | SplitMap
+    | ParallelMap
+    | DrawFirst
+    | DecodeAndCrop
+    | PyFunctionCache
 )
 
 
@@ -206,7 +215,13 @@ def _replaced(edit: _InOneBranch, pipeline: Pipeline, stage: int) -> tuple[int, 
             return _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             return _vectorize(pipeline, _map_at(pipeline, stage), stage)
-        case SplitMap() | ParallelMap() | DrawFirst() | PyFunctionCache():
+        case DecodeAndCrop() if errors_are_ignored(pipeline, stage):
+            raise EditRefused(
+                f"errors of stage {stage} are ignored further up, and fewer would be met",
+                "errors that end the pass",
+                "leave it as it is",
+            )
+        case SplitMap() | ParallelMap() | DrawFirst() | DecodeAndCrop() | PyFunctionCache():
             return stage, map_edited(edit, _map_at(pipeline, stage))
         case _:
             return stage, _in_place(edit, pipeline, stage)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DrawFirst, ParallelMap, PyFunctionCache, SplitMap
+from uncork.core.pipeline_edit import (
+    DecodeAndCrop,
+    DrawFirst,
+    ParallelMap,
+    PyFunctionCache,
+    SplitMap,
+)
+from uncork.pipeline.cropping import cropped
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.kinds import Dataset, kind_of
@@ -14,7 +21,7 @@ from uncork.pipeline.python_edits import keep_calls
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.splitting import Split, narrow, split
 
-MapEdit = SplitMap | ParallelMap | DrawFirst | PyFunctionCache
+MapEdit = SplitMap | ParallelMap | DrawFirst | DecodeAndCrop | PyFunctionCache
 
 
 def map_edited(edit: MapEdit, node: Node) -> Dataset:
@@ -30,6 +37,8 @@ def map_edited(edit: MapEdit, node: Node) -> Dataset:
             return _parallel(node)
         case DrawFirst():
             return _draw_first(node)
+        case DecodeAndCrop():
+            return _part_decoded(node)
         case PyFunctionCache():
             return keep_calls(node, edit)
 
@@ -75,6 +84,18 @@ def drawing_half(node: Node, cut: Drawn, below: Dataset) -> Dataset:
     """The draws as a map of their own, run as the whole was: in the same order."""
     draws = derived(node.dataset._map_func, cut.draw, cut.specs)
     return make(node.dataset, [below], kind_of(node.dataset), _map_func=draws)
+
+
+def _part_decoded(node: Node) -> Dataset:
+    function = cropped(node.functions[0])
+    if function is None:
+        raise EditRefused(
+            f"{node} crops no JPEG image that it decodes",
+            "a crop of what was decoded, by numbers that do not depend on its pixels",
+            "leave it as it is",
+        )
+    below, changed = node.inputs[0].dataset, derived(node.dataset._map_func, function)
+    return make(node.dataset, [below], kind_of(node.dataset), _map_func=changed)
 
 
 def check_not_synchronous(node: Node) -> None:

@@ -59,6 +59,7 @@ class Measured:
         at_once: Of a map that could take whole batches.
         ignores: On a map, indices of those that make what it ignores.
         needed_probe: Of such a map, without that.
+        cropped_probe: Of a map that crops what it decodes, only that part decoded.
         single_probe: Of a map that computes in float64, in float32.
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
@@ -76,6 +77,7 @@ class Measured:
         reading_cpu_s: CPU seconds of an element up to where files are read.
         draw_cpu_s: CPU seconds of its draws.
         needed_cpu_s: CPU seconds of what is looked at further up.
+        cropped_cpu_s: CPU seconds with no more decoded than is cropped.
         single_cpu_s: CPU seconds of an element with float32 in place of float64.
     """
 
@@ -92,6 +94,7 @@ class Measured:
     at_once: AtOnce | None = None
     ignores: tuple[int, ...] = ()
     needed_probe: Probe | None = None
+    cropped_probe: Probe | None = None
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None
@@ -110,6 +113,7 @@ class Measured:
     prefix_cpu_s: float | None = None
     draw_cpu_s: float | None = None
     needed_cpu_s: float | None = None
+    cropped_cpu_s: float | None = None
     single_cpu_s: float | None = None
     reading_cpu_s: float | None = None
 
@@ -153,6 +157,6 @@ class Measured:
         at_once = (self.at_once.taken, self.at_once.made) if self.at_once else ()
         every = (
             self.probe, self.prefix_probe, self.draw_probe, self.single_probe, self.reading_probe,
-            self.inline_probe, self.needed_probe, *at_once, *(self.calls or ()),
+            self.inline_probe, self.needed_probe, self.cropped_probe, *at_once, *(self.calls or ()),
         )  # fmt: skip
         return tuple(probe for probe in every if probe is not None)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from uncork.core.errors import EditRefused
 from uncork.measure.machine import available_memory, cpus
 from uncork.pipeline.calls import spec_bytes
+from uncork.pipeline.cropping import cropped
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import batch_above, is_synchronous, may_run_inline
@@ -49,6 +50,9 @@ def time_otherwise(stage: Measured, below: Dataset, for_batch: tuple[Node, Stack
         stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
     if may_run_inline(node):
         stage.inline_probe = Probe(inline_map(below, dataset._map_func, dataset))
+    part = cropped(node.functions[0])
+    if part is not None:
+        stage.cropped_probe = Probe(serial_map(below, derived(dataset._map_func, part), dataset))
     single = narrowed(node.functions[0])
     if single is not None:
         function = derived(dataset._map_func, single)

@@ -215,11 +215,11 @@ def _ordered(graph: Graph) -> list[str]:
     return list(order)
 
 
-def with_dependents(graph: Graph, names: set[str]) -> set[str]:
-    """Some ops, and all that come after them."""
+def with_dependents(graph: Graph, names: set[str], but: Collection[str] = ()) -> set[str]:
+    """Some ops, and all that come after them, but for some and what comes after those alone."""
     found = set(names)
     for name in _ordered(graph):
-        if any(op_of(r) in found for r in graph.nodes[name].input):
+        if name not in but and any(op_of(r) in found for r in graph.nodes[name].input):
             found.add(name)
     return found
 

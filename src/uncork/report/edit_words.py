@@ -22,6 +22,7 @@ from uncork.core.errors import in_short
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
+    DecodeAndCrop,
     DiskCache,
     DrawFirst,
     DropUnused,
@@ -75,6 +76,7 @@ SAID: Final[dict[type[Edit], str]] = {
     Cache: "keep the elements after stage {stage} in memory",
     DiskCache: "keep the elements after stage {stage} in files in {folder}",
     DropUnused: "make below stage {stage} only what it looks at",
+    DecodeAndCrop: "decode at stage {stage} only what is cropped from each JPEG image",
     FilterFirst: "drop elements at stage {stage} before the maps below it, not after",
     ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
     VectorizeMap: "call the map at stage {stage} once for a whole batch",

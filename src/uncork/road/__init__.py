@@ -9,6 +9,7 @@ from uncork.road.async_checkpoint import SaveBeside
 from uncork.road.autotune_off import StopAutotune
 from uncork.road.cache import CacheDeterministic
 from uncork.road.data_on_device import GatherOnDevice
+from uncork.road.decode_and_crop import DecodeWhatIsCropped
 from uncork.road.disk_cache import CacheInFiles
 from uncork.road.draw_first import DrawBeforeWork
 from uncork.road.drop_unused import MakeWhatIsTaken
@@ -60,6 +61,7 @@ ROAD: tuple[Optimization, ...] = (
     KeepAnswers(),  # of Python code, which no cache of TensorFlow's is legal above
     KeepElements(),
     TakeInChunks(),  # from where they are kept, too
+    DecodeWhatIsCropped(),  # a cache of whole images is better; what is cut in two has no crop left
     ParallelizePrefix(),  # what cannot be cached; and the first epoch
     CacheInFiles(),  # what memory has no room for, against what is made in parallel by then
     ShuffleBeforeMaps(),  # a cache that fits has done it already: it stands below the shuffle

@@ -32,6 +32,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     costs = costs_of(diagnosis, machine.cpus)
     yield from _dropped(diagnosis, costs)
     yield from _ignored(diagnosis, costs)
+    yield from _cropped(diagnosis, costs)
     yield from _repeated(diagnosis, costs)
 
 
@@ -66,6 +67,21 @@ def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
         f"{place(maker)} makes more than {place(stage)} looks at; what is made for nothing",
         "make in the map only what is used, or give the loader a switch for the rest",
     )
+
+
+def _cropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
+    for stage in diagnosis.stages:
+        if stage.cropped_cpu_s_per_element is not None:
+            yield from _finding(
+                diagnosis,
+                costs,
+                costs.cropped([stage.index]),
+                stage.at,
+                f"{place(stage)} decodes its images whole, and crops them; what is decoded for "
+                "nothing",
+                "tf.image.decode_and_crop_jpeg, with the image's shape from "
+                "tf.image.extract_jpeg_shape",
+            )
 
 
 def _repeated(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:

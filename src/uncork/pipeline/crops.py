@@ -1,0 +1,164 @@
+"""Images that are decoded whole, and of which one rectangle is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import tensorflow as tf
+
+from uncork.pipeline.graphs import Graph, NodeDef, full_name, is_control, op_of, spec_of, value_of
+from uncork.pipeline.splitting import with_dependents
+
+# Each value by itself, whatever stands beside it.
+_ALONE: Final = frozenset({"Identity", "Cast"})
+_WITH_A_NUMBER: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2"})
+_DECODES: Final = ("DecodeJpeg", "DecodeImage")
+# Of the masks of a slice, the bit of its third index.
+_COLOURS: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Crop:
+    """One image that is decoded and cropped.
+
+    Attributes:
+        decode: The op that decodes.
+        between: Ops from there to the crop that take each value by itself.
+        cut: The op that crops.
+        before: How many dimensions it sees before the rows.
+        shapes: Ops that ask for the shape of the whole image, and how many dimensions they see
+            before its rows.
+        after: All ops that depend on pixels.
+    """
+
+    decode: NodeDef
+    between: tuple[str, ...]
+    cut: NodeDef
+    before: int
+    shapes: Mapping[str, int]
+    after: frozenset[str]
+
+    @property
+    def contents(self) -> str:
+        """The tensor that holds the file."""
+        return full_name(self.decode.input[0])
+
+    @property
+    def image(self) -> str:
+        """The tensor that is cropped."""
+        return full_name(self.cut.input[0])
+
+
+def first_crop(graph: Graph) -> Crop | None:
+    """The first image of which a function looks at one rectangle only, wherever that lies.
+
+    None where there is none, or where the rectangle depends on the pixels.
+    """
+    return next(filter(None, (_crop(graph, node) for node in graph.nodes.values())), None)
+
+
+def _crop(graph: Graph, decode: NodeDef) -> Crop | None:
+    """What is cropped from an image, where nothing else looks at it."""
+    if not _may_be_cropped(decode):
+        return None
+    takers = _takers(graph)
+    before = {full_name(decode.name): 0}  # of each tensor that holds the whole image
+    between, shapes, cuts, left = list[str](), dict[str, int](), list[NodeDef](), list(before)
+    while left:
+        image = left.pop()
+        for name, place in takers.get(image, ()):
+            node = graph.nodes[name]
+            if node.op == "Shape" and place == 0:
+                shapes[name] = before[image]
+            elif _cuts(graph, node, before[image]) and place == 0:
+                cuts.append(node)
+            elif _takes_each(graph, node, place):
+                between.append(name)
+                left.append(full_name(name))
+                before[left[-1]] = before[image] + (node.op == "ExpandDims")
+            else:
+                return None
+    if len(cuts) != 1 or set(before) & set(graph.outputs):
+        return None
+    after = frozenset(with_dependents(graph, {decode.name}, but=shapes))
+    found = Crop(
+        decode, tuple(between), cuts[0], before[full_name(cuts[0].input[0])], shapes, after
+    )
+    return None if _by_pixels(graph, found) else found
+
+
+def _may_be_cropped(decode: NodeDef) -> bool:
+    attr = decode.attr
+    if decode.op not in _DECODES or attr["channels"].i not in (0, 1, 3):
+        return False
+    if decode.op == "DecodeImage":
+        return attr["dtype"].type in (0, tf.uint8.as_datatype_enum)
+    whole = attr["acceptable_fraction"].f == 1.0 and not attr["try_recover_truncated"].b
+    return attr["ratio"].i == 1 and whole
+
+
+def _takers(graph: Graph) -> Mapping[str, list[tuple[str, int]]]:
+    """Of each tensor who takes it, and as which input; -1 of one that waits for what makes it."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, node in graph.nodes.items():
+        for place, reference in enumerate(node.input):
+            waits = is_control(reference)
+            taken = f"{op_of(reference)}:0" if waits else full_name(reference)
+            found.setdefault(taken, []).append((name, -1 if waits else place))
+    return found
+
+
+def _cuts(graph: Graph, node: NodeDef, before: int) -> bool:
+    """A slice of rows and columns, whatever it does to the colours."""
+    if node.op not in ("Slice", "StridedSlice"):
+        return False
+    indices = indices_of(graph, node)
+    if node.op == "Slice":
+        return indices == before + 3
+    attr = node.attr
+    odd = attr["new_axis_mask"].i or attr["shrink_axis_mask"].i or before
+    plain = set(_numbers(graph, node.input[3])) == {1}
+    colours = attr["begin_mask"].i & attr["end_mask"].i & _COLOURS
+    return plain and not odd and (indices in (1, 2) or (indices == 3 and bool(colours)))
+
+
+def _numbers(graph: Graph, reference: str) -> list[int | None]:
+    """Those of a tensor whose value never changes, which may be put together from several."""
+    node = graph.nodes[op_of(reference)]
+    if node.op == "Pack":
+        parts = (r for r in node.input if not is_control(r))
+        return [number for part in parts for number in _numbers(graph, part)]
+    return [int(n) for n in value_of(node).flat] if node.op == "Const" else [None]
+
+
+def indices_of(graph: Graph, node: NodeDef) -> int | None:
+    """For how many dimensions a slice says something; an ellipsis at the end says nothing."""
+    shape = spec_of(graph, full_name(node.input[1])).shape
+    told = shape[0] if shape.rank == 1 else None
+    if told is None or node.op == "Slice" or not node.attr["ellipsis_mask"].i:
+        return told
+    return told - 1 if node.attr["ellipsis_mask"].i == 1 << (told - 1) else None
+
+
+def _takes_each(graph: Graph, node: NodeDef, place: int) -> bool:
+    """Each value by itself, or all of them in one dimension more."""
+    if node.op in _ALONE:
+        return place == 0
+    others = [r for i, r in enumerate(node.input) if i != place and not is_control(r)]
+    if node.op in _WITH_A_NUMBER:
+        return place >= 0 and all(spec_of(graph, full_name(r)).shape.rank == 0 for r in others)
+    if node.op != "ExpandDims" or place != 0:
+        return False
+    return _numbers(graph, others[0]) == [0]
+
+
+def _by_pixels(graph: Graph, crop: Crop) -> bool:
+    """What is cropped, or done before it is, depends on the image itself."""
+    own = {crop.decode.name, *crop.between}
+    return any(
+        op_of(reference) in crop.after and op_of(reference) not in own
+        for name in (*crop.between, crop.cut.name)
+        for reference in graph.nodes[name].input
+    )

@@ -1,0 +1,65 @@
+"""Decode of JPEG images only what is cropped from them.
+
+Legal as ``exact``: what is decoded is the crop and a few rows and columns around it, of which the
+values of its own pixels are made; where the crop lies is drawn or computed as before. An image's
+shape is read from its file's header. Files that are no complete JPEG are decoded as before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.pipeline_edit import DecodeAndCrop
+from uncork.core.plan import Policy
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    not_worth,
+)
+
+_SOURCE: Final = """\
+height, width = tf.unstack(tf.image.extract_jpeg_shape(file)[:2])   # of the whole image
+...                                                                 # where to crop, as before
+image = tf.image.decode_and_crop_jpeg(file, [top, left, rows, columns], channels=3)
+# its outermost columns differ by some units: decode one more on each side, and cut it off"""
+
+
+@final
+class DecodeWhatIsCropped(Optimization):
+    """Spare the decoding of pixels that are thrown away."""
+
+    name = "decode_and_crop"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """The map that spends most on pixels that it crops away."""
+        missing = no_pipeline(diagnosis)
+        if missing:
+            return missing
+        cropping = [s for s in diagnosis.stages if s.cropped_cpu_s_per_element is not None]
+        if not cropping:
+            return Skipped(reason="no map crops a JPEG image that it decodes")
+        costs = costs_of(diagnosis, machine.cpus)
+        best = max(cropping, key=lambda s: gain(costs, costs.cropped([s.index])))
+        predicted = gain(costs, costs.cropped([best.index]))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (best.cpu_s_per_element or 1.0)
+        return Proposal(
+            edits=(DecodeAndCrop(stage=best.index, expects=diagnosis.workload.pipeline),),
+            predicted=predicted,
+            at=best.at,
+            why=f"{spared:.0%} of {best.name or 'the map'} is for pixels that it crops away; an "
+            "error in that part of a file is not met any more",
+            source_edit=_SOURCE,
+        )

@@ -1,0 +1,293 @@
+"""JPEG images of which a map decodes no more than it crops: the same pixels, the same errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.errors import EditRefused
+from uncork.core.pipeline_edit import DecodeAndCrop, DrawFirst, SplitMap
+from uncork.pipeline import apply, read, seeded
+from uncork.pipeline.cropping import cropped
+from uncork.pipeline.effects import op_types
+from uncork.pipeline.graphs import graph_of
+
+from .helpers import epochs, measured
+
+FILE = tf.TensorSpec([], tf.string)
+
+
+def photo(height=97, width=131, *, colours=3, seed=1, **how):
+    """Smooth, with edges, as a file; colours of neighbours are stored together."""
+    drawn = np.random.default_rng(seed)
+    waves = np.add.outer(np.arange(height) / 9.0, np.arange(width) / 7.0)[..., None]
+    image = 120 + 80 * np.sin(waves + drawn.uniform(0, 9, colours)) + drawn.normal(0, 8, colours)
+    image[height // 3 : height // 2, width // 4 : width // 2] = drawn.integers(0, 255, colours)
+    return tf.io.encode_jpeg(tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8), **how)
+
+
+FILES = [
+    photo(),
+    photo(64, 64, chroma_downsampling=False),
+    photo(200, 90, quality=40, progressive=True),
+    photo(90, 330, quality=98, optimize_size=True),
+    photo(71, 75, colours=1),
+]
+PNG = tf.io.encode_png(tf.io.decode_jpeg(FILES[0]))
+
+
+def traced(function):
+    return tf.function(function).get_concrete_function(FILE)
+
+
+def decoded(file):
+    return tf.io.decode_jpeg(file, channels=3)
+
+
+def at_random(file):
+    return tf.image.random_crop(decoded(file), [40, 50, 3], seed=3)
+
+
+def at_random_as_floats(file):
+    scaled = tf.image.convert_image_dtype(decoded(file), tf.float32) / 2.0 - 0.5
+    return tf.image.random_crop(scaled, [30, 60, 3], seed=3)
+
+
+def in_the_middle(file):
+    return tf.image.resize(tf.image.central_crop(decoded(file), 0.6), [20, 20])
+
+
+def in_a_box(file):
+    return tf.image.crop_to_bounding_box(decoded(file), 9, 20, 33, 44)
+
+
+def to_a_size(file):
+    return tf.image.resize_with_crop_or_pad(decoded(file), 64, 160)
+
+
+def square(file):
+    image = decoded(file)
+    height, width = tf.unstack(tf.shape(image)[:2])
+    side = tf.minimum(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return tf.image.resize(image[top : top + side, left : left + side], [24, 24])
+
+
+def from_its_end(file):
+    return decoded(file)[-30:, 5:-9, :]
+
+
+def rows(file):
+    return decoded(file)[7:900]
+
+
+def some_columns(file):
+    return decoded(file)[:, -20:, ...]
+
+
+def one_colour(file):
+    return tf.slice(decoded(file), [3, 4, 1], [-1, 11, 1])
+
+
+def distorted(file):
+    image = decoded(file)
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.shape(image), tf.zeros([0, 0, 4]), seed=4, area_range=(0.1, 1.0),
+        use_image_if_no_bounding_boxes=True,
+    )  # fmt: skip
+    part = tf.slice(image, begin, size)
+    return tf.image.random_flip_left_right(tf.image.resize(part, [24, 24]), seed=1)
+
+
+def as_any_image(file):
+    image = tf.io.decode_image(file, expand_animations=False)
+    return tf.image.random_crop(image, [33, 33, tf.shape(image)[2]], seed=3)
+
+
+def as_it_is_stored(file):
+    return tf.io.decode_jpeg(file, dct_method="INTEGER_ACCURATE", fancy_upscaling=False)[9:40, 9:40]
+
+
+def two_of_them(file):
+    again = tf.io.decode_jpeg(tf.strings.join([file, ""]), channels=1)
+    return at_random(file), again[:8, 8:16], tf.shape(again)
+
+
+CROPS = [
+    at_random, at_random_as_floats, in_the_middle, in_a_box, to_a_size, square, from_its_end, rows,
+    some_columns, one_colour, distorted, as_any_image, as_it_is_stored, two_of_them,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("crop", CROPS)
+def test_the_same_pixels(crop):
+    whole, part = traced(crop), cropped(traced(crop))
+    assert "DecodeAndCropJpeg" in op_types(part)
+    for file in (*FILES, PNG):
+        for _ in range(3):
+            expected = tf.nest.flatten(whole(file))
+            for one, other in zip(expected, part(file), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_wherever_the_crop_lies(file):
+    def between(top, left, height, width):
+        return decoded(file)[top : top + height, left : left + width]
+
+    numbers = [tf.TensorSpec([], tf.int32)] * 4
+    part = cropped(tf.function(between).get_concrete_function(*numbers))
+    image, drawn = decoded(file), np.random.default_rng(2)
+    for _ in range(60):
+        height, width = (int(drawn.integers(1, most + 1)) for most in image.shape[:2])
+        top, left = int(drawn.integers(0, 300)), int(drawn.integers(0, 300))
+        top, left = top % (image.shape[0] - height + 1), left % (image.shape[1] - width + 1)
+        (found,) = part(*map(tf.constant, (top, left, height, width)))
+        np.testing.assert_array_equal(found, image[top : top + height, left : left + width])
+
+
+def brightest(file):
+    image = decoded(file)
+    row = tf.argmax(tf.reduce_sum(tf.cast(image, tf.int32), [1, 2]), output_type=tf.int32)
+    return image[row : row + 2]
+
+
+def flipped_first(file):
+    return tf.image.random_flip_left_right(decoded(file), seed=1)[:9, :9]
+
+
+def once_whole(file):
+    image = decoded(file)
+    return image, image[:9, :9]
+
+
+def two_crops(file):
+    image = decoded(file)
+    return image[:9, :9], image[9:18, 9:18]
+
+
+def half_the_size(file):
+    return tf.io.decode_jpeg(file, channels=3, ratio=2)[:9, :9]
+
+
+def whatever_can_be_read(file):
+    return tf.io.decode_jpeg(file, channels=3, try_recover_truncated=True)[:9, :9]
+
+
+def every_second(file):
+    return decoded(file)[:20:2, :20:2]
+
+
+def one_row(file):
+    return decoded(file)[5]
+
+
+def uncropped(file):
+    return tf.image.resize(decoded(file), [9, 9])
+
+
+def maybe(file):
+    image = decoded(file)
+    drawn = tf.random.uniform([], seed=1)
+    return tf.cond(drawn < 0.5, lambda: image[:9, :9], lambda: image[:8, :8])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        brightest, flipped_first, once_whole, two_crops, half_the_size, whatever_can_be_read,
+        every_second, one_row, uncropped, maybe,
+    ],
+)  # fmt: skip
+def test_what_looks_at_more_is_left_alone(function):
+    assert cropped(traced(function)) is None
+
+
+def outcome(function, file):
+    try:
+        return [each.numpy().tolist() for each in tf.nest.flatten(function(file))]
+    except tf.errors.OpError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("crop", [in_a_box, as_any_image, from_its_end, one_colour])
+def test_what_is_no_complete_image_fails_as_before(crop):
+    whole, part = traced(crop), cropped(traced(crop))
+    file = FILES[0].numpy()
+    cut_short = [file[:n] for n in (0, 1, 2, 3, 20, len(file) // 2, len(file) - 2, len(file) - 1)]
+    for each in (*cut_short, b"no image", b"\xff\xd8\xff\xff\xd9", file + b"more", file[1:]):
+        assert outcome(part, tf.constant(each)) == outcome(whole, tf.constant(each))
+
+
+@pytest.mark.parametrize("crop", [at_random, in_a_box, one_colour])
+def test_a_crop_beyond_the_image_fails_in_the_same_words(crop):
+    told = []
+    for function in (traced(crop), cropped(traced(crop))):
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            function(photo(2, 300))
+        told.append(str(error.value).splitlines()[0].rpartition("}} ")[2])
+    assert told[0] == told[1]
+
+
+def edited(data, *stages, kind=DecodeAndCrop):
+    """Seeded twins of both are equal in two epochs."""
+    before = epochs(seeded(read(data), 5).dataset)
+    pipeline = seeded(read(data), 5)
+    for stage in stages:
+        pipeline = apply(pipeline, kind(stage=stage, expects=pipeline.digest))
+    assert before[0].complete
+    assert epochs(pipeline.dataset) == before
+    assert pipeline.element_spec == data.element_spec
+    return pipeline
+
+
+def labelled(files=FILES):
+    return tf.data.Dataset.from_tensor_slices((files, range(len(files))))
+
+
+def augmented(file, label):
+    image = tf.image.random_crop(decoded(file), [40, 50, 3])
+    return tf.image.random_flip_left_right(image), label
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_a_pipeline_draws_the_same(calls):
+    data = labelled().shuffle(5, seed=1).map(augmented, num_parallel_calls=calls).batch(2)
+    edited(data, 2)
+
+
+def test_what_is_drawn_can_be_drawn_first_all_the_same():
+    pipeline = edited(labelled().map(augmented).batch(2), 1)
+    again = apply(pipeline, DrawFirst(stage=1, expects=pipeline.digest))
+    assert [node.kind for node in again.stages][1:3] == ["map", "map"]
+    assert epochs(again.dataset) == epochs(pipeline.dataset)
+
+
+def test_of_a_map_cut_in_two_no_crop_is_left():
+    pipeline = read(labelled().map(augmented))
+    pipeline = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    for stage in (1, 2):
+        with pytest.raises(EditRefused, match="crops no JPEG image"):
+            apply(pipeline, DecodeAndCrop(stage=stage, expects=pipeline.digest))
+
+
+def test_errors_that_are_ignored_keep_what_fails():
+    pipeline = read(labelled().map(augmented).ignore_errors())
+    with pytest.raises(EditRefused, match="ignored further up"):
+        apply(pipeline, DecodeAndCrop(stage=1, expects=pipeline.digest))
+
+
+def test_only_what_is_cropped_is_decoded_once_more():
+    """Once is enough: what was edited offers nothing that could be edited again."""
+    part = cropped(traced(at_random))
+    assert cropped(part) is None
+    assert not {"DecodeJpeg", "DecodeAndCropJpeg"} & {n.op for n in graph_of(part).nodes.values()}
+
+
+def test_what_would_be_spared_is_timed():
+    file = photo(1200, 1600)
+    data = tf.data.Dataset.from_tensors(file).repeat(40).map(in_a_box).batch(4)
+    found = measured(data)[2]
+    assert found.cropped_cpu_s_per_element < 0.8 * found.cpu_s_per_element
+    assert measured(tf.data.Dataset.range(9).map(lambda x: x))[1].cropped_cpu_s_per_element is None
