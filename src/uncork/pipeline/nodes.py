@@ -159,7 +159,7 @@ def interleave_of_whole(
         interleave_op._ParallelInterleaveDataset,
         _input_dataset=below,
         _map_func=opening._map_func,
-        _structure=opening._structure,
+        _structure=opening.element_spec,
         _cycle_length=tf.constant(readers, tf.int64),
         _block_length=tf.constant(longest, tf.int64),
         _buffer_output_elements=tf.constant(held, tf.int64),

@@ -1,0 +1,145 @@
+"""Random pipelines in which an element fails: what came before it, and the error, stay the same.
+
+Of the edits that keep each stage where it is. Those that let a stage see other elements, or make
+others first, meet an error earlier, later or not at all; their pages say so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, assume, given, seed, settings
+from hypothesis import strategies as st
+
+from uncork.core.pipeline_edit import (
+    DrawFirst,
+    InlineMap,
+    LessAhead,
+    ParallelInterleave,
+    ParallelMap,
+    SplitMap,
+    VectorizeMap,
+)
+from uncork.pipeline import apart, apply, in_order, read, seeded
+
+from .properties import (
+    AHEAD,
+    BY_HAND,
+    STEPS,
+    all_together,
+    as_written,
+    draws_ahead,
+    fails_by_fusion,
+    grown,
+    legal_edits,
+    op_by_op,
+    passes,
+    serially_drawn,
+    shuffles_nothing,
+    untuned,
+    whole_edits,
+)
+
+IN_PLACE = (
+    SplitMap, DrawFirst, VectorizeMap, InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
+)  # fmt: skip
+
+
+def checked(x):
+    tf.debugging.assert_none_equal(x, np.int64(4))
+    return x + 1
+
+
+def parsed(x):
+    """A text that is no number."""
+    text = tf.strings.as_string(x)
+    return tf.strings.to_number(tf.where(x == 5, text + "?", text), tf.int64)
+
+
+def opened(x):
+    """One op that takes one element only."""
+    text = tf.strings.as_string(x)
+    text = tf.strings.join([tf.where(x > 6, "no JPEG, ", ""), text])
+    return tf.strings.to_number(tf.io.decode_compressed(text), tf.int64)
+
+
+def checked_and_drawn(x):
+    drawn = tf.random.uniform([], 0, 9, tf.int64)
+    return parsed(x) + drawn
+
+
+def rows_of(x):
+    with tf.control_dependencies([tf.debugging.assert_less(x, np.int64(6))]):
+        return tf.data.Dataset.range(tf.math.minimum(tf.abs(tf.reduce_max(x)), 4))
+
+
+FAILING = st.sampled_from([
+    lambda d: d.map(checked),
+    lambda d: d.map(checked, num_parallel_calls=2),
+    lambda d: d.map(parsed),
+    lambda d: d.map(parsed, num_parallel_calls=2),
+    lambda d: d.map(opened),
+    lambda d: d.map(opened).batch(2),
+    lambda d: d.map(checked_and_drawn),
+    lambda d: d.filter(lambda x: tf.reduce_all(checked(x) > 0)),
+    lambda d: d.flat_map(rows_of),
+    lambda d: d.interleave(rows_of, cycle_length=2),
+    lambda d: d.interleave(rows_of, cycle_length=2, num_parallel_calls=2),
+    lambda d: d.scan(np.int64(0), lambda total, x: (total + 1, parsed(x))),
+])  # fmt: skip
+
+
+def _check(before, failing, after, size, kinds, highest, tuned):
+    with op_by_op(), as_written(optimized=tuned or bool(BY_HAND)):
+        _compare((*before, failing, *after), size, kinds, highest, tuned)
+
+
+def _compare(steps, size, kinds, highest, tuned):
+    data = tf.data.Dataset.range(size)
+    for step in steps:
+        data = grown(data, step)
+    original = read(data)
+    assume(not draws_ahead(original))
+    assume(not shuffles_nothing(original))
+
+    def seen(pipeline):
+        data = in_order(pipeline)
+        return passes(data if tuned else untuned(data), 1)
+
+    twin = seeded(original, 9)
+    expected = seen(seeded(original, 9))
+    assume(expected[0].error is not None)
+    assume(not fails_by_fusion(in_order(apart(twin)), expected))
+    assert seen(apart(twin)) == expected
+    for edit, changed in legal_edits(twin, IN_PLACE, highest=highest):
+        assert seen(serially_drawn(apart(changed), edit)) == expected, edit
+    for edit in whole_edits(twin):
+        assert seen(apart(apply(twin, edit))) == expected, edit
+    together, edits = all_together(apart(twin), kinds, highest=highest)
+    assert seen(serially_drawn(together, *edits)) == expected, edits
+
+
+STEPS_AROUND = st.lists(STEPS, max_size=3)
+
+test_the_same_elements_and_the_same_error = settings(
+    max_examples=BY_HAND or 200,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)(
+    given(
+        before=STEPS_AROUND,
+        failing=FAILING,
+        after=STEPS_AROUND,
+        size=st.integers(5, 13),
+        kinds=st.permutations(IN_PLACE),
+        highest=st.booleans(),
+        tuned=st.booleans(),
+    )(_check)
+)
+if not BY_HAND:
+    test_the_same_elements_and_the_same_error = pytest.mark.timeout(900)(
+        seed(3)(test_the_same_elements_and_the_same_error)
+    )
