@@ -93,7 +93,7 @@ USELESS = [100.0, 101.0, 99.0]
 
 
 def optimization(
-    steps: int, promised: float = 1.5, first: str = "", promise: Guarantee = "exact"
+    steps: int, promised: float | None = 1.5, first: str = "", promise: Guarantee = "exact"
 ) -> Optimization:
     class Grouping(Optimization):
         name = f"grouping_{steps}"
@@ -116,7 +116,7 @@ def walked() -> Callable[..., Walk]:
     def run(
         trials: dict[int, list[list[float]]],
         budget_s: float = FAR,
-        promises: dict[int, float] | None = None,
+        promises: dict[int, float | None] | None = None,
         **options: Any,
     ) -> Walk:
         walk = Walk(
@@ -194,6 +194,16 @@ def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [CLEAR], 3: [CLEAR]}, promises={2: 1.2, 3: 2.0}, **options)
     assert outcomes(walk) == [(f"grouping_{steps}", "kept") for steps in order]
+
+
+def test_what_promises_nothing_has_the_time_that_is_left(walked, monkeypatch) -> None:
+    """It gave way to what promised more, and that has won nothing."""
+    alone = compare([100.0, 100.0], [150.0, 150.0])
+    monkeypatch.setattr("uncork.engine.walk.compare_resident", lambda *_: alone)
+    left_s = seconds.PAIRS_S + seconds.TAIL_S + 9
+    options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
+    walk = walked({2: [CLEAR], 3: [USELESS]}, promises={2: None, 3: 2.0}, **options)
+    assert outcomes(walk) == [("grouping_3", "rejected"), ("grouping_2", "kept")]
 
 
 def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:

@@ -14,7 +14,7 @@ from uncork.engine import seconds
 from uncork.engine.promises import Promises
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version
-from uncork.road import ROAD, Optimization, Proposal, Skipped
+from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
 
 
 @dataclass
@@ -127,3 +127,9 @@ class Standing:
 def promised(proposal: Proposal | Skipped) -> float:
     """How many times as fast; 1 where nothing is said."""
     return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
+
+
+def hoped(proposal: Proposal | Skipped) -> float:
+    """The same; of what nothing can be told before it is tried, the least worth a trial."""
+    unknown = isinstance(proposal, Proposal) and proposal.predicted is None
+    return WORTH_TRYING if unknown else promised(proposal)

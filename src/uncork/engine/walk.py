@@ -25,7 +25,7 @@ from uncork.engine.outcomes import (
     sentence,
 )
 from uncork.engine.precisions import compare_resident
-from uncork.engine.standing import Standing, promised
+from uncork.engine.standing import Standing, hoped
 from uncork.engine.together import Part, Together, left_open, parts_of
 from uncork.engine.version import Version
 from uncork.measure import Trial, interleave, patiently
@@ -102,7 +102,7 @@ class Walk(Standing):
     def _expected(self, step: Step, optimization: Optimization) -> float:
         """What a second look at a step may bring; 1 where there is nothing to look for."""
         if step.outcome == "skipped":
-            return promised(self.proposed(optimization))
+            return hoped(self.proposed(optimization))
         return step.measured.ratio if step.measured and promising(step) else 1.0
 
     def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
