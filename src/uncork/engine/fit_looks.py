@@ -179,7 +179,9 @@ class FitLooks(FitRuns):
         if 2 * self.snapshot.bytes > available_memory():
             return None
         work, callbacks = self.workload, self._arguments.get("callbacks")
-        self._saved = Saved(callbacks, self.model, distributed=work.distributed)
+        self._saved = Saved(
+            callbacks, self.model, distributed=work.distributed, scratch=self._scratch
+        )
         return self._saved.look(work.steps_per_epoch, step_s)
 
     def saving_runner(self, version: Version) -> VersionRunner:

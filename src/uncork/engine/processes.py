@@ -33,6 +33,7 @@ from uncork.core.job import ENDED, KEPT, Job, Result
 from uncork.core.journal import Event, read
 from uncork.core.plan import Plan, dump
 from uncork.core.record import from_json, replace, to_json
+from uncork.engine.folder_beside import remove_left
 
 Follow = Callable[[Event], None]
 
@@ -143,6 +144,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             code = _wait(child, Path(files["journal"]), follow)
         finally:
             files_back = put_back(Path(folder, KEPT))
+            remove_left(Path(folder))
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():

@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ import numpy as np
 from uncork.core.facts import Saving
 from uncork.core.plan import Proof
 from uncork.core.step_edit import StepsPerExecution
+from uncork.engine.folder_beside import folder_at
 from uncork.engine.primed import PrimedRunner
 from uncork.engine.version import VersionRunner
 from uncork.measure import Block
@@ -58,13 +58,14 @@ class Saved:
         callbacks: As given to ``fit``.
         model: Built and compiled.
         distributed: It runs under a ``tf.distribute`` strategy.
+        scratch: Folder of this process's own.
 
     Attributes:
         beside: Steps behind each save that is tried; from :meth:`look`.
     """
 
-    def __init__(self, callbacks: Any, model: Any, *, distributed: bool) -> None:
-        self.beside = 1
+    def __init__(self, callbacks: Any, model: Any, *, distributed: bool, scratch: str) -> None:
+        self.beside, self._scratch = 1, scratch
         self._model = model
         self._callbacks = checkpoints(callbacks)
         self._waits = who_waits(callbacks)
@@ -147,8 +148,9 @@ class Saved:
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """Where to save, on the disk of the checkpoints; removed at the end."""
-        with tempfile.TemporaryDirectory(prefix=".uncork-", dir=self._disk) as found:
-            yield Path(found)
+        assert self._disk is not None
+        with folder_at(self._disk, self._scratch) as found:
+            yield found
 
     def save(self, folder: Path) -> None:
         """As Keras does, one after the other."""
