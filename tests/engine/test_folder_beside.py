@@ -39,14 +39,17 @@ def test_nothing_is_left_where_a_process_was_killed(tmp_path, monkeypatch):
     assert [path.name for path in disk.iterdir()] == ["model.keras"]
 
 
-def test_nothing_else_is_ever_removed(tmp_path):
+def test_nothing_else_is_ever_removed(tmp_path, monkeypatch):
     users, scratch = tmp_path / "users", tmp_path / "ours" / "scratch-1"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".uncork-relative").mkdir()
     users.mkdir()
     scratch.mkdir(parents=True)
     for number, path in enumerate((str(users), "users", ".uncork-relative", "")):
         (scratch / f"beside-{number}").write_text(path)
     remove_left(tmp_path / "ours")
     assert users.exists()
+    assert Path(".uncork-relative").exists()
 
 
 @pytest.mark.parametrize("ending", [None, KeyboardInterrupt, ValueError])

@@ -27,6 +27,7 @@ from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import (
     AutotuneOff,
     Cache,
+    DecodeAndCrop,
     DiskCache,
     DrawFirst,
     DropUnused,
@@ -71,6 +72,25 @@ def opened(x):
     """One op takes one element only, and work on what it gives is left."""
     text = tf.io.decode_compressed(tf.strings.as_string(x))
     return tf.strings.to_number(text, tf.int64) * 3 - x
+
+
+PHOTO = tf.io.encode_jpeg(
+    np.random.default_rng(3).integers(0, 255, (30, 41, 3)).astype("uint8")
+).numpy()
+
+
+def cropped(x):
+    """A part of an image, and another one for other numbers."""
+    image = tf.io.decode_jpeg(tf.constant(PHOTO), channels=3)
+    top = tf.cast(tf.reduce_sum(x) % 23, tf.int32)
+    part = tf.cast(image[top : top + 7, 5 + top // 2 : -6], tf.int64)
+    return x + tf.reduce_sum(part[:, 0] * tf.range(1, 8, dtype=tf.int64)[:, None]) % 1000
+
+
+def cropped_at_random(x):
+    image = tf.io.decode_jpeg(tf.constant(PHOTO), channels=3)
+    part = tf.image.random_crop(tf.cast(image, tf.int64), [5, 9, 3])
+    return x - tf.reduce_max(part[2] * part[4])
 
 
 def paired(x):
@@ -167,6 +187,8 @@ STEPS = st.one_of(
         lambda d: d.map(noisy_seeded),
         lambda d: d.map(noisy_branch),
         lambda d: d.map(turned),
+        lambda d: d.map(cropped),
+        lambda d: d.map(cropped_at_random),
         lambda d: d.filter(keep),
         lambda d: d.enumerate().map(lambda n, x: x + n),
         lambda d: d.scan(np.int64(3), lambda total, x: (total + 1, x * total)),
@@ -220,7 +242,7 @@ IN_FILES = partial(DiskCache, folder=FOLDER)
 AHEAD = partial(ReadAhead, readers=2, elements=2)
 STAGE_EDITS = (
     SplitMap, Cache, IN_FILES, DropUnused, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst,
-    InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
+    DecodeAndCrop, InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
 )  # fmt: skip
 
 

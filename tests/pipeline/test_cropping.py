@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DecodeAndCrop, DrawFirst, SplitMap
+from uncork.core.pipeline_edit import DecodeAndCrop, DrawFirst, InlineMap, SplitMap
 from uncork.pipeline import apply, read, seeded
 from uncork.pipeline.cropping import cropped
 from uncork.pipeline.effects import op_types
@@ -114,7 +114,21 @@ def two_of_them(file):
     return at_random(file), again[:8, 8:16], tf.shape(again)
 
 
+def beside_what_nobody_takes(file):
+    image = decoded(file)
+    tf.image.resize(tf.cast(image, tf.float32) / 255.0, [9, 9])
+    tf.image.random_crop(image, [5, 5, 3])
+    return image[:9, 3:13]
+
+
+def less_a_margin(file):
+    image = decoded(file)
+    rows = tf.shape(image)[0]
+    return tf.slice(image, [5, 5, 0], tf.stack([rows - 70, 9, -1]))
+
+
 CROPS = [
+    beside_what_nobody_takes,
     at_random, at_random_as_floats, in_the_middle, in_a_box, to_a_size, square, from_its_end, rows,
     some_columns, one_colour, distorted, as_any_image, as_it_is_stored, two_of_them,
 ]  # fmt: skip
@@ -187,6 +201,23 @@ def uncropped(file):
     return tf.image.resize(decoded(file), [9, 9])
 
 
+def animated(file):
+    return tf.io.decode_image(file)[:9, :9]
+
+
+def shape_alone(file):
+    image = decoded(file)
+    tf.image.random_crop(image, [5, 5, 3])
+    return tf.shape(image)
+
+
+def counted(file):
+    part = decoded(file)[:9, :9]
+    with tf.control_dependencies([part]):
+        tf.print("made")
+    return tf.shape(file)
+
+
 def maybe(file):
     image = decoded(file)
     drawn = tf.random.uniform([], seed=1)
@@ -197,7 +228,7 @@ def maybe(file):
     "function",
     [
         brightest, flipped_first, once_whole, two_crops, half_the_size, whatever_can_be_read,
-        every_second, one_row, uncropped, maybe,
+        every_second, one_row, uncropped, animated, shape_alone, counted, maybe,
     ],
 )  # fmt: skip
 def test_what_looks_at_more_is_left_alone(function):
@@ -220,7 +251,7 @@ def test_what_is_no_complete_image_fails_as_before(crop):
         assert outcome(part, tf.constant(each)) == outcome(whole, tf.constant(each))
 
 
-@pytest.mark.parametrize("crop", [at_random, in_a_box, one_colour])
+@pytest.mark.parametrize("crop", [at_random, in_a_box, one_colour, less_a_margin])
 def test_a_crop_beyond_the_image_fails_in_the_same_words(crop):
     told = []
     for function in (traced(crop), cropped(traced(crop))):
@@ -270,6 +301,12 @@ def test_of_a_map_cut_in_two_no_crop_is_left():
     for stage in (1, 2):
         with pytest.raises(EditRefused, match="crops no JPEG image"):
             apply(pipeline, DecodeAndCrop(stage=stage, expects=pipeline.digest))
+
+
+def test_what_ran_inline_is_handed_to_threads_again():
+    pipeline = read(labelled().map(lambda file, label: (in_a_box(file), label)))
+    pipeline = apply(pipeline, InlineMap(stage=1, expects=pipeline.digest))
+    edited(pipeline.dataset, 1)
 
 
 def test_errors_that_are_ignored_keep_what_fails():

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from uncork.core.pipeline_edit import (
+    DecodeAndCrop,
     DrawFirst,
     InlineMap,
     LessAhead,
@@ -33,6 +34,7 @@ from .properties import (
     fails_by_fusion,
     grown,
     legal_edits,
+    nodes,
     op_by_op,
     passes,
     serially_drawn,
@@ -42,7 +44,8 @@ from .properties import (
 )
 
 IN_PLACE = (
-    SplitMap, DrawFirst, VectorizeMap, InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
+    SplitMap, DrawFirst, DecodeAndCrop, VectorizeMap, InlineMap, ParallelMap, ParallelInterleave,
+    AHEAD, LessAhead,
 )  # fmt: skip
 
 
@@ -95,6 +98,19 @@ def _check(before, failing, after, size, kinds, highest, tuned):
         _compare((*before, failing, *after), size, kinds, highest, tuned)
 
 
+def _same(found, expected, pipeline, *edits):
+    """Where a batch that is not full is dropped, a map behind it does not see its rows."""
+    if found == expected:
+        return True
+    dropping = any(getattr(n.dataset, "_drop_remainder", False) for n in nodes(pipeline.root))
+    behind = any(isinstance(edit, VectorizeMap) for edit in edits)
+    return dropping and behind and found[0].error is None and _digests(found) == _digests(expected)
+
+
+def _digests(found):
+    return [each.digests for each in found]
+
+
 def _compare(steps, size, kinds, highest, tuned):
     data = tf.data.Dataset.range(size)
     for step in steps:
@@ -113,11 +129,11 @@ def _compare(steps, size, kinds, highest, tuned):
     assume(not fails_by_fusion(in_order(apart(twin)), expected))
     assert seen(apart(twin)) == expected
     for edit, changed in legal_edits(twin, IN_PLACE, highest=highest):
-        assert seen(serially_drawn(apart(changed), edit)) == expected, edit
+        assert _same(seen(serially_drawn(apart(changed), edit)), expected, original, edit), edit
     for edit in whole_edits(twin):
         assert seen(apart(apply(twin, edit))) == expected, edit
     together, edits = all_together(apart(twin), kinds, highest=highest)
-    assert seen(serially_drawn(together, *edits)) == expected, edits
+    assert _same(seen(serially_drawn(together, *edits)), expected, original, *edits), edits
 
 
 STEPS_AROUND = st.lists(STEPS, max_size=3)

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from records import observed, stage
+from records import MACHINE, observed, stage
 from uncork.core.pipeline_edit import DecodeAndCrop
-from uncork.core.stage import AUTOTUNE
+from uncork.core.plan import Policy
+from uncork.core.record import replace
+from uncork.core.stage import AUTOTUNE, Draws, Prefix
+from uncork.road import Skipped
 from uncork.road.decode_and_crop import DecodeWhatIsCropped
 
 from .situations import WAITING, proposal, reason
@@ -38,6 +41,18 @@ def test_the_map_that_wastes_most_comes_first():
 @pytest.mark.parametrize("part_s", [0.089, 0.09, 0.2])
 def test_a_crop_of_nearly_all_is_left_alone(part_s):
     assert "predicted gain" in reason(CROP, cropping(part_s))
+
+
+def test_a_map_that_decodes_sooner_in_two_parts_is_left_to_that():
+    found = cropping(0.06)
+    alone = {"parallelism": 1, "random": True}
+    cut = Prefix(ops=2, bytes_per_element=9, cpu_s_per_element=0.085)
+    drawn = Draws(ops=9, cpu_s_per_element=0.001)
+    for stage_of, left in (({"prefix": cut}, True), ({"prefix": cut, "draws": drawn}, False)):
+        patch = replace(found.stages[1], **alone, **stage_of)
+        changed = replace(found, stages=(found.stages[0], patch, *found.stages[2:]))
+        answer = CROP.propose(changed, MACHINE, Policy())
+        assert isinstance(answer, Skipped) == left
 
 
 def test_without_a_crop_there_is_nothing_to_do():

@@ -143,8 +143,10 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         try:
             code = _wait(child, Path(files["journal"]), follow)
         finally:
-            files_back = put_back(Path(folder, KEPT))
-            remove_left(Path(folder))
+            try:
+                files_back = put_back(Path(folder, KEPT))
+            finally:
+                remove_left(Path(folder))
         result = Path(files["result"])
         interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
         if result.exists():

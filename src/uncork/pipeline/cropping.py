@@ -158,9 +158,8 @@ class _Image:
     def _decoded(self) -> Tensor:
         attr = self._crop.decode.attr
         if self._crop.decode.op == "DecodeImage":
-            animated = attr["expand_animations"].b
             return tf.raw_ops.DecodeImage(
-                contents=self._contents, channels=attr["channels"].i, expand_animations=animated
+                contents=self._contents, channels=attr["channels"].i, expand_animations=False
             )
         return tf.raw_ops.DecodeJpeg(contents=self._contents, **_jpeg_options(attr))
 
@@ -233,7 +232,7 @@ def _window(graph: Graph, crop: Crop, known: Mapping[str, Tensor], shape: Tensor
     if crop.cut.op == "Slice":
         begin, size = first, second
         left = tf.concat([tf.ones([crop.before], tf.int64), shape[:3]], 0) - begin
-        counts = tf.where(size < 0, left, size)
+        counts = tf.where(size == -1, left, size)
     else:
         indices = indices_of(graph, crop.cut) or 0
         begin, size = _of_strided(crop.cut.attr, indices, first, second, shape)

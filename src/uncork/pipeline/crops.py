@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,9 @@ _WITH_A_NUMBER: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2"})
 _DECODES: Final = ("DecodeJpeg", "DecodeImage")
 # Of the masks of a slice, the bit of its third index.
 _COLOURS: Final = 4
+
+# Of each tensor who takes it, and as which input; -1 of one that waits for what makes it.
+_Takers = Mapping[str, Sequence[tuple[str, int]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +59,17 @@ def first_crop(graph: Graph) -> Crop | None:
 
     None where there is none, or where the rectangle depends on the pixels.
     """
-    return next(filter(None, (_crop(graph, node) for node in graph.nodes.values())), None)
+    # What nobody takes is not run: what a function leaves lying about looks at nothing.
+    live = graph.needed([*graph.outputs, *(f"^{effect}" for effect in graph.effects)])
+    takers = _takers(graph, live)
+    decodes = (node for name, node in graph.nodes.items() if name in live)
+    return next(filter(None, (_crop(graph, node, takers) for node in decodes)), None)
 
 
-def _crop(graph: Graph, decode: NodeDef) -> Crop | None:
+def _crop(graph: Graph, decode: NodeDef, takers: _Takers) -> Crop | None:
     """What is cropped from an image, where nothing else looks at it."""
     if not _may_be_cropped(decode):
         return None
-    takers = _takers(graph)
     before = {full_name(decode.name): 0}  # of each tensor that holds the whole image
     between, shapes, cuts, left = list[str](), dict[str, int](), list[NodeDef](), list(before)
     while left:
@@ -82,6 +88,9 @@ def _crop(graph: Graph, decode: NodeDef) -> Crop | None:
                 return None
     if len(cuts) != 1 or set(before) & set(graph.outputs):
         return None
+    asking = (full_name(name) for name in (*shapes, cuts[0].name))
+    if any(place < 0 for tensor in asking for _, place in takers.get(tensor, ())):
+        return None  # what waits for it is to wait on
     after = frozenset(with_dependents(graph, {decode.name}, but=shapes))
     found = Crop(
         decode, tuple(between), cuts[0], before[full_name(cuts[0].input[0])], shapes, after
@@ -93,17 +102,16 @@ def _may_be_cropped(decode: NodeDef) -> bool:
     attr = decode.attr
     if decode.op not in _DECODES or attr["channels"].i not in (0, 1, 3):
         return False
-    if decode.op == "DecodeImage":
-        return attr["dtype"].type in (0, tf.uint8.as_datatype_enum)
+    if decode.op == "DecodeImage":  # an animation has one dimension more
+        return not attr["expand_animations"].b and attr["dtype"].type == tf.uint8.as_datatype_enum
     whole = attr["acceptable_fraction"].f == 1.0 and not attr["try_recover_truncated"].b
     return attr["ratio"].i == 1 and whole
 
 
-def _takers(graph: Graph) -> Mapping[str, list[tuple[str, int]]]:
-    """Of each tensor who takes it, and as which input; -1 of one that waits for what makes it."""
+def _takers(graph: Graph, live: Collection[str]) -> _Takers:
     found: dict[str, list[tuple[str, int]]] = {}
-    for name, node in graph.nodes.items():
-        for place, reference in enumerate(node.input):
+    for name in live:
+        for place, reference in enumerate(graph.nodes[name].input):
             waits = is_control(reference)
             taken = f"{op_of(reference)}:0" if waits else full_name(reference)
             found.setdefault(taken, []).append((name, -1 if waits else place))

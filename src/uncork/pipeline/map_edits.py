@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from uncork.core.errors import EditRefused
 from uncork.core.pipeline_edit import (
     DecodeAndCrop,
@@ -14,7 +16,7 @@ from uncork.pipeline.cropping import cropped
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import is_synchronous
+from uncork.pipeline.legality import is_inlined, is_synchronous
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import derived, parallel_map
 from uncork.pipeline.python_edits import keep_calls
@@ -94,8 +96,10 @@ def _part_decoded(node: Node) -> Dataset:
             "a crop of what was decoded, by numbers that do not depend on its pixels",
             "leave it as it is",
         )
-    below, changed = node.inputs[0].dataset, derived(node.dataset._map_func, function)
-    return make(node.dataset, [below], kind_of(node.dataset), _map_func=changed)
+    fields: dict[str, Any] = {"_map_func": derived(node.dataset._map_func, function)}
+    if is_inlined(node):  # what chooses between two ways is not run in the thread that asks
+        fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
+    return make(node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), **fields)
 
 
 def check_not_synchronous(node: Node) -> None:
