@@ -22,9 +22,11 @@ from benchmarks.small_models.by_hand import WholeEpoch
 from benchmarks.small_models.models import BATCH, MODELS, compiled
 from benchmarks.small_models.on_jax import OnJax
 from uncork.core.measurement import Comparison, compare
+from uncork.core.pipeline_edit import AutotuneOff
 from uncork.core.record import to_json
 from uncork.core.step_edit import FlatUpdates, FusedUpdates, JitCompile, StepEdit, StepsPerExecution
 from uncork.measure import Block, in_turn, probe, summarize
+from uncork.pipeline import apply, read
 from uncork.step import Feed, FitRunner, Snapshot, StepSettings
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
@@ -46,6 +48,10 @@ _OF_ARRAYS: Final[dict[str, tuple[StepEdit, ...]]] = {
     "array_feed": (),
     "array_feed, grouped, fused": _LEVERS["grouped, fused"],
     "array_feed, all": _LEVERS["all"],
+}
+_TUNER_OFF: Final[dict[str, tuple[StepEdit, ...]]] = {
+    "autotune_off": (),
+    "autotune_off, all": _LEVERS["all"],
 }
 _ON_JAX: Final = "keras_backend"
 _BY_HAND: Final = {"by hand": False, "by hand, fused": True}
@@ -75,11 +81,16 @@ def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
         lever: FitRunner(StepSettings(model, edits), feed, snapshot, float(BATCH))
         for lever, edits in _LEVERS.items()
     }
+    pipeline = read(data)
+    untuned = apply(pipeline, AutotuneOff(expects=pipeline.digest)).dataset
+    for way, edits in _TUNER_OFF.items():
+        settings = StepSettings(model, edits)
+        runners[way] = FitRunner(settings, Feed.of({"x": untuned}), snapshot, float(BATCH))
     arrays = Feed.of({"x": x, "y": y, "batch_size": BATCH})
     runners["arrays"] = FitRunner(StepSettings(model), arrays, snapshot, float(BATCH))
     for way, edits in _OF_ARRAYS.items():
-        read = arrays.read_in_one_thread()
-        runners[way] = FitRunner(StepSettings(model, edits), read, snapshot, float(BATCH))
+        fed = arrays.read_in_one_thread()
+        runners[way] = FitRunner(StepSettings(model, edits), fed, snapshot, float(BATCH))
     for way, fused in _BY_HAND.items():
         runners[way] = WholeEpoch(model, x, y, fused=fused)
     runners[_ON_JAX] = on_jax = OnJax(name)
@@ -103,7 +114,7 @@ def _against(found: dict[str, list[Block]], way: str) -> Comparison:
 
 
 def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -> str:
-    ways = [*_LEVERS, "arrays", *_OF_ARRAYS, *_BY_HAND, _ON_JAX]
+    ways = [*_LEVERS, *_TUNER_OFF, "arrays", *_OF_ARRAYS, *_BY_HAND, _ON_JAX]
     lines = [
         f"# Small models, {datetime.date.today().isoformat()}",
         "",
