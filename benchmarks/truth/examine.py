@@ -96,6 +96,7 @@ class Examined(Record, frozen=True, kw_only=True):
         captured: What ``uncork run`` with an empty plan changed of that; ``""`` when nothing, None
             when plain Python does not repeat itself, ``PENDING`` until :func:`capture`.
         findings: In the order given.
+        unexplained: Share of a step that the diagnosis has no name for; None where there is none.
         tuned: None when it was not tuned.
         errors: What went wrong with the examination itself.
         wall_s: What all of it took.
@@ -115,6 +116,7 @@ class Examined(Record, frozen=True, kw_only=True):
     plain: Effect | None = None
     captured: str | None = PENDING
     findings: tuple[Named, ...] = ()
+    unexplained: float | None = None
     tuned: Tuned | None = None
     errors: tuple[str, ...] = ()
     wall_s: float = 0.0
@@ -185,6 +187,7 @@ def examine(
         fixed_whole_s=plain.fixed_whole_s,
         plain=plain.effect,
         findings=tuple(_named(result.before)) if result and result.before else (),
+        unexplained=result.before.breakdown.get("unknown") if result and result.before else None,
         tuned=_what_tuning_made(plan) if plan else None,
         errors=tuple(errors),
         wall_s=plain.wall_s + time.perf_counter() - begin,

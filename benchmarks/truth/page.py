@@ -41,6 +41,7 @@ def _head(found: Sequence[Examined], date: str, machine: Machine, version: str) 
     both = score(found)
     yield f"Under an empty plan, exit code, output and weights as in plain Python: {both.captured}"
     yield "scripts that repeat themselves in plain Python."
+    yield f"Share of a step that a diagnosis has no name for, all scripts: {both.unexplained}."
     yield f"Of stand-ins, which leave cores idle to imitate an accelerator, `{STAND_IN}` does not"
     yield "count where causes are; the last table shows it."
     yield ""

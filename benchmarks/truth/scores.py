@@ -63,6 +63,7 @@ class Scores(Record, frozen=True, kw_only=True):
         bound_error: Promise of the right finding, where it makes one, against the fix, whole
             measured gain.
         prediction_error: Predicted against measured gain of the steps that were tried.
+        unexplained: Share of a step that the diagnosis has no name for, healthy scripts too.
         reached: Share of the expert's gain that ``tune`` reached by itself, one figure a script.
         proofs: Passed, of those that were asked for.
         wall_s: Median seconds of one examination.
@@ -77,6 +78,7 @@ class Scores(Record, frozen=True, kw_only=True):
     captured: Share
     bound_error: Spot
     prediction_error: Spot
+    unexplained: Spot
     reached: Spot
     proofs: Share
     wall_s: float
@@ -101,6 +103,7 @@ def score(found: Sequence[Examined]) -> Scores:
         captured=_count([e for e in good if e.captured is not None], lambda e: e.captured == ""),
         bound_error=_spot(_bound_errors(named)),
         prediction_error=_spot(_prediction_errors(steps)),
+        unexplained=_spot([e.unexplained for e in good if e.unexplained is not None]),
         reached=_spot(_reached(planted)),
         proofs=_count([s for s in steps if s.proved is not None], lambda s: s.proved is True),
         wall_s=statistics.median(e.wall_s for e in found) if found else 0.0,

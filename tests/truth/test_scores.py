@@ -71,6 +71,13 @@ def test_the_cores_that_a_stand_in_leaves_idle_are_not_what_it_is_there_for():
     assert score([quota]).top1 == Share(1, 1)
 
 
+def test_what_a_step_takes_that_nothing_explains_is_counted_in_healthy_scripts_too():
+    some = [examined(unexplained=0.02), examined("healthy", unexplained=0.04), examined()]
+    assert score(some).unexplained.n == 2
+    assert score(some).unexplained.median == pytest.approx(0.03)
+    assert "no name for, all scripts: 3%" in page(some, "2026-01-31", MACHINE, "0.1")
+
+
 def test_the_first_finding_counts_and_the_first_three():
     found = score(
         [
