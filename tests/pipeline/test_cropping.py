@@ -303,6 +303,64 @@ def test_of_a_map_cut_in_two_no_crop_is_left():
             apply(pipeline, DecodeAndCrop(stage=stage, expects=pipeline.digest))
 
 
+def load(file, label):
+    return {"image": decoded(file), "label": label}
+
+
+def augmented_further(element):
+    image = tf.image.random_crop(element["image"], [40, 50, 3])
+    return tf.image.random_flip_left_right(image), element["label"]
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_one_map_may_decode_and_the_next_one_crop(calls):
+    data = labelled().shuffle(5, seed=1).map(load, num_parallel_calls=calls)
+    data = data.map(augmented_further, num_parallel_calls=calls).batch(2)
+    edited(data, 3)
+    found = apply(read(data), DecodeAndCrop(stage=3, expects=read(data).digest))
+    assert [node.kind for node in found.stages] == [
+        "from_tensor_slices", "shuffle", "map", "batch",
+    ]  # fmt: skip
+    assert found.stages[2].parallelism == (calls or 1)
+
+
+def test_tables_and_variables_of_both_maps_stay_alive():
+    def make():
+        words = tf.constant(["a", "b"])
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(words, tf.constant([1, 2])), 0
+        )
+        shift = tf.Variable(3)
+        data = labelled().map(lambda file, label: (decoded(file), table.lookup(words[label % 2])))
+        return data.map(lambda image, label: (image[:9, 3:9], label + shift)).batch(2)
+
+    edited(make(), 2)
+
+
+COUNT = tf.Variable(0)
+
+
+def counting(image, label):
+    return image, label + COUNT
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        labelled().map(load, num_parallel_calls=2).map(augmented_further),  # parallel, then not
+        labelled().map(load).cache().map(augmented_further),
+        labelled().map(load).shuffle(3).map(augmented_further),
+        labelled().map(lambda *x: (decoded(x[0]), x[1])).map(counting).map(lambda i, n: i[:9, :9]),
+        labelled().map(load).map(lambda x: (x["image"][:9, :9], x["image"])),
+        labelled().map(augmented).map(lambda image, label: image[:9, :9]),
+    ],
+)
+def test_other_maps_are_not_joined(data):
+    pipeline = read(data)
+    with pytest.raises(EditRefused, match="crops no JPEG image"):
+        apply(pipeline, DecodeAndCrop(stage=len(pipeline.stages) - 1, expects=pipeline.digest))
+
+
 def test_what_ran_inline_is_handed_to_threads_again():
     pipeline = read(labelled().map(lambda file, label: (in_a_box(file), label)))
     pipeline = apply(pipeline, InlineMap(stage=1, expects=pipeline.digest))

@@ -38,6 +38,25 @@ def test_the_map_that_wastes_most_comes_first():
     assert edit.stage == 2
 
 
+def test_of_two_maps_both_count():
+    load = stage(1, "map", 0.08, name="load", at="train.py:7", parallelism=AUTOTUNE)
+    crop = stage(
+        2,
+        "map",
+        0.01,
+        name="patch",
+        parallelism=AUTOTUNE,
+        cropped_cpu_s_per_element=0.03,
+        crops_below=True,
+    )
+    two = observed(stage(0, "from_tensor_slices"), load, crop, stage(3, "batch"), shares=WAITING)
+    found = proposal(CROP, two)
+    assert found.edits == (DecodeAndCrop(stage=2, expects="51ab"),)
+    assert found.at == "train.py:7"
+    assert "67% of load and patch" in found.why
+    assert found.predicted == pytest.approx(proposal(CROP, cropping(0.03)).predicted)
+
+
 @pytest.mark.parametrize("part_s", [0.089, 0.09, 0.2])
 def test_a_crop_of_nearly_all_is_left_alone(part_s):
     assert "predicted gain" in reason(CROP, cropping(part_s))

@@ -98,9 +98,27 @@ def cropping(part_s):
 def test_pixels_that_are_cropped_away_are_named():
     (finding,) = cropping(0.001)
     assert (finding.cause, finding.at) == ("wasted_work", "train.py:7")
-    for figure in ("map(patch) decodes its images whole", "32 ms"):
+    for figure in ("map(patch) decodes its images whole, and it crops them", "32 ms"):
         assert figure in finding.evidence
     assert "decode_and_crop_jpeg" in finding.remedy
+
+
+def test_the_map_that_decodes_is_named_where_the_next_one_crops():
+    load = stage(0, "map", 0.0019, name="load", at="train.py:7", elements_per_step=32.0)
+    patch = stage(
+        1,
+        "map",
+        0.0001,
+        name="patch",
+        at="train.py:9",
+        elements_per_step=32.0,
+        cropped_cpu_s_per_element=0.001,
+        crops_below=True,
+    )
+    (finding,) = wasted_work.find(observed(load, patch, shares=WAITING), MACHINE)
+    assert finding.at == "train.py:7"
+    assert "map(load) decodes its images whole, and map(patch) crops them" in finding.evidence
+    assert "32 ms" in finding.evidence
 
 
 def test_a_crop_of_nearly_all_may_be_decoded_whole():

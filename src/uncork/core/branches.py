@@ -38,6 +38,18 @@ def inputs_of(stages: Sequence[Stage], index: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def cropping_maps(stages: Sequence[Stage], index: int) -> tuple[Stage, ...]:
+    """The map that crops images, and the one below it where that one decodes them.
+
+    Example:
+        >>> load, crop = (Stage(index=i, kind="map", crops_below=i == 1) for i in (0, 1))
+        >>> [stage.index for stage in cropping_maps([load, crop], 1)]
+        [0, 1]
+    """
+    lower = inputs_of(stages, index)[-1:] if stages[index].crops_below else ()
+    return (*(stages[i] for i in lower), stages[index])
+
+
 def neighbours(stages: Sequence[Stage]) -> Iterator[tuple[Stage, Stage]]:
     """Each stage that reads from a single one, with that one before it."""
     for position, stage in enumerate(stages):

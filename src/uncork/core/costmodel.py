@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from uncork.core import stage_costs
-from uncork.core.branches import made_from
+from uncork.core.branches import cropping_maps, made_from
 from uncork.core.disk import Speed
 from uncork.core.record import Record, replace
 from uncork.core.stage import AUTOTUNE, Stage
@@ -144,10 +144,14 @@ class StepCosts(Record, frozen=True, kw_only=True):
         chosen = set(stages)
         return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
 
-    def cropped(self, stages: Iterable[int]) -> StepCosts:
-        """The same with some maps that decode no more of their images than they crop."""
-        chosen = set(stages)
-        return self._with(lambda s: stage_costs.cropped(s) if s.index in chosen else s)
+    def cropped(self, stage: int) -> StepCosts:
+        """The same with a map that decodes no more of its images than it crops."""
+        part_s = self._at(stage).cropped_cpu_s_per_element
+        maps = cropping_maps(self.stages, stage)
+        whole_s = sum(s.cpu_s_per_element or 0.0 for s in maps)
+        if part_s is None or not whole_s:
+            return self
+        return self.spared([s.index for s in maps], min(1.0, part_s / whole_s))
 
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that neither a stage nor the consumer accounts for."""

@@ -251,6 +251,7 @@ class Stage(Record, frozen=True, kw_only=True):
             for what is.
         cropped_cpu_s_per_element: On a map that crops JPEG images that it decodes, CPU seconds with
             no more of them decoded than that.
+        crops_below: The map below decodes them, and is part of that.
         ignores: On a map that takes less than it is given, indices of the maps that make the rest.
         wide_at: The line that made those arrays, where that is known.
         bytes_per_element: Of its output.
@@ -302,6 +303,7 @@ class Stage(Record, frozen=True, kw_only=True):
     float32_cpu_s_per_element: float | None = None
     needed_cpu_s_per_element: float | None = None
     cropped_cpu_s_per_element: float | None = None
+    crops_below: bool = False
     ignores: tuple[int, ...] = ()
     wide_at: str | None = None
     bytes_per_element: int | None = None

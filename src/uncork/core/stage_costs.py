@@ -77,13 +77,6 @@ def needed(stage: Stage) -> Stage:
     return scaled(stage, min(1.0, stage.needed_cpu_s_per_element / stage.cpu_s_per_element))
 
 
-def cropped(stage: Stage) -> Stage:
-    """A map that decodes no more of its images than it crops."""
-    if stage.cropped_cpu_s_per_element is None or not stage.cpu_s_per_element:
-        return stage
-    return scaled(stage, min(1.0, stage.cropped_cpu_s_per_element / stage.cpu_s_per_element))
-
-
 def spared_s(stage: Stage) -> float:
     """CPU seconds of a step that a map spends on what nobody looks at."""
     return (stage.cpu_s_per_step or 0.0) - (needed(stage).cpu_s_per_step or 0.0)

@@ -218,7 +218,7 @@ def _difference(stages: Sequence[Measured]) -> None:
         stage.prefix_cpu_s = _own(stage.prefix_probe, stage.cpu_s, under[0])
         stage.draw_cpu_s = _own(stage.draw_probe, stage.cpu_s, under[0])
         stage.needed_cpu_s = _own(stage.needed_probe, stage.cpu_s, under[0])
-        stage.cropped_cpu_s = _own(stage.cropped_probe, stage.cpu_s, under[0])
+        stage.cropped_cpu_s = _cropped(stage, under[0])
         stage.single_cpu_s = _own(stage.single_probe, stage.cpu_s, under[0])
         stage.reading_cpu_s = _own(stage.reading_probe, stage.cpu_s, under[0])
 
@@ -227,6 +227,18 @@ def _own(probe: Probe | None, most: float, under: float) -> float | None:
     """CPU seconds of a part, or of another form, of a map that costs so much."""
     found = probe.medians() if probe else None
     return None if found is None else min(most, max(0.0, found[0] - under))
+
+
+def _cropped(stage: Measured, under: float) -> float | None:
+    """CPU seconds where no more is decoded than is cropped: of the map, or of both of them."""
+    cost_s = stage.cpu_s or 0.0
+    if not stage.crops_below:
+        return _own(stage.cropped_probe, cost_s, under)
+    lower = stage.below[0]
+    least = _under(lower)
+    if least is None or lower.cpu_s is None:
+        return None
+    return _own(stage.cropped_probe, cost_s + lower.cpu_s, least[0])
 
 
 def _under(stage: Measured) -> tuple[float, float] | None:
@@ -261,6 +273,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         needed_cpu_s_per_element=stage.needed_cpu_s,
         ignores=stage.ignores,
         cropped_cpu_s_per_element=stage.cropped_cpu_s,
+        crops_below=stage.crops_below and stage.cropped_cpu_s is not None,
         wide_at=None if stage.single_cpu_s is None else _wide_at(stage),
         bytes_per_element=stage.bytes,
         ratio=static_ratio(node) if stage.below else None,

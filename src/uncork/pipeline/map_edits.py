@@ -12,13 +12,13 @@ from uncork.core.pipeline_edit import (
     PyFunctionCache,
     SplitMap,
 )
-from uncork.pipeline.cropping import cropped
 from uncork.pipeline.drawing import Drawn, drawn_first
 from uncork.pipeline.effects import may_overlap
 from uncork.pipeline.kinds import Dataset, kind_of
 from uncork.pipeline.legality import is_inlined, is_synchronous
 from uncork.pipeline.node import Node
 from uncork.pipeline.nodes import derived, parallel_map
+from uncork.pipeline.part_decoded import part_decoded
 from uncork.pipeline.python_edits import keep_calls
 from uncork.pipeline.rebuild import make
 from uncork.pipeline.splitting import Split, narrow, split
@@ -89,17 +89,17 @@ def drawing_half(node: Node, cut: Drawn, below: Dataset) -> Dataset:
 
 
 def _part_decoded(node: Node) -> Dataset:
-    function = cropped(node.functions[0])
-    if function is None:
+    part = part_decoded(node)
+    if part is None:
         raise EditRefused(
-            f"{node} crops no JPEG image that it decodes",
+            f"{node} crops no JPEG image that it decodes, or that the map below it does",
             "a crop of what was decoded, by numbers that do not depend on its pixels",
             "leave it as it is",
         )
-    fields: dict[str, Any] = {"_map_func": derived(node.dataset._map_func, function)}
+    fields: dict[str, Any] = {"_map_func": part.function}
     if is_inlined(node):  # what chooses between two ways is not run in the thread that asks
         fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
-    return make(node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), **fields)
+    return make(node.dataset, [part.below.dataset], kind_of(node.dataset), **fields)
 
 
 def check_not_synchronous(node: Node) -> None:

@@ -60,6 +60,7 @@ class Measured:
         ignores: On a map, indices of those that make what it ignores.
         needed_probe: Of such a map, without that.
         cropped_probe: Of a map that crops what it decodes, only that part decoded.
+        crops_below: The map below it decodes; the probe is of both.
         single_probe: Of a map that computes in float64, in float32.
         reading_probe: Of a map that reads many files, up to where they are read.
         calls: Of a serial map: one call at a time, and one for each core.
@@ -95,6 +96,7 @@ class Measured:
     ignores: tuple[int, ...] = ()
     needed_probe: Probe | None = None
     cropped_probe: Probe | None = None
+    crops_below: bool = False
     single_probe: Probe | None = None
     reading_probe: Probe | None = None
     calls: tuple[Probe, Probe] | None = None

@@ -11,7 +11,6 @@ import tensorflow as tf
 from uncork.core.errors import EditRefused
 from uncork.measure.machine import available_memory, cpus
 from uncork.pipeline.calls import spec_bytes
-from uncork.pipeline.cropping import cropped
 from uncork.pipeline.drawing import drawn_first
 from uncork.pipeline.kinds import Dataset
 from uncork.pipeline.legality import batch_above, is_synchronous, may_run_inline
@@ -19,6 +18,7 @@ from uncork.pipeline.map_edits import drawing_half, first_half
 from uncork.pipeline.measured import AtOnce, Measured
 from uncork.pipeline.narrowed import narrowed
 from uncork.pipeline.nodes import derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.part_decoded import part_decoded
 from uncork.pipeline.probes import Probe, bytes_of, on_all_cores
 from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.reads import only_reading
@@ -50,9 +50,11 @@ def time_otherwise(stage: Measured, below: Dataset, for_batch: tuple[Node, Stack
         stage.calls = Probe(dataset, on_all_cores), Probe(together, on_all_cores)
     if may_run_inline(node):
         stage.inline_probe = Probe(inline_map(below, dataset._map_func, dataset))
-    part = cropped(node.functions[0])
+    part = part_decoded(node)
     if part is not None:
-        stage.cropped_probe = Probe(serial_map(below, derived(dataset._map_func, part), dataset))
+        stage.crops_below = part.maps > 1
+        given = stage.below[0].below[0].dataset if stage.crops_below else below
+        stage.cropped_probe = Probe(serial_map(given, part.function, dataset))
     single = narrowed(node.functions[0])
     if single is not None:
         function = derived(dataset._map_func, single)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.attribution import costs_of
+from uncork.core.branches import cropping_maps
 from uncork.core.costmodel import gain
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -50,19 +51,22 @@ class DecodeWhatIsCropped(Optimization):
         if not cropping:
             return Skipped(reason="no map crops a JPEG image that it decodes")
         costs = costs_of(diagnosis, machine.cpus)
-        best = max(cropping, key=lambda s: gain(costs, costs.cropped([s.index])))
-        predicted = gain(costs, costs.cropped([best.index]))
+        best = max(cropping, key=lambda s: gain(costs, costs.cropped(s.index)))
+        predicted = gain(costs, costs.cropped(best.index))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         in_two = best.parallelism == 1 and best.prefix is not None and best.draws is None
         if in_two and gain(costs, costs.split(best.index)) > predicted:
             return Skipped(reason="on all cores the whole images are decoded sooner")
-        spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (best.cpu_s_per_element or 1.0)
+        maps = cropping_maps(diagnosis.stages, best.index)
+        whole_s = sum(stage.cpu_s_per_element or 0.0 for stage in maps)
+        spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
+        names = " and ".join(stage.name or "the map" for stage in maps)
         return Proposal(
             edits=(DecodeAndCrop(stage=best.index, expects=diagnosis.workload.pipeline),),
             predicted=predicted,
-            at=best.at,
-            why=f"{spared:.0%} of {best.name or 'the map'} is for pixels that it crops away; an "
-            "error in that part of a file is not met any more",
+            at=maps[0].at,
+            why=f"{spared:.0%} of {names} is for pixels that are cropped away; an error in that "
+            "part of a file is not met any more",
             source_edit=_SOURCE,
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.attribution import costs_of
-from uncork.core.branches import neighbours
+from uncork.core.branches import cropping_maps, neighbours
 from uncork.core.costmodel import StepCosts, gain, passing
 from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -72,13 +72,15 @@ def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
 def _cropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     for stage in diagnosis.stages:
         if stage.cropped_cpu_s_per_element is not None:
+            decoding = cropping_maps(diagnosis.stages, stage.index)[0]
+            crops = "it" if decoding is stage else place(stage)
             yield from _finding(
                 diagnosis,
                 costs,
-                costs.cropped([stage.index]),
-                stage.at,
-                f"{place(stage)} decodes its images whole, and crops them; what is decoded for "
-                "nothing",
+                costs.cropped(stage.index),
+                decoding.at,
+                f"{place(decoding)} decodes its images whole, and {crops} crops them; what is "
+                "decoded for nothing",
                 "tf.image.decode_and_crop_jpeg, with the image's shape from "
                 "tf.image.extract_jpeg_shape",
             )

@@ -1,0 +1,115 @@
+"""A map that decodes no more of its images than it crops, or two: one decodes, the next one crops.
+
+Loading and augmenting are often two maps. As one, they are a map that crops what it decodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from uncork.pipeline.calls import CALLS
+from uncork.pipeline.cropping import cropped
+from uncork.pipeline.effects import is_order_free, reads_variables
+from uncork.pipeline.graphs import (
+    ConcreteFunction,
+    Graph,
+    Tensor,
+    argument_specs,
+    graph_of,
+    replay,
+    trace,
+)
+from uncork.pipeline.legality import is_synchronous
+from uncork.pipeline.node import Node
+from uncork.pipeline.nodes import MapFunction, derived, variables_of
+
+
+@dataclass(frozen=True, eq=False)
+class PartDecoded:
+    """What takes the place of a map, or of two in a row.
+
+    Attributes:
+        function: Decodes what it crops.
+        maps: How many it stands for.
+        below: What it reads from.
+    """
+
+    function: MapFunction
+    maps: int
+    below: Node
+
+
+def part_decoded(node: Node) -> PartDecoded | None:
+    """A map that crops what it decodes, or what the map directly below it decodes.
+
+    Legal where the lower map gives the same whenever it is called, and the upper one is called for
+    as many elements at once: both are then done by one call, in the place of the upper one.
+
+    Returns:
+        None where there is no such image; where the lower map reads a variable, or may run for
+        several elements at once, and the upper one may not.
+
+    Example:
+        >>> from uncork.pipeline.tree import read
+        >>> images = [tf.io.encode_jpeg(tf.zeros([40, 40, 3], tf.uint8)).numpy()] * 4
+        >>> decoded = tf.data.Dataset.from_tensor_slices(images).map(tf.io.decode_jpeg)
+        >>> found = part_decoded(read(decoded.map(lambda image: image[:9, :9])).root)
+        >>> found.maps, found.below.kind
+        (2, 'from_tensor_slices')
+    """
+    alone = cropped(node.functions[0])
+    own = node.dataset._map_func
+    if alone is not None:
+        return PartDecoded(derived(own, alone), 1, node.inputs[0])
+    lower = node.inputs[0]
+    if lower.kind != "map" or not _may_join(lower, node):
+        return None
+    both = _joined(lower.functions[0], node.functions[0])
+    part = None if both is None else cropped(both)
+    if part is None:
+        return None
+    below = lower.dataset._map_func
+    function = MapFunction(
+        part,
+        own.output_structure,
+        origin=(below, own),
+        variables=(*variables_of(below), *variables_of(own)),
+        _func=getattr(own, "_func", None),
+    )
+    return PartDecoded(function, 2, lower.inputs[0])
+
+
+def _may_join(lower: Node, upper: Node) -> bool:
+    function = lower.functions[0]
+    if not is_order_free(function) or reads_variables(function):
+        return False
+    if is_synchronous(lower) != is_synchronous(upper):
+        return False
+    # By their classes: a twin for a proof has draws made one call at a time.
+    return hasattr(upper.dataset, CALLS) or not hasattr(lower.dataset, CALLS)
+
+
+def _joined(lower: ConcreteFunction, upper: ConcreteFunction) -> ConcreteFunction | None:
+    """One behind the other; None where what is handed on is no plain tensor."""
+    first, second = graph_of(lower), graph_of(upper)
+    specs = argument_specs(second)
+    if len(specs) != len(first.outputs) or any(
+        spec.dtype in (tf.variant, tf.resource) for spec in specs
+    ):
+        return None
+
+    def both(*tensors: Tensor) -> list[Tensor]:
+        made = _run(first, tensors)
+        for tensor, spec in zip(made, specs, strict=True):
+            tensor.set_shape(spec.shape)
+        return _run(second, made)
+
+    return trace("uncork_joined", argument_specs(first), both)
+
+
+def _run(graph: Graph, tensors: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
+    feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
+    effects = (f"^{effect}" for effect in graph.effects)
+    return replay(graph, graph.needed([*graph.outputs, *effects]), feeds, graph.outputs)
