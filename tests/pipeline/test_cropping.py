@@ -324,6 +324,17 @@ def test_one_map_may_decode_and_the_next_one_crop(calls):
     assert found.stages[2].parallelism == (calls or 1)
 
 
+def test_two_that_became_one_are_measured_as_one():
+    data = labelled(FILES * 4).map(load).map(lambda x: (x["image"][:9, :9], x["label"]))
+    first = measured(data.batch(4))[2]
+    assert first.crops_below
+    assert first.cropped_cpu_s_per_element > 0
+    found = measured(apply(read(data), DecodeAndCrop(stage=2, expects=read(data).digest)))
+    assert [stage.kind for stage in found] == ["from_tensor_slices", "map"]
+    assert found[1].ops
+    assert found[1].cropped_cpu_s_per_element is None
+
+
 def test_tables_and_variables_of_both_maps_stay_alive():
     def make():
         words = tf.constant(["a", "b"])

@@ -38,19 +38,27 @@ def test_the_map_that_wastes_most_comes_first():
     assert edit.stage == 2
 
 
-def test_of_two_maps_both_count():
+def two_maps(calls):
+    """One decodes in parallel; the next one crops, as many elements at once as is said."""
     load = stage(1, "map", 0.08, name="load", at="train.py:7", parallelism=AUTOTUNE)
     crop = stage(
         2,
         "map",
         0.01,
         name="patch",
-        parallelism=AUTOTUNE,
+        parallelism=calls,
         cropped_cpu_s_per_element=0.03,
         crops_below=True,
     )
-    two = observed(stage(0, "from_tensor_slices"), load, crop, stage(3, "batch"), shares=WAITING)
-    found = proposal(CROP, two)
+    return observed(stage(0, "from_tensor_slices"), load, crop, stage(3, "batch"), shares=WAITING)
+
+
+def test_a_serial_map_takes_the_decoding_into_its_thread():
+    assert "predicted gain" in reason(CROP, two_maps(1))
+
+
+def test_of_two_maps_both_count():
+    found = proposal(CROP, two_maps(AUTOTUNE))
     assert found.edits == (DecodeAndCrop(stage=2, expects="51ab"),)
     assert found.at == "train.py:7"
     assert "67% of load and patch" in found.why

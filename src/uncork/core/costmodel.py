@@ -145,13 +145,20 @@ class StepCosts(Record, frozen=True, kw_only=True):
         return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
 
     def cropped(self, stage: int) -> StepCosts:
-        """The same with a map that decodes no more of its images than it crops."""
-        part_s = self._at(stage).cropped_cpu_s_per_element
-        maps = cropping_maps(self.stages, stage)
-        whole_s = sum(s.cpu_s_per_element or 0.0 for s in maps)
-        if part_s is None or not whole_s:
+        """The same with a map that decodes no more of its images than it crops.
+
+        Where the map below decodes them, both are one then, as parallel as the upper one is.
+        """
+        *lower, upper = cropping_maps(self.stages, stage)
+        part_s = upper.cropped_cpu_s_per_element
+        cpu_s = sum(s.cpu_s_per_element or 0.0 for s in (*lower, upper))
+        if part_s is None or not cpu_s:
             return self
-        return self.spared([s.index for s in maps], min(1.0, part_s / whole_s))
+        wall_s = sum(s.wall_s_per_element or 0.0 for s in (*lower, upper))
+        both = replace(upper, cpu_s_per_element=cpu_s, wall_s_per_element=wall_s)
+        part = stage_costs.scaled(both, min(1.0, part_s / cpu_s))
+        joined = self.without([s.index for s in lower])
+        return joined._with(lambda s: part if s.index == stage else s)
 
     def sparing(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that neither a stage nor the consumer accounts for."""

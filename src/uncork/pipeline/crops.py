@@ -14,7 +14,8 @@ from uncork.pipeline.splitting import with_dependents
 # Each value by itself, whatever stands beside it.
 _ALONE: Final = frozenset({"Identity", "Cast"})
 _WITH_A_NUMBER: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2"})
-_DECODES: Final = ("DecodeJpeg", "DecodeImage")
+DECODES: Final = frozenset({"DecodeJpeg", "DecodeImage"})
+CUTS: Final = frozenset({"Slice", "StridedSlice"})
 # Of the masks of a slice, the bit of its third index.
 _COLOURS: Final = 4
 
@@ -100,7 +101,7 @@ def _crop(graph: Graph, decode: NodeDef, takers: _Takers) -> Crop | None:
 
 def _may_be_cropped(decode: NodeDef) -> bool:
     attr = decode.attr
-    if decode.op not in _DECODES or attr["channels"].i not in (0, 1, 3):
+    if decode.op not in DECODES or attr["channels"].i not in (0, 1, 3):
         return False
     if decode.op == "DecodeImage":  # an animation has one dimension more
         return not attr["expand_animations"].b and attr["dtype"].type == tf.uint8.as_datatype_enum
@@ -120,7 +121,7 @@ def _takers(graph: Graph, live: Collection[str]) -> _Takers:
 
 def _cuts(graph: Graph, node: NodeDef, before: int) -> bool:
     """A slice of rows and columns, whatever it does to the colours."""
-    if node.op not in ("Slice", "StridedSlice"):
+    if node.op not in CUTS:
         return False
     indices = indices_of(graph, node)
     if node.op == "Slice":

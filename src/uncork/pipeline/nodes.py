@@ -25,6 +25,7 @@ class MapFunction:
         output_structure: Type specs that its flat outputs pack into.
         origin: What it was made from; keeps registered Python functions and variables alive.
         variables: That the function may read or change; its graph knows handles only.
+        also: Another one that it was made from.
         _func: The user's Python function, for its name.
     """
 
@@ -32,6 +33,7 @@ class MapFunction:
     output_structure: Any
     origin: Any = None
     variables: tuple[Any, ...] = ()
+    also: Any = None
     _func: Any = None
 
 

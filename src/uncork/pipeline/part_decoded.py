@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from uncork.pipeline.calls import CALLS
 from uncork.pipeline.cropping import cropped
-from uncork.pipeline.effects import is_order_free, reads_variables
+from uncork.pipeline.crops import CUTS, DECODES
+from uncork.pipeline.effects import is_order_free, op_types, reads_variables
 from uncork.pipeline.graphs import (
     ConcreteFunction,
     Graph,
@@ -74,8 +75,9 @@ def part_decoded(node: Node) -> PartDecoded | None:
     function = MapFunction(
         part,
         own.output_structure,
-        origin=(below, own),
+        origin=own,
         variables=(*variables_of(below), *variables_of(own)),
+        also=below,
         _func=getattr(own, "_func", None),
     )
     return PartDecoded(function, 2, lower.inputs[0])
@@ -83,6 +85,8 @@ def part_decoded(node: Node) -> PartDecoded | None:
 
 def _may_join(lower: Node, upper: Node) -> bool:
     function = lower.functions[0]
+    if not op_types(function) & DECODES or not op_types(upper.functions[0]) & CUTS:
+        return False
     if not is_order_free(function) or reads_variables(function):
         return False
     if is_synchronous(lower) != is_synchronous(upper):

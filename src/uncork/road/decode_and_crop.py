@@ -66,7 +66,7 @@ class DecodeWhatIsCropped(Optimization):
             edits=(DecodeAndCrop(stage=best.index, expects=diagnosis.workload.pipeline),),
             predicted=predicted,
             at=maps[0].at,
-            why=f"{spared:.0%} of {names} is for pixels that are cropped away; an error in that "
-            "part of a file is not met any more",
+            why=f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what is "
+            "left out is not met any more",
             source_edit=_SOURCE,
         )
