@@ -202,5 +202,7 @@ def test_data_without_elements_stay_empty():
     original = read(data)
     expected = epochs(original.dataset)
     assert (len(expected[0].digests), expected[0].complete) == (0, True)
-    for edit, changed in legal_edits(original, STAGE_EDITS, highest=False):
+    edits = list(legal_edits(original, STAGE_EDITS, highest=False))
+    assert edits
+    for edit, changed in edits:
         assert epochs(changed.dataset) == expected, edit

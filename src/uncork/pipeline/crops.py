@@ -111,7 +111,7 @@ def _may_be_cropped(decode: NodeDef) -> bool:
 
 def _takers(graph: Graph, live: Collection[str]) -> _Takers:
     found: dict[str, list[tuple[str, int]]] = {}
-    for name in live:
+    for name in (name for name in graph.nodes if name in live):  # in their order, always the same
         for place, reference in enumerate(graph.nodes[name].input):
             waits = is_control(reference)
             taken = f"{op_of(reference)}:0" if waits else full_name(reference)
