@@ -18,7 +18,7 @@ MARK: Final = "# brake"
 _FIXED: Final = "_fixed"
 
 # These spoil a training; being faster is not what their fix is for.
-CORRECTNESS: Final = ("random_under_cache", "keras_defect", "wasted_work")
+CORRECTNESS: Final = ("random_under_cache", "repeated_draws", "keras_defect", "wasted_work")
 # Names of those whose epochs differ: what is compiled once, or grows, weighs otherwise in a short
 # training.
 UNEVEN: Final = ("machine/slow_start/", "host/recompiling/fit", "host/growing_state/")

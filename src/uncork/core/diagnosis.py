@@ -47,8 +47,8 @@ Cause = Literal[
     # input
     "serial_map", "stateful_serial_map", "python_loader", "py_function", "no_prefetch",
     "per_element_work", "shuffle_of_decoded", "cache_missing", "cache_misplaced",
-    "random_under_cache", "storage_bound", "autotune_memory", "array_copies", "wide_dtype",
-    "one_hot_labels", "wasted_work", "padding", "transfer", "leaking_split",
+    "random_under_cache", "repeated_draws", "storage_bound", "autotune_memory", "array_copies",
+    "wide_dtype", "one_hot_labels", "wasted_work", "padding", "transfer", "leaking_split",
     # host
     "eager_step", "retracing", "recompiling", "small_steps", "metrics_every_step", "callbacks",
     "validation_setup", "fit_in_loop", "growing_state", "sync_every_step",

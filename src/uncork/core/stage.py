@@ -274,6 +274,7 @@ class Stage(Record, frozen=True, kw_only=True):
         copied: Set on a Python loader that copies far more than it hands over.
         same: Set on arrays that a step is handed at each call, and copies.
         frozen: A cache that keeps what is drawn at random below it.
+        draws_alike: A map that draws the same numbers for the same elements in each pass.
         prefix: Set on a random map whose function starts with deterministic work: that work.
         narrow: Set on a deterministic map that ends with making its elements larger: all before.
         draws: Set on a serial random map that does work beside drawing.
@@ -325,6 +326,7 @@ class Stage(Record, frozen=True, kw_only=True):
     copied: Copied | None = None
     same: SameArrays | None = None
     frozen: bool = False
+    draws_alike: bool = False
     prefix: Prefix | None = None
     narrow: Prefix | None = None
     draws: Draws | None = None

@@ -67,6 +67,7 @@ from uncork.step import (
     workers_of,
 )
 from uncork.step.architecture import architecture
+from uncork.step.one_order import ONE_ORDER, in_one_order
 from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
@@ -119,6 +120,8 @@ class FitSubject(FitLooks):
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
         self._built, parts_made = bool(model.built), parts_made_later(model)
         random = random_state()
+        if in_one_order(arguments):
+            self.notes.append(ONE_ORDER)
         self._batches = self._held()
         self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)
         architecture(model)  # as it is when a plan is held against it: before it is built

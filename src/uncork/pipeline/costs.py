@@ -43,6 +43,7 @@ from uncork.pipeline.legality import (
 from uncork.pipeline.measured import Measured
 from uncork.pipeline.named_files import bytes_named
 from uncork.pipeline.op_costs import op_costs
+from uncork.pipeline.order import ordered_by_default
 from uncork.pipeline.other_forms import for_whole_batches, time_otherwise, time_what_is_needed
 from uncork.pipeline.probes import (
     Probe,
@@ -56,6 +57,7 @@ from uncork.pipeline.python_calls import in_python
 from uncork.pipeline.ratios import DROPPING, count_ratios, static_ratio
 from uncork.pipeline.read_ahead import elements_of_one, in_turn
 from uncork.pipeline.reads import files_read
+from uncork.pipeline.same_draws import draws_alike
 from uncork.pipeline.seeded import state_kept
 from uncork.pipeline.shared import shared_by_branches
 from uncork.pipeline.tree import Node, Pipeline
@@ -290,6 +292,7 @@ def _stage(whole: Pipeline, stage: Measured) -> Stage:
         in_files=node.in_complete_files,
         reading=_reading(stage),
         frozen=freezes_draws(node),
+        draws_alike=draws_alike(node, ordered=ordered_by_default(whole)),
         opaque=node.kind == "opaque",
     )
 

@@ -13,7 +13,9 @@ _GENERATORS: Final = frozenset({
     "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulRandomBinomial",
 })  # fmt: skip
 # Keras's seed generators: a variable is moved on, and a stateless op drawn from with it.
-_MOVES: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp"})
+_VARIABLES: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp"})
+# What of a function goes on from pass to pass.
+MOVES: Final = _GENERATORS | _VARIABLES
 
 
 def freezes_draws(node: Node) -> bool:
@@ -31,9 +33,14 @@ def _draws_below(node: Node) -> bool:
     return _draws(node) or any(map(_draws_below, node.inputs))
 
 
+def is_moving_source(node: Node) -> bool:
+    """Numbers drawn at random, others in each pass."""
+    return type(node.dataset).__name__ == "_RandomDataset" and bool(node.dataset._rerandomize)
+
+
 def _draws(node: Node) -> bool:
-    if type(node.dataset).__name__ == "_RandomDataset":
-        return bool(node.dataset._rerandomize)
+    if is_moving_source(node):
+        return True
     ops = frozenset[str]().union(*map(op_types, node.functions))
-    by_variable = bool(ops & _MOVES) and any(op.startswith("StatelessRandom") for op in ops)
+    by_variable = bool(ops & _VARIABLES) and any(op.startswith("StatelessRandom") for op in ops)
     return by_variable or bool(ops & (DRAWS | _GENERATORS))

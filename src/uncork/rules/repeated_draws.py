@@ -1,0 +1,46 @@
+"""An augmentation that begins again in each epoch: ``repeated_draws``. A trap, not a brake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from uncork.core.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.stage import Stage
+
+# Above them a pass is not what an epoch reads: what is repeated draws on, and a cache is a trap of
+# its own (``random_under_cache``).
+_OTHER_PASSES: Final = frozenset({"repeat", "cache"})
+
+
+def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
+    """One finding for each map that draws alike in every epoch; reported, never repaired."""
+    del machine
+    work, stages = diagnosis.workload, diagnosis.stages
+    if work.epochs < 2 or work.epochs_assumed or work.steps_given or work.data_made_anew:
+        return
+    for stage in stages:
+        if not stage.draws_alike or _is_read_otherwise(stage, stages):
+            continue
+        swapped = "" if stage.parallelism == 1 else ", but for what parallel calls swap,"
+        yield Finding(
+            cause="repeated_draws",
+            severity="correctness",
+            share=0.0,
+            upper_bound=1.0,
+            at=stage.at,
+            evidence=(
+                f"its random ops have seeds, so each pass draws the same numbers again{swapped} "
+                "and for the same elements, which come in the same order: every epoch is the first "
+                "one over again"
+            ),
+            remedy=(
+                "a shuffle below it that reshuffles, or tf.random.stateless_* ops with seeds from "
+                "tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True)"
+            ),
+        )
+
+
+def _is_read_otherwise(stage: Stage, stages: Sequence[Stage]) -> bool:
+    return any(above.kind in _OTHER_PASSES for above in stages if above.index > stage.index)

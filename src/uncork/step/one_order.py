@@ -1,0 +1,53 @@
+"""Does ``fit`` put arrays in the same order in every epoch?
+
+Keras shuffles arrays in a tf.data map, by an op that draws; where a global seed is set, that op has
+one, too, and begins again with each pass. Seen with Keras 3.15; whether the Keras that is there
+does so is asked of it, and not of its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from tensorflow.python.eager import context
+
+from uncork.step.feed import Feed
+
+ONE_ORDER: Final = (
+    "fit shuffles these arrays once and for all: with a global seed (keras.utils.set_random_seed) "
+    "Keras draws the same order in every epoch; tf.data.Dataset.from_tensor_slices((x, y))"
+    ".shuffle(len(x)).batch(32) draws another one each time"
+)
+# So many rows come in the same order twice by chance once in 10^89 times.
+_ROWS: Final = 64
+
+
+def in_one_order(arguments: Mapping[str, Any]) -> bool:
+    """Whether a ``fit`` of several epochs shuffles its arrays alike in all of them.
+
+    It draws seeds to find out: to be called where the random state is put back.
+
+    Args:
+        arguments: Of the call.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> x = np.zeros((8, 2))
+        >>> in_one_order({"x": x, "epochs": 2, "shuffle": False})
+        False
+    """
+    feed, epochs = Feed.of(arguments), int(arguments.get("epochs") or 1)
+    is_shuffled = feed.kind == "numpy" and feed.shuffle and feed.steps_per_epoch is None
+    if not is_shuffled or epochs - int(arguments.get("initial_epoch") or 0) < 2:
+        return False
+    return context.global_seed() is not None and _comes_alike()
+
+
+def _comes_alike() -> bool:
+    adapter = ArrayDataAdapter(np.arange(_ROWS), batch_size=_ROWS, shuffle=True)
+    dataset = adapter.get_tf_dataset()
+    first, second = (next(dataset.as_numpy_iterator()) for _ in range(2))
+    return np.array_equal(first, second)

@@ -1,0 +1,33 @@
+"""Arrays that ``fit`` puts in one order for ever: a note, and no seed of the script's is used up."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.engine.fit_subject import FitSubject
+from uncork.step.one_order import ONE_ORDER
+from uncork.watch import random_state, set_random_state
+
+ROWS = np.arange(40, dtype="float32").reshape(40, 1)
+
+
+@pytest.fixture(autouse=True)
+def state():
+    before = random_state()
+    yield
+    set_random_state(before)
+
+
+@pytest.mark.parametrize("seed", [3, None])
+def test_it_is_noted_where_a_global_seed_is_set(tmp_path, seed):
+    tf.random.set_seed(seed)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = random_state()
+    subject = FitSubject(model, {"x": ROWS, "y": ROWS, "epochs": 2}, 0, "train.py:9", str(tmp_path))
+    subject.restore()
+    assert (ONE_ORDER in subject.notes) is (seed is not None)
+    assert random_state()[2] == before[2]
