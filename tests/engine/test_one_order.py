@@ -1,4 +1,4 @@
-"""Arrays that ``fit`` puts in one order for ever: a note, and no seed of the script's is used up."""
+"""Arrays that ``fit`` puts in one order for ever: a note, and no seed of the script is used up."""
 
 from __future__ import annotations
 

@@ -37,12 +37,14 @@ from uncork.engine.processes import require_tensorflow
 from uncork.engine.running import Running
 from uncork.engine.seconds import LOOKING_SHARE
 from uncork.engine.shown import Shown
+from uncork.engine.single_process import refuse_cluster
 from uncork.engine.subject import Subject
 from uncork.engine.verbs import plan_of
 from uncork.engine.version import Version
 from uncork.engine.walk import Walk
 from uncork.measure import Trial, interleave
 from uncork.measure.devices import machine as this_machine
+from uncork.measure.devices import processes_of_cluster
 from uncork.measure.overhead import clock_s
 from uncork.pipeline import continued, fill, read, record_source_lines
 from uncork.report.progress import Progress
@@ -294,6 +296,7 @@ def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitS
     record_source_lines()
     at = user_line(sys._getframe(3))
     bound = _bound(model, data, arguments)
+    refuse_cluster("this training", processes_of_cluster())
     bound["x"] = _apart(bound["x"])
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, data_kept(data):
         subject = FitSubject(model, bound, 0, at, scratch)

@@ -34,6 +34,7 @@ from uncork.core.journal import Event, read
 from uncork.core.plan import Plan, dump
 from uncork.core.record import from_json, replace, to_json
 from uncork.engine.folder_beside import remove_left
+from uncork.engine.single_process import require_single_process
 
 Follow = Callable[[Event], None]
 
@@ -130,8 +131,10 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         ChildFailed: There is no result.
         NothingToMeasure: There is none, and the script has ended its process itself, with code 0.
         KeyboardInterrupt: Interrupted before there was any result.
-        WrongUse: No process can be started, or there is no room for what it is told.
+        WrongUse: No process can be started, there is no room for what it is told, or the script
+            is for several processes.
     """
+    require_single_process()
     with own_folder() as folder:
         files = {name: str(Path(folder, name)) for name in ("journal", "result")}
         job = replace(job, journal=files["journal"], result=files["result"])

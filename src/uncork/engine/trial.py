@@ -45,11 +45,13 @@ from uncork.engine.repeated_fit import (
 )
 from uncork.engine.repetition import made_anew, passes
 from uncork.engine.room import ran_out, said_of
+from uncork.engine.single_process import refuse_cluster
 from uncork.engine.step_arguments import arguments_of
 from uncork.engine.step_loop_subject import StepLoopSubject
 from uncork.engine.subject import Subject
 from uncork.engine.switchboard import run_beside
 from uncork.measure.devices import machine as this_machine
+from uncork.measure.devices import processes_of_cluster
 from uncork.step import EagerStep, read_on
 
 _ITERATORS: Final = (tf.data.Iterator, tf.distribute.DistributedIterator)
@@ -244,6 +246,7 @@ class Trial(PassThrough):
         Raises:
             NothingToMeasure: Its loop ended by itself, too early.
         """
+        self._stop_writing()  # what the script writes from now on, it writes by itself
         if self._loop is not None:
             self._loop.board.abandon(StopScript())
         found = None if self.result else self.partial(interrupted=interrupted)
@@ -311,9 +314,11 @@ class Trial(PassThrough):
         known = [w.index for w in self.reached]
         if brief.index not in known:
             self.reached.append(brief)
-        if self.job.training is not None:
-            return brief.index == self.job.training
-        return does_real_work(brief)
+        named = self.job.training
+        meant = does_real_work(brief) if named is None else brief.index == named
+        if meant:
+            refuse_cluster(f"the training at {brief.at}", processes_of_cluster())
+        return meant
 
 
 def _stepped(first: StepCall, subject: StepLoopSubject, args: Any, kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from uncork.core.machine import Machine
 from uncork.core.record import replace
@@ -41,6 +42,19 @@ def machine() -> Machine:
         logical_devices=logical_devices(),
         op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
     )
+
+
+def processes_of_cluster() -> int:
+    """How many processes take the steps of a training together; 1 where this one is alone.
+
+    Example:
+        >>> processes_of_cluster()
+        1
+    """
+    known = context.context()  # no public name tells of the cluster that it has joined
+    servers = (known._server_def, known._collective_ops_server_def)
+    jobs = [job for server in servers if server is not None for job in server.cluster.job]
+    return max((len(job.tasks) for job in jobs), default=1)
 
 
 def logical_devices() -> int:
