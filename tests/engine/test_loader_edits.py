@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 import uncork
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture import FitCall
-from uncork.core.edit import ArrayFeed, LoaderCache, LoaderWorkers
+from uncork.core.edit import ArrayFeed, LoaderCache, LoaderProcesses, LoaderWorkers
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.journal import Journal
 from uncork.core.pipeline_edit import Cache
@@ -158,7 +158,24 @@ def test_a_cache_of_what_depends_on_the_turn_is_none(tmp_path):
     assert not one.prove_loader(version, "exact", 60.0).passed
 
 
-@pytest.mark.parametrize("edits", [(cache,), (edit,)])
+def processes(subject):
+    return LoaderProcesses(processes=2, expects=subject.workload.loader)
+
+
+def test_batches_of_other_processes_are_proved(tmp_path):
+    one = subject(Fixed(), tmp_path)
+    version = one.original.with_loader_edits((processes(one),))
+    runner = one.runner(version)
+    runner.prime()
+    proof = one.prove_loader(version, "exact", 60.0)
+    assert proof.passed, proof.detail
+    assert "24 batches of 2 epochs" in proof.detail
+    turning = subject(InTurn(), tmp_path)
+    version = turning.original.with_loader_edits((processes(turning),))
+    assert not turning.prove_loader(version, "exact", 60.0).passed
+
+
+@pytest.mark.parametrize("edits", [(cache,), (edit,), (processes,)])
 def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
     one = subject(Fixed(), tmp_path)
     kept = planned(one, *(make(one) for make in edits))

@@ -127,6 +127,10 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with the batches of a Python loader made by several threads."""
         return self._with(lambda s: stage_costs.in_threads(s) if s.index == stage else s)
 
+    def in_processes(self, stage: int) -> StepCosts:
+        """The same with the batches of a Python loader made by several processes."""
+        return self._with(lambda s: stage_costs.in_processes(s) if s.index == stage else s)
+
     def kept(self, stage: int) -> StepCosts:
         """The same with what a stage's Python code makes in memory, from the second epoch on."""
         return self._with(lambda s: stage_costs.kept(s) if s.index == stage else s)

@@ -13,6 +13,8 @@ from uncork.core.step_edit import StepEdit
 
 # More threads than this wait for the interpreter, whatever they do beside it.
 MOST_WORKERS = 8
+# More processes than this are kept busy by no loader that one thread of the training hands on.
+MOST_PROCESSES = 16
 # Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
 AHEAD = 2
 Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
@@ -34,6 +36,13 @@ class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
     """Let ``workers`` threads make the batches of a ``PyDataset``; they come in their order."""
 
     workers: int
+    expects: str
+
+
+class LoaderProcesses(Record, tag="loader_processes", frozen=True, kw_only=True):
+    """Let so many ``processes`` make the batches of a ``PyDataset``; they come in their order."""
+
+    processes: int
     expects: str
 
 
@@ -78,7 +87,7 @@ class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
     release: str
 
 
-PyDatasetEdit = LoaderWorkers | LoaderCache
+PyDatasetEdit = LoaderWorkers | LoaderProcesses | LoaderCache
 LoaderEdit = PyDatasetEdit | ArrayFeed
 # What a process is started with.
 ProcessEdit = IntraOpThreads | KeepFreedMemory | KerasBackend

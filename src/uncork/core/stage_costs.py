@@ -53,6 +53,16 @@ def in_threads(stage: Stage) -> Stage:
     )
 
 
+def in_processes(stage: Stage) -> Stage:
+    """Batches of a Python loader made by several processes."""
+    together, alone = stage.processes_wall_s_per_element, stage.wall_s_per_element
+    return (
+        stage
+        if together is None or alone is None
+        else replace(stage, wall_s_per_element=min(alone, together))
+    )
+
+
 def kept(stage: Stage) -> Stage:
     """What its Python code makes is kept in memory."""
     if stage.keepable is None or not stage.wall_s_per_element:

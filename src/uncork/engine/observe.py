@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from uncork.core.ceilings import disk_ceiling, input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache, LoaderWorkers
+from uncork.core.edit import LoaderCache, LoaderProcesses, LoaderWorkers
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
 from uncork.core.measurement import Measurement
@@ -219,6 +219,7 @@ def _loader(subject: Subject, version: Version) -> dict[str, Any]:
     workers = subject.workload.loader_workers
     for edit in version.loader:
         workers = edit.workers if isinstance(edit, LoaderWorkers) else workers
+        workers = edit.processes if isinstance(edit, LoaderProcesses) else workers
     kept = any(isinstance(edit, LoaderCache) for edit in version.loader)
     return {"loader_workers": workers, "loader_kept": kept}
 

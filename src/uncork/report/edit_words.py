@@ -15,6 +15,7 @@ from uncork.core.edit import (
     KeepFreedMemory,
     KerasBackend,
     LoaderCache,
+    LoaderProcesses,
     LoaderWorkers,
     ValidationInput,
 )
@@ -95,6 +96,7 @@ SAID: Final[dict[type[Edit], str]] = {
     GeneratorChunks: "take {elements} elements at a time over from the generator at stage {stage}",
     ArrayFeed: "cut the batches of the arrays in the thread that reads them, without the autotuner",
     LoaderCache: "make each batch once and keep it in memory",
+    LoaderProcesses: "let {processes} processes make the batches, handed over in their order",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
     TensorArguments: "hand {names} to the training step as tensors",

@@ -29,6 +29,7 @@ from uncork.road.larger_batch import TrainInLargerBatches
 from uncork.road.layers_in_input import PreprocessBeside
 from uncork.road.less_ahead import PrepareLessAhead
 from uncork.road.loader_cache import KeepBatches
+from uncork.road.loader_processes import LoadInProcesses
 from uncork.road.loader_workers import LoadInThreads
 from uncork.road.map_on_device import MakeOnDevice
 from uncork.road.micro_batches import TrainInParts
@@ -70,8 +71,9 @@ ROAD: tuple[Optimization, ...] = (
     DrawBeforeWork(),  # what is left of a random map, where a cache keeps the rest
     VectorizeMaps(),  # what is not cached and draws nothing any more, a batch at a time
     RunInline(),  # what is left of brief maps
-    KeepBatches(),  # where there is no tf.data pipeline, these two stand for all of the above
+    KeepBatches(),  # where there is no tf.data pipeline, these three stand for all of the above
     LoadInThreads(),
+    LoadInProcesses(),  # what threads do as well costs less so
     CutInOneThread(),  # arrays have a pipeline, but it is Keras's
     ParallelizeMap(),  # only where the random part itself is the brake
     PrepareLessAhead(),  # what is thrown away is as dear as the steps before left it

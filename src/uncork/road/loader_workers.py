@@ -20,10 +20,13 @@ from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import AHEAD, MOST_WORKERS, LoaderWorkers
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
+from uncork.core.stage import Stage
 from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
 
 # Batches, where the loader asks for no other number: Keras's ``max_queue_size``.
-_QUEUED: Final = 10
+QUEUED: Final = 10
+# What processes must be predicted to win beyond threads to be tried first.
+_CLEARLY: Final = 1.2
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
 
 
@@ -40,12 +43,9 @@ class LoadInThreads(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """As many threads as there are cores."""
-        loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
-        if loader is None:
-            return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
-        skipped = _skipped(diagnosis)
-        if skipped:
-            return Skipped(reason=skipped)
+        loader = loader_of(diagnosis)
+        if isinstance(loader, Skipped):
+            return loader
         if loader.threads_wall_s_per_element is None:
             reason = "the loader was not seen to depend on its index, and on random draws, alone"
             return Skipped(reason=reason)
@@ -53,9 +53,10 @@ class LoadInThreads(Optimization):
         predicted = gain(costs, costs.in_threads(loader.index))
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
+        in_processes = gain(costs, costs.in_processes(loader.index))
         workers = min(MOST_WORKERS, math.ceil(machine.cpus))
         # As many as Keras makes ahead, and those that are being made.
-        queued = (max(_QUEUED, AHEAD * workers) + workers) * (loader.bytes_per_element or 0)
+        queued = (max(QUEUED, AHEAD * workers) + workers) * (loader.bytes_per_element or 0)
         if queued > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
         return Proposal(
@@ -64,10 +65,21 @@ class LoadInThreads(Optimization):
             at=loader.at,
             why=f"{workers} threads make the batches of {loader.name or 'the loader'}",
             source_edit=_SOURCE.format(workers=workers),
+            first="loader_processes" if in_processes > _CLEARLY * predicted else "",
         )
 
 
-def _skipped(diagnosis: WorkloadDiagnosis) -> str:
+def loader_of(diagnosis: WorkloadDiagnosis) -> Stage | Skipped:
+    """The ``PyDataset`` that could have workers."""
+    loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
+    if loader is None:
+        return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
+    skipped = why_no_workers(diagnosis)
+    return Skipped(reason=skipped) if skipped else loader
+
+
+def why_no_workers(diagnosis: WorkloadDiagnosis) -> str:
+    """Why nothing but the training's own thread is to make its batches; ``""`` where it may."""
     work = diagnosis.workload
     if work.loader_workers > 1:
         return "the loader has workers already"

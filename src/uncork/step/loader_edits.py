@@ -1,4 +1,4 @@
-"""What edits do to a ``PyDataset``: threads that make its batches, batches that are kept."""
+"""What edits do to a ``PyDataset``: threads or processes make its batches, or they are kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ from typing import Any, Final
 
 import keras
 
-from uncork.core.edit import AHEAD, LoaderCache, LoaderEdit, LoaderWorkers, PyDatasetEdit
+from uncork.core.edit import (
+    AHEAD,
+    LoaderCache,
+    LoaderEdit,
+    LoaderProcesses,
+    LoaderWorkers,
+    PyDatasetEdit,
+)
 from uncork.core.errors import EditRefused
 from uncork.pipeline.kept_calls import own, values_bytes
+from uncork.step.loader_processes import InProcesses, end_processes, why_not_forked
 from uncork.watch import Draws, in_class, loader_digest, reached, state_digest, value_digest
 
 _SETTINGS: Final = ("workers", "max_queue_size")
@@ -84,12 +92,14 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
             f"{edit.expects}, for which a loader was seen to depend on its index alone",
             "run 'uncork tune' again",
         )
-    if isinstance(edit, LoaderWorkers) and begins_epochs(dataset):
+    if not isinstance(edit, LoaderCache) and begins_epochs(dataset):
         raise EditRefused(
             f"{name} has an on_epoch_begin of its own, and Keras lets workers begin before it",
             "a loader without one, or one that does it in on_epoch_end",
-            "leave loader_workers out",
+            "leave this step out",
         )
+    if isinstance(edit, LoaderProcesses) and (why := why_not_forked(dataset)):
+        raise EditRefused(why, "a loader that processes can be forked for", "leave this step out")
     if isinstance(edit, LoaderCache) and not repeats_epochs(dataset):
         raise EditRefused(
             f"{name} changes between epochs, or has no end",
@@ -126,9 +136,11 @@ def stop_workers(epochs: Any) -> None:
     Keras ends them at the end of an epoch only; one that waits for room in its queue would wait for
     ever, and hold the data.
     """
-    enqueuer = getattr(getattr(epochs, "data_adapter", None), "enqueuer", None)
+    adapter = getattr(epochs, "data_adapter", None)
+    enqueuer = getattr(adapter, "enqueuer", None)
     if enqueuer is not None:
         _stop(enqueuer)
+        end_processes(getattr(adapter, "py_dataset", None))
 
 
 def fill_loader(dataset: Any, limit_s: float) -> None:
@@ -155,16 +167,26 @@ def _enqueuers(dataset: Any) -> list[Any]:
 
 def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     """Put an edit in force; returns what lets go of all that it holds."""
+    class_ = type(dataset)
     if isinstance(edit, LoaderWorkers):
-        dataset.workers = edit.workers
-        dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * edit.workers)
-        class_ = type(dataset)
+        _ask_from_threads(dataset, edit.workers)
         _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
         return lambda: None
+    if isinstance(edit, LoaderProcesses):
+        _ask_from_threads(dataset, AHEAD * edit.processes)
+        elsewhere = InProcesses(dataset, edit.processes)
+        ends = {"on_epoch_end": _on_epoch_end(class_, elsewhere.close)}
+        _extend(dataset, {**elsewhere.methods(), **ends, **_as_of(class_)})
+        return elsewhere.close
     kept = _Kept(dataset, edit.bytes)
     _extend(dataset, kept.methods())
     kept.begin(dataset)
     return kept.clear
+
+
+def _ask_from_threads(dataset: Any, threads: int) -> None:
+    dataset.workers = threads
+    dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * threads)
 
 
 def _extend(dataset: Any, methods: dict[str, Any]) -> None:
@@ -198,8 +220,13 @@ def _as_of(class_: Any) -> dict[str, Any]:
     return {f.__name__: f for f in (__reduce_ex__, __copy__)}
 
 
-def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
+def _on_epoch_end(class_: Any, close: Callable[[], None] = lambda: None) -> Callable[[Any], None]:
     """The user's own, behind which no batch of the epoch before is left.
+
+    Args:
+        class_: The user's.
+        close: Lets go of what made the batches.
+
 
     Keras reads as many as there were at its beginning, or as it is told, and lets workers make as
     many as there are. What they had ready by then it would hand out in the next epoch.
@@ -207,6 +234,7 @@ def _on_epoch_end(class_: Any) -> Callable[[Any], None]:
 
     @functools.wraps(class_.on_epoch_end)
     def on_epoch_end(loader: Any) -> None:
+        close()
         class_.on_epoch_end(loader)
         if loader.num_batches is not None:
             # Whoever calls it, and what it reads the loader with; anybody else reads nothing.

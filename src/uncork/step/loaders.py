@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import MOST_WORKERS
+from uncork.core.edit import AHEAD, MOST_PROCESSES, MOST_WORKERS
 from uncork.core.stack import place
 from uncork.core.stage import Copied, Keepable, Stage
 from uncork.measure.machine import cpus
@@ -26,6 +26,7 @@ from uncork.pipeline.kept_calls import values_bytes
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
+from uncork.step.loader_processes import Makers, why_not_forked
 from uncork.step.one_pass import OnePass
 from uncork.step.statements import Statement, statements
 from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
@@ -40,6 +41,10 @@ _LOOKS: Final = (4, 2)
 _LONGEST_S: Final = 0.5
 # Slower ones are made no more batches of than it takes to time them.
 _SLOWEST_S: Final = 1.0
+# Handing a batch over from another process takes as long as making a quicker one.
+_BRIEF_S: Final = 1e-3
+# Where all threads together take no longer than this, times what they would at best, they do.
+_HELPED: Final = 1.25
 # Of a loader's time, what one statement must take to be the one to look at.
 _MOST: Final = 0.5
 # A statement that fills so many times the memory of a batch may do so for more than that batch.
@@ -71,6 +76,9 @@ def _stage(dataset: Any) -> Stage:
     if cost.wall_s <= _SLOWEST_S:
         needs = dependence(dataset, cost.looks)
     in_threads = needs != "more" and workers == 1 and not begins_epochs(dataset)
+    together_s = _in_threads(dataset, cost) if in_threads else None
+    # Processes would all draw alike.
+    apart_s = _in_processes(dataset, cost, together_s) if needs == "index" else None
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     single_s = _in_single(dataset, cost)
@@ -81,7 +89,8 @@ def _stage(dataset: Any) -> Stage:
         name=type(dataset).__name__,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
-        threads_wall_s_per_element=_in_threads(dataset, cost) if in_threads else None,
+        threads_wall_s_per_element=together_s,
+        processes_wall_s_per_element=apart_s,
         keepable=_keepable(dataset, cost) if needs == "index" else None,
         float32_cpu_s_per_element=single_s,
         wide_at=None if single_s is None else _wide_at(dataset),
@@ -178,6 +187,34 @@ def _in_threads(dataset: Any, cost: _Cost) -> float | None:
         list(pool.map(dataset.__getitem__, itertools.islice(indices, cost.looks * threads)))
         seconds = (time.perf_counter() - begin) / (cost.looks * threads)
         return seconds if state_digest(dataset) == before else None
+    return None
+
+
+def _in_processes(dataset: Any, cost: _Cost, together_s: float | None) -> float | None:
+    """Elapsed seconds of a batch where every core has a process that makes some.
+
+    Tried where threads leave something: they have no part in Python that computes.
+    """
+    processes = min(MOST_PROCESSES, math.ceil(cpus()))
+    if together_s is None or cost.wall_s < _BRIEF_S or why_not_forked(dataset):
+        return None
+    if together_s < _HELPED * cost.wall_s / processes:
+        return None
+    indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
+    begin, ours = time.perf_counter(), AHEAD * cost.looks * processes
+    try:
+        makers = Makers(dataset.__getitem__, processes)
+    except OSError:
+        return None
+    with closing(makers), suppress(Exception):  # what cannot be handed over
+        asked = [makers.ask(index) for index in itertools.islice(indices, processes)]
+        for each in asked:
+            each.result()
+        begun_s, begin = time.perf_counter() - begin, time.perf_counter()
+        for each in [makers.ask(index) for index in itertools.islice(indices, ours)]:
+            each.result()
+        seconds = (time.perf_counter() - begin) / ours
+        return seconds + begun_s / (dataset.num_batches or math.inf)
     return None
 
 

@@ -10,6 +10,7 @@ from uncork.watch.outside import outside
 from uncork.watch.random_states import apart_from_process, random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
+    libraries_of,
     loader_digest,
     named_code_digest,
     reached,
@@ -32,6 +33,7 @@ __all__ = [
     "functions",
     "in_class",
     "is_users_class",
+    "libraries_of",
     "loader_digest",
     "loader_draws",
     "named_code_digest",

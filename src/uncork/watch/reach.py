@@ -36,6 +36,8 @@ _MOST_BYTES: Final = 512 << 20
 # Of containers with more entries, only the kind is part of what a plan expects.
 _FEW: Final = 8
 _DEPTH: Final = 3
+# Keras's class of loaders.
+_LOADER: Final = "PyDataset"
 _GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -69,6 +71,11 @@ class Reached:
     def names(self) -> frozenset[str]:
         """All that the code calls something."""
         return frozenset(name for code in self.codes for name in code.co_names)
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Names of the packages that are not the user's, of all code and data that was met."""
+        return frozenset(name for code in self._bound.values() for name in _libraries(code))
 
     def add(self, name: str, value: Any) -> None:
         """A value, and what can be reached from it if it is code."""
@@ -165,6 +172,41 @@ def _follow(found: Reached) -> None:
         if before == (len(found.functions), len(found.values)):
             found.digest = pickler.digest()
             break
+
+
+def libraries_of(dataset: Any) -> frozenset[str]:
+    """Packages whose code a loader uses, as far as it names them or holds what is of their kind.
+
+    Example:
+        >>> import json, keras
+        >>> class Numbers(keras.utils.PyDataset):
+        ...     def __getitem__(self, index):
+        ...         return json.loads(str(index))
+        >>> "json" in libraries_of(Numbers())
+        True
+    """
+    return reached(dataset).libraries
+
+
+def _libraries(code: Any) -> set[str]:
+    """Of a module, function or class, and of what that is derived from, but for the loader itself.
+
+    The user's own count for nothing.
+    """
+    if isinstance(code, type):
+        others = (each for each in code.__mro__ if not is_users_class(each))
+        return {_package(each.__module__) for each in others if each.__name__ != _LOADER}
+    if isinstance(code, ModuleType):
+        return set() if is_users_module(code) else {_package(code.__name__)}
+    if isinstance(code, FunctionType) and is_users(code.__code__.co_filename):
+        return set()
+    if getattr(code, "__qualname__", "").startswith(f"{_LOADER}."):
+        return set()
+    return {_package(getattr(code, "__module__", None) or type(code).__module__)}
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def state_digest(dataset: Any) -> str:

@@ -1,0 +1,71 @@
+"""Let several processes make the batches of a ``PyDataset`` that computes in Python.
+
+Threads queue for the interpreter's lock there; processes have one each. They are forked from the
+script's own, with the loader as it is then, at each epoch's first batch, and wherever an attribute
+of it is set. Keras's threads ask them in the order of the batches, and hand those on as ever.
+
+Legal only where the loader was seen to depend on its index alone: what it changed would be changed
+in a process that ends with the epoch, and what it draws would be drawn alike by all. A process that
+is forked has none of the threads of the one before, and whatever they had locked stays so: so the
+loader's code may use Python's library, NumPy, PIL and pandas, and neither TensorFlow nor any other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, final
+
+from uncork.core.attribution import costs_of
+from uncork.core.costmodel import gain
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.edit import AHEAD, MOST_PROCESSES, LoaderProcesses
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.road.loader_workers import QUEUED, loader_of
+from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+
+# Of memory, what a process has for itself: pages with counts of references, which it writes.
+_OWN_BYTES: Final = 64 << 20
+_SOURCE: Final = """\
+super().__init__(workers={processes}, use_multiprocessing=True)  # in the loader's own __init__"""
+
+
+@final
+class LoadInProcesses(Optimization):
+    """Give a loader that holds the interpreter's lock processes of its own."""
+
+    name = "loader_processes"
+    stage = "input"
+    guarantee = "exact"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """As many processes as there are cores."""
+        loader = loader_of(diagnosis)
+        if isinstance(loader, Skipped):
+            return loader
+        if loader.processes_wall_s_per_element is None:
+            return Skipped(
+                reason="threads do as well, or the loader draws or changes something, uses a "
+                "library that may hang in a forked process, or takes less than 1 ms a batch"
+            )
+        costs = costs_of(diagnosis, machine.cpus)
+        predicted = gain(costs, costs.in_processes(loader.index))
+        if predicted < WORTH_TRYING:
+            return not_worth(predicted)
+        processes = min(MOST_PROCESSES, math.ceil(machine.cpus))
+        queued = (max(QUEUED, AHEAD * processes) + processes) * (loader.bytes_per_element or 0)
+        taken = queued + processes * _OWN_BYTES
+        if taken > policy.memory_share * diagnosis.memory_available_bytes:
+            return Skipped(
+                reason=f"processes and batches would take {taken / 1e9:.1f} GB of memory"
+            )
+        return Proposal(
+            edits=(LoaderProcesses(processes=processes, expects=diagnosis.workload.loader),),
+            predicted=predicted,
+            at=loader.at,
+            why=f"{processes} processes make the batches of {loader.name or 'the loader'}, which "
+            "computes in Python",
+            source_edit=_SOURCE.format(processes=processes),
+        )

@@ -1,0 +1,292 @@
+"""Batches made in processes: the same ones, in their order, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.edit import LoaderProcesses
+from uncork.core.errors import EditRefused
+from uncork.step import Feed, check_loader, edited_loader, loader_edited, loader_stages
+from uncork.step.loader_processes import Makers, why_not_forked
+from uncork.watch import loader_digest
+
+HERE = os.getpid()
+pytestmark = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes cannot be forked"
+)
+
+
+class Counted(keras.utils.PyDataset):
+    """Tells by whom a batch was made; it computes in Python."""
+
+    def __init__(self, start=0, batches=12):
+        super().__init__()
+        self.start, self.batches = start, batches
+
+    def __len__(self):
+        return self.batches
+
+    def __getitem__(self, index):
+        x = np.array([[self.start + index, sum(range(200)), os.getpid() != HERE]], "float32")
+        return x, x[:, :1]
+
+
+class Moving(Counted):
+    def on_epoch_end(self):
+        self.start += 100
+
+
+class Failing(Counted):
+    def __getitem__(self, index):
+        if index == 5:
+            raise ValueError("no batch 5")
+        return super().__getitem__(index)
+
+
+class Killed(Counted):
+    """Ends the process that makes its fourth batch, unless that is the training's own."""
+
+    def __getitem__(self, index):
+        if index == 3 and os.getpid() != HERE:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class NotHandedOver(Counted):
+    """Its batches hold what cannot be pickled."""
+
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        return (x, y) if os.getpid() == HERE else (x, lambda: y)
+
+
+def edit(dataset, processes=2):
+    return LoaderProcesses(processes=processes, expects=loader_digest(dataset))
+
+
+def elsewhere(dataset, processes=2):
+    return edited_loader(dataset, (edit(dataset, processes),))
+
+
+def model():
+    made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    made.compile("sgd", "mse")
+    return made
+
+
+def epochs(dataset, number=2, between=lambda: None):
+    """Numbers of the batches, and whether another process made them, epoch after epoch."""
+    found = []
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for _ in range(number):
+            rows = [
+                next(iterator)[0].numpy()[0].tolist()
+                for _, _, iterator in read
+            ]  # fmt: skip
+            found.append([(int(row[0]), bool(row[2])) for row in rows])
+            between()
+    return found
+
+
+def no_children():
+    deadline = time.monotonic() + 20
+    while multiprocessing.active_children():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_batches_come_in_their_order_from_other_processes():
+    first, second = epochs(elsewhere(Counted()))
+    assert first == second == [(index, True) for index in range(12)]
+    no_children()
+
+
+def test_what_an_epoch_s_end_changes_the_next_one_has():
+    first, second = epochs(elsewhere(Moving()))
+    assert [index for index, _ in first] == list(range(12))
+    assert second == [(100 + index, True) for index in range(12)]
+
+
+def test_what_is_set_between_epochs_the_next_one_has():
+    dataset = elsewhere(Counted())
+    _, second = epochs(dataset, between=lambda: setattr(dataset, "start", 50))
+    assert second == [(50 + index, True) for index in range(12)]
+
+
+def test_an_attribute_that_is_set_begins_new_processes():
+    dataset = elsewhere(Counted(batches=200))
+    seen = []
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for number, (_, _, iterator) in enumerate(read):
+            if number == 20:
+                dataset.start = 1_000
+            seen.append(int(next(iterator)[0][0, 0]))
+    assert seen[:20] == list(range(20))
+    assert seen[-1] == 1_199
+    assert [number % 1_000 for number in seen] == list(range(200))
+    no_children()
+
+
+def test_an_error_is_the_loader_s_own():
+    raised = {}
+    for name, dataset in {"plain": Failing(), "elsewhere": elsewhere(Failing())}.items():
+        with pytest.raises(tf.errors.InvalidArgumentError) as info:
+            epochs(dataset)
+        raised[name] = str(info.value).splitlines()[0]
+    assert raised["plain"] == raised["elsewhere"]
+    assert "no batch 5" in raised["plain"]
+    no_children()
+
+
+@pytest.mark.parametrize("loader", [Killed, NotHandedOver])
+def test_where_processes_fail_the_training_goes_on(loader):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        first, second = epochs(elsewhere(loader()))
+    assert [index for index, _ in first] == list(range(12))
+    assert second == [(index, False) for index in range(12)]
+    assert sum("has failed" in str(each.message) for each in said) == 1
+    no_children()
+
+
+def test_an_epoch_that_is_left_early_leaves_no_process_behind():
+    with Feed(x=elsewhere(Counted())).reading(model()) as read:
+        for _, _, iterator in read:
+            next(iterator)
+            break
+        assert multiprocessing.active_children()
+    no_children()
+
+
+def test_the_settings_are_given_back_in_mid_epoch():
+    mine = Counted()
+    with loader_edited(mine, (edit(mine),)):
+        assert mine.workers > 1
+        read = Feed(x=mine).epochs(model())
+        for _, _, iterator in read:
+            next(iterator)
+            break
+    assert (mine.workers, type(mine)) == (1, Counted)
+    no_children()
+    assert mine[2][0][0, 2] == 0.0
+
+
+def test_whoever_asks_for_a_batch_gets_it_made_at_once():
+    assert elsewhere(Counted())[3][0][0].tolist() == [3.0, 19900.0, 0.0]
+    no_children()
+
+
+def uses_tensorflow(dataset, index):
+    del dataset
+    return tf.ones([1, 3]) * index
+
+
+def uses_its_own_library(dataset, index):
+    return dataset.layer + index
+
+
+@pytest.mark.parametrize(
+    ("getitem", "named"), [(uses_tensorflow, "tensorflow"), (uses_its_own_library, "keras")]
+)
+def test_code_that_may_hang_is_refused(getitem, named):
+    class Other(Counted):
+        __getitem__ = getitem
+
+    mine = Other()
+    mine.layer = keras.layers.Dense(1)
+    assert named in why_not_forked(mine)
+    with pytest.raises(EditRefused, match="may hang in a forked process"):
+        check_loader(mine, edit(mine))
+
+
+def test_what_begins_epochs_is_refused():
+    class Beginning(Counted):
+        def on_epoch_begin(self):
+            self.start += 1
+
+    with pytest.raises(EditRefused, match="on_epoch_begin"):
+        check_loader(Beginning(), edit(Beginning()))
+
+
+class Busy(Counted):
+    def __getitem__(self, index):
+        total = 0
+        for number in range(60_000):
+            total += number
+        return np.full((1, 3), total + index, "float32"), np.ones((1, 1), "float32")
+
+
+class Quick(Counted):
+    pass
+
+
+def test_processes_are_measured_where_threads_leave_something():
+    (busy,) = loader_stages(Feed(x=Busy()))
+    assert busy.processes_wall_s_per_element is not None
+    (quick,) = loader_stages(Feed(x=Quick()))
+    assert quick.processes_wall_s_per_element is None
+    no_children()
+
+
+def test_one_that_draws_is_not_measured_as_all_processes_would_draw_alike():
+    class Drawing(Busy):
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            return x + np.random.normal(size=x.shape), y
+
+    (stage,) = loader_stages(Feed(x=Drawing()))
+    assert stage.processes_wall_s_per_element is None
+
+
+KILLED = """
+import os, signal, sys, threading, time
+from uncork.step.loader_processes import Makers
+
+makers = Makers(lambda index: os.getpid(), 2)
+print(*{makers.ask(index).result() for index in range(50)}, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_with_one_that_is_killed(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(KILLED))
+    source = str(Path(sys.modules["uncork"].__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": source},
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    left = set(map(int, done.stdout.split()))
+    assert left
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{each}").exists() for each in left):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_ctrl_c_is_not_theirs():
+    makers = Makers(lambda index: (time.sleep(0.2), index)[1], 1)
+    try:
+        asked = makers.ask(7)
+        time.sleep(0.05)
+        for child in multiprocessing.active_children():
+            os.kill(child.pid, signal.SIGINT)
+        assert asked.result() == 7
+    finally:
+        makers.close()
