@@ -1,6 +1,6 @@
 """How much of a small step is Keras's loop, and how much of that do the road's steps take away?
 
-    python -m benchmarks.small_models [--rounds 6] [--record]
+    python -m benchmarks.small_models [--rounds 6] [--rows 6400] [--only NAME] [--record]
 
 ``fit`` as introductions show it, with one lever at a time, with all exact ones, on arrays as Keras
 and as ``array_feed`` read them, the loop that an expert would write, and the same ``fit`` on
@@ -19,7 +19,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from benchmarks.small_models.by_hand import WholeEpoch
-from benchmarks.small_models.models import BATCH, MODELS, compiled
+from benchmarks.small_models.models import BATCH, MODELS, ROWS, compiled
 from benchmarks.small_models.on_jax import OnJax
 from uncork.core.measurement import Comparison, compare
 from uncork.core.pipeline_edit import AutotuneOff
@@ -61,21 +61,24 @@ def main() -> int:
     """Exit code 0 when every model was trained every way."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--record", action="store_true", help="keep a dated record")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of the arrays; MNIST has 60000")
+    parser.add_argument("--only", default="", help="models whose names begin so")
+    parser.add_argument("--record", nargs="?", const="small-models", help="keep a dated record")
     options = parser.parse_args()
-    found = {name: _measured(name, options.rounds) for name in MODELS}
+    chosen = [name for name in MODELS if name.startswith(options.only)]
+    found = {name: _measured(name, options.rounds, options.rows) for name in chosen}
     machine = probe()
-    text = _page(found, options.rounds, f"{machine.cpu_model}, {machine.cpus:g} cores")
+    text = _page(found, options, f"{machine.cpu_model}, {machine.cpus:g} cores")
     print(text)
     if options.record:
-        _record(found, machine, text)
+        _record(found, machine, text, options.record)
     return 0
 
 
-def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
-    model, x, y = compiled(name)
-    rows = tf.data.Dataset.from_tensor_slices((x, y))
-    data = rows.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
+def _measured(name: str, rounds: int, rows: int) -> dict[str, list[Block]]:
+    model, x, y = compiled(name, rows)
+    slices = tf.data.Dataset.from_tensor_slices((x, y))
+    data = slices.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
     feed, snapshot = Feed.of({"x": data}), Snapshot(model)
     runners: dict[str, Any] = {
         lever: FitRunner(StepSettings(model, edits), feed, snapshot, float(BATCH))
@@ -93,7 +96,7 @@ def _measured(name: str, rounds: int) -> dict[str, list[Block]]:
         runners[way] = FitRunner(StepSettings(model, edits), fed, snapshot, float(BATCH))
     for way, fused in _BY_HAND.items():
         runners[way] = WholeEpoch(model, x, y, fused=fused)
-    runners[_ON_JAX] = on_jax = OnJax(name)
+    runners[_ON_JAX] = on_jax = OnJax(name, rows)
     try:
         for runner in runners.values():
             runner.prime()
@@ -113,13 +116,16 @@ def _against(found: dict[str, list[Block]], way: str) -> Comparison:
     return compare(*speeds)
 
 
-def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -> str:
+def _page(
+    found: dict[str, dict[str, list[Block]]], options: argparse.Namespace, machine: str
+) -> str:
     ways = [*_LEVERS, *_TUNER_OFF, "arrays", *_OF_ARRAYS, *_BY_HAND, _ON_JAX]
     lines = [
         f"# Small models, {datetime.date.today().isoformat()}",
         "",
-        f"{machine}; TensorFlow {tf.__version__}; batch {BATCH}, Adam; {rounds} blocks of "
-        f"{_BLOCK_S:g} s of each way in turn. `fit` in samples/s, the others against it, with 95 % "
+        f"{machine}; TensorFlow {tf.__version__}; {options.rows:,} rows, batch {BATCH}, Adam; "
+        f"{options.rounds} blocks of {_BLOCK_S:g} s of each way in turn. `fit` in samples/s, the "
+        "others against it, with 95 % "
         "intervals.",
         "",
         f"| model | {' | '.join(ways)} |",
@@ -134,15 +140,17 @@ def _page(found: dict[str, dict[str, list[Block]]], rounds: int, machine: str) -
     return "\n".join([*lines, ""])
 
 
-def _record(found: dict[str, dict[str, list[Block]]], machine: Any, text: str) -> None:
+def _record(
+    found: dict[str, dict[str, list[Block]]], machine: Any, text: str, record_name: str
+) -> None:
     date = datetime.date.today().isoformat()
     speeds = {
         name: {way: [b.samples_per_s for b in blocks] for way, blocks in ways.items()}
         for name, ways in found.items()
     }
     record = {"date": date, "machine": json.loads(to_json(machine)), "samples_per_s": speeds}
-    (_RECORDS / f"small-models-{date}.json").write_text(json.dumps(record, indent=1) + "\n")
-    (_RECORDS / f"small-models-{date}.md").write_text(text)
+    (_RECORDS / f"{record_name}-{date}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (_RECORDS / f"{record_name}-{date}.md").write_text(text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 from keras import layers
 
 BATCH: Final = 32
-_ROWS: Final = 200 * BATCH
+ROWS: Final = 200 * BATCH
 _CLASSES: Final = 10
 
 
@@ -55,7 +55,7 @@ def transformer() -> tuple[Any, Any]:
         x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 16)(x, x))
         x = layers.LayerNormalization()(x + layers.Dense(32)(layers.Dense(64, "relu")(x)))
     made = keras.Model(words, layers.Dense(_CLASSES)(layers.GlobalAveragePooling1D()(x)))
-    return made, np.random.default_rng(1).integers(0, 500, (_ROWS, 16)).astype("int32")
+    return made, np.random.default_rng(1).integers(0, 500, (ROWS, 16)).astype("int32")
 
 
 MODELS: Final[dict[str, Callable[[], tuple[Any, Any]]]] = {
@@ -67,13 +67,20 @@ MODELS: Final[dict[str, Callable[[], tuple[Any, Any]]]] = {
 }
 
 
-def compiled(name: str) -> tuple[Any, Any, Any]:
-    """The model with Adam, its inputs and labels."""
+def compiled(name: str, rows: int = ROWS) -> tuple[Any, Any, Any]:
+    """The model with Adam, its inputs and labels.
+
+    Args:
+        name: Of the model.
+        rows: Of its arrays; what was drawn comes again and again, where they are more.
+    """
     keras.utils.set_random_seed(1)
     model, x = MODELS[name]()
+    times = -(-rows // ROWS)
+    x = np.concatenate([x] * times)[:rows]
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model, x, np.random.default_rng(2).integers(0, _CLASSES, _ROWS)
+    return model, x, np.random.default_rng(2).integers(0, _CLASSES, rows)
 
 
 def _draw(shape: tuple[int, ...]) -> Any:
-    return np.random.default_rng(1).normal(size=(_ROWS, *shape)).astype("float32")
+    return np.random.default_rng(1).normal(size=(ROWS, *shape)).astype("float32")

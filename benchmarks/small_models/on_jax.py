@@ -1,6 +1,6 @@
 """The same ``fit`` on Keras's jax backend, in a process of its own that is asked for blocks.
 
-python -m benchmarks.small_models.on_jax MODEL    reads the seconds of a block, writes the block
+python -m benchmarks.small_models.on_jax MODEL ROWS    reads seconds of a block, writes the block
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ class OnJax:
 
     Args:
         name: Of the model.
+        rows: Of its arrays.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rows: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __spec__.name, name],
+            [sys.executable, "-m", __spec__.name, name, str(rows)],
             env={**os.environ, "KERAS_BACKEND": "jax"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -48,16 +49,16 @@ class OnJax:
         self._process.wait()
 
 
-def main(name: str) -> int:
+def main(name: str, rows: int) -> int:
     """Answer until nobody asks any more."""
     import tensorflow as tf  # noqa: PLC0415 - the backend is chosen by then
 
     from benchmarks.small_models.models import BATCH, compiled  # noqa: PLC0415
     from uncork.step import timed_fit  # noqa: PLC0415
 
-    model, x, y = compiled(name)
-    rows = tf.data.Dataset.from_tensor_slices((x, y))
-    data: Any = rows.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    model, x, y = compiled(name, rows)
+    slices = tf.data.Dataset.from_tensor_slices((x, y))
+    data: Any = slices.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
     for line in sys.stdin:
         given = {"x": data, "shuffle": False}
         found = timed_fit(model.fit, given, samples=float(BATCH), blocks=1, block_s=float(line))
@@ -68,4 +69,4 @@ def main(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

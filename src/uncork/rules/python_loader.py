@@ -113,6 +113,12 @@ def _remedy(loader: Stage, kept: bool) -> str:
     alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
     if alone is None or together is None:
         return _ANY
+    apart = loader.processes_wall_s_per_element
+    if apart is not None and apart < (1 - _HELP) * min(alone, together):
+        return (
+            "give it processes: super().__init__(workers=N, use_multiprocessing=True); one on each "
+            f"core made a batch in {ms(apart)} instead of {ms(alone)}, threads in {ms(together)}"
+        )
     if together > (1 - _HELP) * alone:
         return _QUEUE
     return (
