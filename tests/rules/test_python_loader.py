@@ -34,11 +34,8 @@ def test_the_remedy_says_what_threads_were_seen_to_do():
 
 def test_the_remedy_is_processes_where_only_these_help():
     def remedy(threads_s, processes_s):
-        both = {
-            "threads_wall_s_per_element": threads_s,
-            "processes_wall_s_per_element": processes_s,
-        }
-        return found(replace(LOADER, **both))[0].remedy
+        timed = replace(LOADER, threads_wall_s_per_element=threads_s)
+        return found(replace(timed, processes_wall_s_per_element=processes_s))[0].remedy
 
     assert "use_multiprocessing=True" in remedy(0.085, 0.03)
     assert "in 30 ms instead of 80 ms, threads in 85 ms" in remedy(0.085, 0.03)

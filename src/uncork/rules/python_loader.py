@@ -110,6 +110,10 @@ def _remedy(loader: Stage, kept: bool) -> str:
             f"{_CHUNKS}: handed over one by one an element takes {ms(wall_s)}, and "
             f"{ms(loader.chunked.wall_s_per_element)} among {loader.chunked.elements}"
         )
+    return _with_workers(loader)
+
+
+def _with_workers(loader: Stage) -> str:
     alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
     if alone is None or together is None:
         return _ANY
