@@ -175,6 +175,15 @@ def test_batches_of_other_processes_are_proved(tmp_path):
     assert not turning.prove_loader(version, "exact", 60.0).passed
 
 
+def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path):
+    one = subject(Noisy(), tmp_path)
+    drawing = LoaderProcesses(processes=2, expects=one.workload.loader, draws=True)
+    version = one.original.with_loader_edits((drawing,))
+    assert not one.prove_loader(version, "exact", 60.0).passed
+    proof = one.prove_loader(version, "resampled", 60.0)
+    assert proof.passed, proof.detail
+
+
 @pytest.mark.parametrize("edits", [(cache,), (edit,), (processes,)])
 def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
     one = subject(Fixed(), tmp_path)

@@ -46,6 +46,13 @@ def test_every_core_gets_a_process():
     assert "workers=4, use_multiprocessing=True" in found.source_edit
 
 
+def test_a_loader_that_draws_is_worth_a_weaker_promise():
+    found = proposal(PROCESSES, loading(random=True))
+    assert found.edits == (LoaderProcesses(processes=4, expects="c0de", draws=True),)
+    assert "seed what it draws from" in found.source_edit
+    assert (PROCESSES.guarantee, PROCESSES.at_worst) == ("exact", "resampled")
+
+
 def test_the_cores_are_a_limit_too():
     two = Machine(cpus=2.0, cpu_model="x", memory_bytes=1)
     found = proposal(PROCESSES, loading(processes_s=0.001), machine=two)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from uncork.core.edit import LoaderProcesses
 from uncork.core.errors import EditRefused
 from uncork.step import Feed, check_loader, edited_loader, loader_edited, loader_stages
 from uncork.step.loader_processes import Makers, why_not_forked
-from uncork.watch import loader_digest
+from uncork.watch import drawn_alike, loader_digest
 
 HERE = os.getpid()
 pytestmark = pytest.mark.skipif(
@@ -241,14 +242,65 @@ def test_processes_are_measured_where_threads_leave_something():
     no_children()
 
 
-def test_one_that_draws_is_not_measured_as_all_processes_would_draw_alike():
-    class Drawing(Busy):
+class Drawing(Counted):
+    """Draws from each kind of generator that there is, by name and of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.ours = random.Random(3)
+        self.older = np.random.RandomState(4)
+        self.newer = np.random.default_rng(5)
+
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        drawn = [random.random(), np.random.normal(), self.ours.random()]
+        return np.array([[*drawn, self.older.normal(), self.newer.normal(), x[0, 2]]], "float32"), y
+
+
+def drawn(dataset, number):
+    found = []
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for _ in range(number):
+            found.extend(next(iterator)[0].numpy()[0] for _, _, iterator in read)
+    return np.array(found)
+
+
+def test_no_two_batches_are_drawn_alike():
+    mine = Drawing()
+    edited = edited_loader(
+        mine, (LoaderProcesses(processes=3, expects=loader_digest(mine), draws=True),)
+    )
+    rows = drawn(edited, 4)
+    assert rows.shape == (48, 6)
+    assert rows[:, 5].all(), "all by other processes"
+    for column in rows[:, :5].T:
+        assert len(set(column.tolist())) == 48
+    no_children()
+
+
+def test_a_batch_is_drawn_from_the_states_that_it_is_asked_in():
+    mine = Drawing()
+    edited = edited_loader(
+        mine, (LoaderProcesses(processes=3, expects=loader_digest(mine), draws=True),)
+    )
+    alike = drawn_alike(mine), drawn_alike(edited)  # of one moment
+    one, other = (drawn(each, 1) for each in alike)
+    assert not one[:, 5].any()
+    assert other[:, 5].all()
+    np.testing.assert_array_equal(one[:, :5], other[:, :5])
+
+
+def test_one_that_draws_is_measured_too():
+    class Both(Busy):
         def __getitem__(self, index):
             x, y = super().__getitem__(index)
             return x + np.random.normal(size=x.shape), y
 
-    (stage,) = loader_stages(Feed(x=Drawing()))
-    assert stage.processes_wall_s_per_element is None
+    before = np.random.get_state()[1].tolist()
+    (stage,) = loader_stages(Feed(x=Both()))
+    assert stage.processes_wall_s_per_element is not None
+    assert stage.random
+    assert np.random.get_state()[1].tolist() == before
 
 
 KILLED = """

@@ -40,10 +40,17 @@ class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
 
 
 class LoaderProcesses(Record, tag="loader_processes", frozen=True, kw_only=True):
-    """Let so many ``processes`` make the batches of a ``PyDataset``; they come in their order."""
+    """Let so many ``processes`` make the batches of a ``PyDataset``; they come in their order.
+
+    Attributes:
+        processes: How many.
+        expects: Digest of the loader's code and settings.
+        draws: It draws random numbers, each batch from states of its own.
+    """
 
     processes: int
     expects: str
+    draws: bool = False
 
 
 class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):

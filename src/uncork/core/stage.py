@@ -243,9 +243,8 @@ class Stage(Record, frozen=True, kw_only=True):
             ops of a lone call over its threads, and less so where every core has a call.
         threads_wall_s_per_element: Of Python code whose calls share nothing that changes but random
             states, elapsed seconds where each core has a thread that makes elements.
-        processes_wall_s_per_element: Of a Python loader whose batches depend on their index alone,
-            elapsed seconds where each core has a process that makes some; beginning them included,
-            once an epoch.
+        processes_wall_s_per_element: The same of a Python loader where each core has a process that
+            makes some; beginning them included, once an epoch.
         keepable: Set on a Python loader or generator that makes the same in every epoch, and on a
             map whose Python functions are asked the same in every epoch, and answer the same.
         float32_cpu_s_per_element: On a map that computes in float64, or a loader that reads from

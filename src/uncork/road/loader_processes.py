@@ -4,8 +4,9 @@ Threads queue for the interpreter's lock there; processes have one each. They ar
 script's own, with the loader as it is then, at each epoch's first batch, and wherever an attribute
 of it is set. Keras's threads ask them in the order of the batches, and hand those on as ever.
 
-Legal only where the loader was seen to depend on its index alone: what it changed would be changed
-in a process that ends with the epoch, and what it draws would be drawn alike by all. A process that
+Legal only where the loader was seen to depend on its index alone, random numbers aside: what it
+changed would be changed in a process that ends with the epoch. Where it draws, each batch is given
+random states of its own: that is ``resampled``; where it does not, all is ``exact``. A process that
 is forked has none of the threads of the one before, and whatever they had locked stays so: so the
 loader's code may use Python's library, NumPy, PIL and pandas, and neither TensorFlow nor any other.
 """
@@ -28,6 +29,8 @@ from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, 
 _OWN_BYTES: Final = 64 << 20
 _SOURCE: Final = """\
 super().__init__(workers={processes}, use_multiprocessing=True)  # in the loader's own __init__"""
+_SEEDS: Final = """
+# and seed what it draws from in each process, by os.getpid(): they begin with equal states"""
 
 
 @final
@@ -37,6 +40,7 @@ class LoadInProcesses(Optimization):
     name = "loader_processes"
     stage = "input"
     guarantee = "exact"
+    at_worst = "resampled"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
@@ -47,8 +51,8 @@ class LoadInProcesses(Optimization):
             return loader
         if loader.processes_wall_s_per_element is None:
             return Skipped(
-                reason="threads do as well, or the loader draws or changes something, uses a "
-                "library that may hang in a forked process, or takes less than 1 ms a batch"
+                reason="threads do as well, or the loader changes something, uses a library that "
+                "may hang in a forked process, or takes less than 1 ms a batch"
             )
         costs = costs_of(diagnosis, machine.cpus)
         predicted = gain(costs, costs.in_processes(loader.index))
@@ -61,11 +65,14 @@ class LoadInProcesses(Optimization):
             return Skipped(
                 reason=f"processes and batches would take {taken / 1e9:.1f} GB of memory"
             )
+        edit = LoaderProcesses(
+            processes=processes, expects=diagnosis.workload.loader, draws=loader.random
+        )
         return Proposal(
-            edits=(LoaderProcesses(processes=processes, expects=diagnosis.workload.loader),),
+            edits=(edit,),
             predicted=predicted,
             at=loader.at,
             why=f"{processes} processes make the batches of {loader.name or 'the loader'}, which "
             "computes in Python",
-            source_edit=_SOURCE.format(processes=processes),
+            source_edit=_SOURCE.format(processes=processes) + (_SEEDS if loader.random else ""),
         )

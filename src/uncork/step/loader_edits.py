@@ -174,7 +174,7 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
         return lambda: None
     if isinstance(edit, LoaderProcesses):
         _ask_from_threads(dataset, AHEAD * edit.processes)
-        elsewhere = InProcesses(dataset, edit.processes)
+        elsewhere = InProcesses(dataset, edit.processes, draws=edit.draws)
         ends = {"on_epoch_end": _on_epoch_end(class_, elsewhere.close)}
         _extend(dataset, {**elsewhere.methods(), **ends, **_as_of(class_)})
         return elsewhere.close

@@ -3,6 +3,9 @@
 Keras's own threads ask for the batches in their order; each hands what it was asked to a process
 that was forked from this one, and waits. A process has the loader as it was when the process began,
 so new ones begin with each epoch, and wherever an attribute of the loader is set.
+
+Forked processes would all draw the same random numbers. So a batch of a loader that draws is made
+from the random states that this process has when it is asked for, which then moves on to others.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from types import FrameType
 from typing import Any, Final
 
-from uncork.watch import libraries_of
+from uncork.watch import Draws, libraries_of, reached
 
 _FORK: Final = "fork"
 # Their code may run in a forked process: they start no threads, and lock nothing for long.
@@ -28,8 +32,9 @@ _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
 _WITH_THREADS: Final = "pyarrow"
 # Seconds between two looks of a process at whether the one that it works for is still there.
 _LOOK_S: Final = 1.0
-# Who asks Keras's threads for a batch; anybody else gets it made at once.
+# Who asks for a batch in Keras's threads, and how far up at most; others get it made at once.
 _KERAS_ASKS: Final = "get_index"
+_FAR: Final = 2
 _CLOSE: Final = "_uncork_close"
 
 
@@ -65,19 +70,28 @@ class Makers:
     Args:
         make: Called there with the index of a batch.
         processes: How many.
+        generators: From which it draws, beside the global ones; None where it draws nothing.
 
     Raises:
         OSError: None can be started.
     """
 
-    def __init__(self, make: Callable[[int], Any], processes: int) -> None:
+    def __init__(
+        self, make: Callable[[int], Any], processes: int, generators: Sequence[Any] | None = None
+    ) -> None:
+        self._generators = generators
         context = multiprocessing.get_context(_FORK)
-        self._pool = ProcessPoolExecutor(processes, context, _begin, (make, os.getpid()))
-        self.ask(None)
+        given = make, None if generators is None else Draws(generators), os.getpid()
+        self._pool = ProcessPoolExecutor(processes, context, _begin, given)
+        self._pool.submit(int)  # they begin with the first that is asked of them
 
     def ask(self, index: Any) -> Future[Any]:
-        """A batch; None for nothing, which takes as long as handing over does."""
-        return self._pool.submit(_made, index)
+        """A batch; one after the other, where it draws."""
+        if self._generators is None:
+            return self._pool.submit(_made, index)
+        draws = Draws(self._generators)
+        draws.move_on()
+        return self._pool.submit(_drawn, index, draws.held)
 
     def close(self) -> None:
         """End the processes; what was asked for and not begun is dropped."""
@@ -94,11 +108,13 @@ class InProcesses:
     Args:
         dataset: Of the user's class.
         processes: How many.
+        draws: It draws random numbers.
     """
 
-    def __init__(self, dataset: Any, processes: int) -> None:
+    def __init__(self, dataset: Any, processes: int, *, draws: bool) -> None:
         self._class: Any = type(dataset)
         self._processes = processes
+        self._draws = draws
         self._makers: Makers | None = None
         self._changing = threading.Lock()
         self._failed = False
@@ -109,8 +125,7 @@ class InProcesses:
 
         @functools.wraps(class_.__getitem__)
         def __getitem__(loader: Any, index: Any) -> Any:  # noqa: N807
-            asked_by = sys._getframe(1).f_code.co_name
-            if self._failed or asked_by != _KERAS_ASKS:
+            if self._failed or not _asked_by_keras(sys._getframe(1)):
                 return class_.__getitem__(loader, index)
             return self._batch(loader, index)
 
@@ -135,7 +150,7 @@ class InProcesses:
     def _batch(self, loader: Any, index: Any) -> Any:
         make = functools.partial(self._class.__getitem__, loader)
         try:
-            return self._asked(make, index).result()
+            return self._asked(loader, make, index).result()
         except CancelledError:  # the loader was changed meanwhile
             return make(index)
         except Exception:  # its own error, which is met here again, or one of the processes'
@@ -149,10 +164,11 @@ class InProcesses:
             )
         return made
 
-    def _asked(self, make: Callable[[int], Any], index: Any) -> Future[Any]:
+    def _asked(self, loader: Any, make: Callable[[int], Any], index: Any) -> Future[Any]:
         with self._changing:
             if self._makers is None:
-                self._makers = Makers(make, self._processes)
+                generators = reached(loader).generators if self._draws else None
+                self._makers = Makers(make, self._processes, generators)
             return self._makers.ask(index)
 
 
@@ -163,13 +179,23 @@ def end_processes(dataset: Any) -> None:
         close()
 
 
-# In a process that makes batches: with what.
+def _asked_by_keras(frame: FrameType | None) -> bool:
+    """By itself, or through what a proof has put around the loader."""
+    for _ in range(_FAR):
+        if frame is not None and frame.f_code.co_name == _KERAS_ASKS:
+            return True
+        frame = frame.f_back if frame is not None else None
+    return False
+
+
+# In a process that makes batches: with what, and what it draws from.
 _make: Callable[[int], Any] | None = None
+_draws: Draws | None = None
 
 
-def _begin(make: Callable[[int], Any], parent: int) -> None:
-    global _make  # noqa: PLW0603 - of a process that does nothing else
-    _make = make
+def _begin(make: Callable[[int], Any], draws: Draws | None, parent: int) -> None:
+    global _make, _draws
+    _make, _draws = make, draws
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -182,4 +208,11 @@ def _end_with(parent: int) -> None:
 
 
 def _made(index: Any) -> Any:
-    return None if index is None or _make is None else _make(index)
+    assert _make is not None
+    return _make(index)
+
+
+def _drawn(index: Any, states: tuple[Any, ...]) -> Any:
+    assert _draws is not None
+    _draws.take(states)
+    return _made(index)

@@ -77,8 +77,7 @@ def _stage(dataset: Any) -> Stage:
         needs = dependence(dataset, cost.looks)
     in_threads = needs != "more" and workers == 1 and not begins_epochs(dataset)
     together_s = _in_threads(dataset, cost) if in_threads else None
-    # Processes would all draw alike.
-    apart_s = _in_processes(dataset, cost, together_s) if needs == "index" else None
+    apart_s = _in_processes(dataset, cost, together_s)
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     single_s = _in_single(dataset, cost)

@@ -16,6 +16,7 @@ from uncork.watch.random_states import random_state, set_random_state
 from uncork.watch.reach import reached
 
 _SEED: Final = 20261
+_SEED_BITS: Final = 256
 
 
 class Draws:
@@ -32,6 +33,9 @@ class Draws:
     def give_back(self) -> None:
         """To all the state that they had."""
         set_random_state(self._global)
+        self._give_back_own()
+
+    def _give_back_own(self) -> None:
         for generator, state in zip(self.generators, self._own, strict=True):
             if isinstance(generator, random.Random):
                 generator.setstate(state)
@@ -39,6 +43,33 @@ class Draws:
                 generator.set_state(state)
             else:
                 _bits(generator).state = state
+
+    @property
+    def held(self) -> tuple[Any, ...]:
+        """Python's state and NumPy's, and those of the generators: what can be sent elsewhere."""
+        python, numpy, *_ = self._global
+        return python, numpy, *self._own
+
+    def take(self, held: tuple[Any, ...]) -> None:
+        """Go on from states that were :attr:`held`, by these generators or by copies of them."""
+        python, numpy, *own = held
+        random.setstate(python)
+        np.random.set_state(numpy)
+        self._own = own
+        self._give_back_own()
+
+    def move_on(self) -> None:
+        """To other states, each drawn from its own generator; whoever has the old goes apart."""
+        random.seed(random.getrandbits(_SEED_BITS))
+        np.random.seed(_words(np.random.randint))
+        for generator in self.generators:
+            if isinstance(generator, random.Random):
+                generator.seed(generator.getrandbits(_SEED_BITS))
+            elif isinstance(generator, np.random.RandomState):
+                generator.seed(_words(generator.randint))
+            else:
+                bits = _bits(generator)
+                bits.state = type(bits)(_words(generator.integers)).state
 
     def seed(self) -> None:
         """Other states than those of any moment of the training."""
@@ -79,6 +110,11 @@ class Draws:
 def _each(everywhere: tuple[Any, ...], own: Sequence[Any]) -> list[bytes]:
     python, numpy, *_ = everywhere
     return [pickle.dumps(state) for state in (python, numpy, *own)]
+
+
+def _words(draw: Any) -> Any:
+    """A seed, drawn."""
+    return draw(0, 1 << 32, _SEED_BITS // 32, dtype=np.uint32)
 
 
 def _state(generator: Any) -> Any:
