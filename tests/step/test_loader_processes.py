@@ -20,7 +20,14 @@ import tensorflow as tf
 
 from uncork.core.edit import LoaderProcesses
 from uncork.core.errors import EditRefused
-from uncork.step import Feed, check_loader, edited_loader, loader_edited, loader_stages
+from uncork.step import (
+    Feed,
+    check_loader,
+    edited_loader,
+    loader_edited,
+    loader_stages,
+    loaders,
+)
 from uncork.step.loader_processes import Makers, why_not_forked
 from uncork.watch import drawn_alike, loader_digest
 
@@ -230,16 +237,29 @@ class Busy(Counted):
         return np.full((1, 3), total + index, "float32"), np.ones((1, 1), "float32")
 
 
-class Quick(Counted):
-    pass
+@pytest.fixture
+def threads(monkeypatch):
+    """What a fake look at threads finds, in shares of the time of one."""
+    found = {"share": 1.0}
+    monkeypatch.setattr(loaders, "_BRIEF_S", 0.0)
+    monkeypatch.setattr(loaders, "cpus", lambda: 2.0)
+    monkeypatch.setattr(loaders, "_in_threads", lambda _, cost: found["share"] * cost.wall_s)
+    return found
 
 
-def test_processes_are_measured_where_threads_leave_something():
+def test_processes_are_measured_where_threads_leave_something(threads):
     (busy,) = loader_stages(Feed(x=Busy()))
     assert busy.processes_wall_s_per_element is not None
-    (quick,) = loader_stages(Feed(x=Quick()))
-    assert quick.processes_wall_s_per_element is None
+    threads["share"] = 0.55
+    (helped,) = loader_stages(Feed(x=Busy()))
+    assert helped.processes_wall_s_per_element is None
     no_children()
+
+
+def test_what_is_quickly_made_is_not_handed_over(threads, monkeypatch):
+    monkeypatch.setattr(loaders, "_BRIEF_S", 60.0)
+    (quick,) = loader_stages(Feed(x=Counted()))
+    assert quick.processes_wall_s_per_element is None
 
 
 class Drawing(Counted):
@@ -290,7 +310,7 @@ def test_a_batch_is_drawn_from_the_states_that_it_is_asked_in():
     np.testing.assert_array_equal(one[:, :5], other[:, :5])
 
 
-def test_one_that_draws_is_measured_too():
+def test_one_that_draws_is_measured_too(threads):
     class Both(Busy):
         def __getitem__(self, index):
             x, y = super().__getitem__(index)

@@ -11,6 +11,7 @@ from the random states that this process has when it is asked for, which then mo
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import os
 import signal
@@ -196,6 +197,7 @@ _draws: Draws | None = None
 def _begin(make: Callable[[int], Any], draws: Draws | None, parent: int) -> None:
     global _make, _draws
     _make, _draws = make, draws
+    gc.freeze()  # to collect what is shared would be to write, and so to copy, all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
