@@ -7,10 +7,13 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tensorflow.core.protobuf.tensorflow_server_pb2 import ServerDef
+from tensorflow.python.eager import context
 
 from uncork.core import exits
 from uncork.core.errors import WrongUse
 from uncork.engine.single_process import refuse_cluster, require_single_process
+from uncork.measure.devices import processes_of_cluster
 
 from .conftest import run_uncork
 
@@ -75,6 +78,20 @@ def test_one_process_may_be_tried(environment):
 def test_of_a_cluster_nothing_is_started(jobs):
     with pytest.raises(WrongUse, match="a cluster of 2 processes"):
         require_single_process(cluster(**jobs))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "processes"),
+    [({"worker": 1}, 1), ({"worker": 2}, 2), ({"chief": 1, "worker": 1}, 2)],
+)
+def test_all_jobs_of_a_cluster_that_was_joined_count(monkeypatch, jobs, processes):
+    server = ServerDef()
+    for name, tasks in jobs.items():
+        job = server.cluster.job.add(name=name)
+        for index in range(tasks):
+            job.tasks[index] = f"127.0.0.1:{index}"
+    monkeypatch.setattr(context.context(), "_collective_ops_server_def", server)
+    assert processes_of_cluster() == processes
 
 
 def test_a_training_that_is_alone_is_not_refused():

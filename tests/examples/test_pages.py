@@ -81,6 +81,23 @@ def test_pipelines_by_hand_give_the_same_images(name: str, pair: int, photos: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["loader_cache", "loader_processes", "loader_workers"])
+def test_loaders_by_hand_can_be_trained_on(name: str, photos: Path) -> None:
+    import keras  # noqa: PLC0415
+
+    files = sorted(photos.glob("*/*.jpg"))[:4]
+    before, after = run(name, paths=[str(f) for f in files], labels=list(range(len(files))))
+    for names in (before, after):
+        if names["dataset"].use_multiprocessing:
+            continue  # Keras's own processes are forked with all that tests have going on
+        layers = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(4)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        history = model.fit(names["dataset"], verbose=0)
+        assert np.isfinite(history.history["loss"]).all()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in INPUT])
 def test_models_by_hand_train(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Pages set others: they are given back.

@@ -45,6 +45,15 @@ def python(x):
     return tf.cast(tf.py_function(lambda v: v, [x], tf.int64), tf.float32) + tf.random.uniform([])
 
 
+def by_variable():
+    variable = tf.Variable(1.0)
+    return lambda x: noise(x) * variable
+
+
+def files(x):
+    return RANGE(9 * x, 9 * x + 9)
+
+
 def seeds(*, anew):
     drawn = tf.data.Dataset.random(seed=1, rerandomize_each_iteration=anew)
     return drawn.take(9).map(lambda s: noise(s % 7))
@@ -56,6 +65,7 @@ ALIKE = {
     "in a branch": lambda: RANGE(9).map(in_a_branch),
     "above a batch": lambda: RANGE(9).batch(3).map(noise),
     "above another": lambda: RANGE(9).map(of_its_own).map(noise),
+    "above an interleave": lambda: RANGE(3).interleave(files).map(noise),
     "a shuffle that keeps its order": lambda: (
         RANGE(9).shuffle(9, seed=1, reshuffle_each_iteration=False).map(noise)
     ),
@@ -71,6 +81,14 @@ OTHERS = {
 }
 UNTOLD = {
     "nothing random": lambda: RANGE(9).map(lambda x: x + 1),
+    "calls that race for the draws": lambda: RANGE(9).map(noise, num_parallel_calls=2),
+    "data that is made up": lambda: RANGE(9).map(lambda x: tf.random.normal([3])),
+    "made up, in rows": lambda: RANGE(9).batch(3).map(lambda x: tf.random.normal(tf.shape(x))),
+    "a shuffle in a flat_map": lambda: RANGE(3).flat_map(lambda x: files(x).shuffle(9)).map(noise),
+    "a shuffle in an interleave": lambda: (
+        RANGE(3).interleave(lambda x: files(x).shuffle(9)).map(of_its_own)
+    ),
+    "a variable": lambda: RANGE(9).map(by_variable()),
     "Python": lambda: RANGE(9).map(python),
     "a Python generator": lambda: tf.data.Dataset.from_generator(
         lambda: iter(range(9)), output_signature=tf.TensorSpec((), tf.int64)

@@ -20,12 +20,6 @@ def test_draws_that_begin_again_are_a_trap_with_nothing_to_win():
     assert finding.severity == "correctness"
     assert finding.upper_bound == 1.0
     assert finding.at == ALIKE.at
-    assert "parallel" not in finding.evidence
-
-
-def test_parallel_calls_swap_their_draws():
-    (finding,) = found(replace(ALIKE, parallelism=4))
-    assert "but for what parallel calls swap" in finding.evidence
 
 
 @pytest.mark.parametrize("above", ["repeat", "cache"])

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import keras
@@ -25,10 +26,12 @@ from uncork.step import (
     check_loader,
     edited_loader,
     loader_edited,
+    loader_processes,
     loader_stages,
     loaders,
 )
-from uncork.step.loader_processes import Makers, why_not_forked
+from uncork.step.loader_processes import why_not_forked
+from uncork.step.makers import Makers
 from uncork.watch import drawn_alike, loader_digest
 
 HERE = os.getpid()
@@ -323,14 +326,192 @@ def test_one_that_draws_is_measured_too(threads):
     assert np.random.get_state()[1].tolist() == before
 
 
+class DrawingLater(Counted):
+    """Begins to augment when it has been told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = {"augments": False}
+
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        x[0, 1] = np.random.random() if self.told["augments"] else 0.0
+        return x, y
+
+
+class Changing(Counted):
+    """Counts what it has made, once it has been told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.told, self.made = {"counts": False}, 0
+
+    def __getitem__(self, index):
+        if self.told["counts"]:
+            self.made += 1
+        return super().__getitem__(index)
+
+
+def test_what_begins_to_draw_is_made_here_from_then_on():
+    dataset = elsewhere(DrawingLater())
+    before = drawn(dataset, 1)
+    dataset.told["augments"] = True
+    with pytest.warns(UserWarning, match="draws or changes"):
+        later = drawn(dataset, 3)
+    assert before[:, 2].all()
+    assert len(set(later[:, 1].tolist())) == 36
+    assert not later[:, 2].any()
+    no_children()
+
+
+def test_what_begins_to_count_is_made_here_from_then_on():
+    dataset = elsewhere(Changing())
+    with pytest.warns(UserWarning, match="draws or changes"):
+        epochs(dataset, 3, between=lambda: dataset.told.update(counts=True))
+    assert dataset.made == 24
+    no_children()
+
+
+def test_a_callback_that_sets_something_at_each_batch_does_not_begin_processes_each_time(
+    monkeypatch,
+):
+    dataset, begun = elsewhere(Counted(batches=60)), []
+    made = loader_processes.Makers
+    monkeypatch.setattr(
+        loader_processes, "Makers", lambda *a, **k: (begun.append(1), made(*a, **k))[1]
+    )
+    seen = []
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for number, (_, _, iterator) in enumerate(read):
+            dataset.step = number
+            seen.append(int(next(iterator)[0][0, 0]))
+    assert seen == list(range(60))
+    assert len(begun) <= 3
+    no_children()
+
+
+def test_the_same_value_once_more_is_no_change():
+    dataset = elsewhere(Counted(batches=200))
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for _, _, iterator in read:
+            next(iterator)
+            before = {each.pid for each in multiprocessing.active_children()}
+            dataset.start = 0
+            assert before
+            assert {each.pid for each in multiprocessing.active_children()} == before
+            break
+
+
+def test_a_method_by_the_name_of_keras_s_own_does_not_hang():
+    class Recursive(Counted):
+        def get_index(self, index):
+            return self[index - 1] if index else (np.zeros((1, 3), "float32"),) * 2
+
+        def __getitem__(self, index):
+            return super().__getitem__(index) if index % 2 else self.get_index(index)
+
+    first, _ = epochs(elsewhere(Recursive()))
+    assert len(first) == 12
+
+
+def test_what_a_function_imports_is_seen():
+    class Lazy(Counted):
+        def __getitem__(self, index):
+            import tensorflow as lazily  # noqa: PLC0415
+
+            return lazily.ones([1, 3]) * index
+
+    assert "tensorflow" in why_not_forked(Lazy())
+
+
+IN_A_PROCESS = """
+import gc, os, signal, sys, threading, time
+from uncork.step.makers import Makers
+"""
+HANDLED = """
+asked_to_stop = []
+signal.signal(signal.SIGTERM, lambda *_: (asked_to_stop.append(1), print("handler", os.getpid())))
+makers = Makers(lambda index: os.kill(os.getpid(), signal.SIGKILL) if index == 3 else index, 2)
+for index in range(20):
+    try:
+        makers.ask(index).result(20)
+    except Exception as error:
+        print(type(error).__name__)
+        break
+makers.close(at_once=True)
+print("ended", asked_to_stop)
+"""
+COLLECTED = """
+class Held:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("ended in", "child" if os.getpid() != parent else "parent", flush=True)
+
+parent = os.getpid()
+gc.disable()
+Held()
+makers = Makers(lambda index: gc.collect() and None, 1)
+makers.ask(0).result(20)
+makers.close()
+print("closed", flush=True)
+gc.collect()
+"""
+HALF_BEGUN = """
+forks, fork = [], os.fork
+def failing():
+    forks.append(1)
+    if len(forks) == 2:
+        raise BlockingIOError("no more processes")
+    return fork()
+os.fork = failing
+try:
+    Makers(lambda index: index, 3)
+except OSError as error:
+    print("refused:", error)
+"""
+
+
+def in_a_process(text, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(IN_A_PROCESS + text)
+    source = str(Path(sys.modules["uncork"].__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": source},
+        check=True,
+        text=True,
+        timeout=60,
+    ).stdout.splitlines()
+
+
+def test_handlers_of_the_script_are_not_theirs(tmp_path):
+    assert in_a_process(HANDLED, tmp_path) == ["BrokenProcessPool", "ended []"]
+
+
+def test_they_end_no_objects_of_the_script(tmp_path):
+    assert in_a_process(COLLECTED, tmp_path) == ["closed", "ended in parent"]
+
+
+def test_where_not_all_can_begin_none_is_left(tmp_path):
+    assert in_a_process(HALF_BEGUN, tmp_path) == ["refused: no more processes"]
+
+
 KILLED = """
 import os, signal, sys, threading, time
-from uncork.step.loader_processes import Makers
+from uncork.step.makers import Makers
 
 makers = Makers(lambda index: os.getpid(), 2)
-print(*{makers.ask(index).result() for index in range(50)}, flush=True)
+print(*{makers.ask(index).result()[1] for index in range(50)}, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def is_running(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_processes_end_with_one_that_is_killed(tmp_path):
@@ -347,7 +528,7 @@ def test_processes_end_with_one_that_is_killed(tmp_path):
     left = set(map(int, done.stdout.split()))
     assert left
     deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{each}").exists() for each in left):
+    while any(map(is_running, left)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -359,6 +540,6 @@ def test_ctrl_c_is_not_theirs():
         time.sleep(0.05)
         for child in multiprocessing.active_children():
             os.kill(child.pid, signal.SIGINT)
-        assert asked.result() == 7
+        assert asked.result() == (True, 7)
     finally:
         makers.close()

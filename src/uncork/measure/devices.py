@@ -53,8 +53,8 @@ def processes_of_cluster() -> int:
     """
     known = context.context()  # no public name tells of the cluster that it has joined
     servers = (known._server_def, known._collective_ops_server_def)
-    jobs = [job for server in servers if server is not None for job in server.cluster.job]
-    return max((len(job.tasks) for job in jobs), default=1)
+    clusters = [server.cluster for server in servers if server is not None]
+    return max((sum(len(job.tasks) for job in each.job) for each in clusters), default=1)
 
 
 def logical_devices() -> int:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.pipeline.effects import DRAWS, PYTHON_OPS
+from uncork.pipeline.effects import DRAWS, may_overlap, op_types, stateful_ops
 from uncork.pipeline.frozen import MOVES, is_moving_source
-from uncork.pipeline.graphs import ConcreteFunction, NodeDef, graph_of
+from uncork.pipeline.graphs import ConcreteFunction, Graph, NodeDef, graph_of
 from uncork.pipeline.node import Node
 from uncork.pipeline.order import keeps_order
 from uncork.pipeline.raw_ops import reshuffles
 
 # What they give is Python's business, or nobody's that is known here.
 _UNKNOWN: Final = frozenset({"opaque", "from_generator"})
+# They look at no more of an element than how large it is.
+_SIZES: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 
 def draws_alike(node: Node, *, ordered: bool = True) -> bool:
     """A map whose elements come in the same order in each pass, and get the same draws.
 
-    Below a reshuffling shuffle, or with seeds that a generator hands out, each pass is another one.
-    Where calls run side by side, neighbours may swap their draws.
+    Above a reshuffling shuffle, or with seeds that a generator hands out, each pass is another one;
+    so it is where calls run side by side, as threads race for the draws. A map that makes its
+    elements out of nothing but draws is left alone: whoever makes data up wants it again.
 
     Args:
         node: Of the user's own pipeline.
@@ -40,24 +43,28 @@ def draws_alike(node: Node, *, ordered: bool = True) -> bool:
         >>> draws_alike(read(numbers.shuffle(3).map(add_noise)).root)
         False
     """
-    is_random_map = node.kind == "map" and any(map(_draws_by_seed, node.functions))
-    return is_random_map and all(_comes_alike(below, ordered) for below in node.inputs)
+    in_turn = node.kind == "map" and node.parallelism == 1
+    if not in_turn or not any(map(_varies_its_element, node.functions)):
+        return False
+    alike = all(map(_is_alike, node.functions))
+    return alike and all(_comes_alike(below, ordered) for below in node.inputs)
 
 
-def _draws_by_seed(function: ConcreteFunction) -> bool:
-    """It draws, and each op that does has a seed of its own or from the global one."""
-    nodes = _nodes(function)
-    draws = [node for node in nodes if node.op in DRAWS]
-    return bool(draws) and all(map(_is_seeded, draws)) and not _goes_on(nodes)
+def _varies_its_element(function: ConcreteFunction) -> bool:
+    """Something of what it gives depends on a draw, and on the element that it was given."""
+    graph = graph_of(function)
+    draws = stateful_ops(graph)
+    return any(_meet(graph, output, draws) for output in graph.outputs)
+
+
+def _meet(graph: Graph, output: str, draws: set[str]) -> bool:
+    sizes = [f"{name}:0" for name, node in graph.nodes.items() if node.op in _SIZES]
+    needed = graph.needed([output], stop=sizes, ordered=False)
+    return bool(needed & draws) and bool(needed & set(graph.arguments))
 
 
 def _is_seeded(node: NodeDef) -> bool:
     return bool(node.attr["seed"].i or node.attr["seed2"].i)
-
-
-def _goes_on(nodes: list[NodeDef]) -> bool:
-    """Something in it is another one in each pass, or may be."""
-    return any(node.op in MOVES or node.op in PYTHON_OPS for node in nodes)
 
 
 def _comes_alike(node: Node, ordered: bool) -> bool:
@@ -68,13 +75,15 @@ def _comes_alike(node: Node, ordered: bool) -> bool:
         return False
     if node.kind == "shuffle" and reshuffles(node.dataset):
         return False
-    alike = all(_is_alike(function) for function in node.functions)
+    alike = all(map(_is_alike, node.functions))
     return alike and all(_comes_alike(below, ordered) for below in node.inputs)
 
 
 def _is_alike(function: ConcreteFunction) -> bool:
-    nodes = _nodes(function)
-    return not _goes_on(nodes) and all(_is_seeded(n) for n in nodes if n.op in DRAWS)
+    """The same in each pass: whatever it draws has a seed, of its own or from the global one."""
+    if not may_overlap(function) or op_types(function) & (MOVES | {"ReadVariableOp"}):
+        return False
+    return all(_is_seeded(node) for node in _nodes(function) if node.op in DRAWS)
 
 
 def _nodes(function: ConcreteFunction) -> list[NodeDef]:

@@ -23,7 +23,6 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     for stage in stages:
         if not stage.draws_alike or _is_read_otherwise(stage, stages):
             continue
-        swapped = "" if stage.parallelism == 1 else ", but for what parallel calls swap,"
         yield Finding(
             cause="repeated_draws",
             severity="correctness",
@@ -31,9 +30,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             upper_bound=1.0,
             at=stage.at,
             evidence=(
-                f"its random ops have seeds, so each pass draws the same numbers again{swapped} "
-                "and for the same elements, which come in the same order: every epoch is the first "
-                "one over again"
+                "its random ops have seeds, so each pass draws the same numbers again and for the "
+                "same elements, which come in the same order: every epoch is the first one over "
+                "again"
             ),
             remedy=(
                 "a shuffle below it that reshuffles, or tf.random.stateless_* ops with seeds from "

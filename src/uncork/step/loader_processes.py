@@ -11,32 +11,32 @@ from the random states that this process has when it is asked for, which then mo
 from __future__ import annotations
 
 import functools
-import gc
 import multiprocessing
-import os
-import signal
 import sys
 import threading
-import time
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future
 from types import FrameType
 from typing import Any, Final
 
-from uncork.watch import Draws, libraries_of, reached
+from keras.src.trainers.data_adapters.py_dataset_adapter import get_index
 
-_FORK: Final = "fork"
+from uncork.step.makers import FORK, Make, Makers, is_maker, note_change
+from uncork.watch import libraries_of, reached
+
 # Their code may run in a forked process: they start no threads, and lock nothing for long.
 _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
 # What pandas keeps columns in where it is there; it has threads.
 _WITH_THREADS: Final = "pyarrow"
-# Seconds between two looks of a process at whether the one that it works for is still there.
-_LOOK_S: Final = 1.0
 # Who asks for a batch in Keras's threads, and how far up at most; others get it made at once.
-_KERAS_ASKS: Final = "get_index"
+_KERAS_ASKS: Final = get_index.__code__
 _FAR: Final = 2
-_CLOSE: Final = "_uncork_close"
+# Seconds after which a batch is not waited for any more: its process hangs.
+_PATIENCE_S: Final = 120.0
+# How often processes may begin in an epoch whose callbacks set attributes of the loader.
+_MOST_BEGUN: Final = 3
+# Simple values; that they are what they were before can be told at once.
+_PLAIN: Final = (int, float, str, bytes, bool, type(None))
 
 
 def why_not_forked(dataset: Any) -> str:
@@ -54,8 +54,10 @@ def why_not_forked(dataset: Any) -> str:
         >>> why_not_forked(Numbers())
         ''
     """
-    if _FORK not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
+    if FORK not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         return "processes cannot be forked here"
+    if multiprocessing.current_process().daemon:
+        return "this process may start no others"
     used = libraries_of(dataset)
     other = sorted(used - _SAFE)
     if other:
@@ -65,46 +67,13 @@ def why_not_forked(dataset: Any) -> str:
     return ""
 
 
-class Makers:
-    """Processes that make batches of a loader as it is now.
-
-    Args:
-        make: Called there with the index of a batch.
-        processes: How many.
-        generators: From which it draws, beside the global ones; None where it draws nothing.
-
-    Raises:
-        OSError: None can be started.
-    """
-
-    def __init__(
-        self, make: Callable[[int], Any], processes: int, generators: Sequence[Any] | None = None
-    ) -> None:
-        self._generators = generators
-        context = multiprocessing.get_context(_FORK)
-        given = make, None if generators is None else Draws(generators), os.getpid()
-        self._pool = ProcessPoolExecutor(processes, context, _begin, given)
-        self._pool.submit(int)  # they begin with the first that is asked of them
-
-    def ask(self, index: Any) -> Future[Any]:
-        """A batch; one after the other, where it draws."""
-        if self._generators is None:
-            return self._pool.submit(_made, index)
-        draws = Draws(self._generators)
-        draws.move_on()
-        return self._pool.submit(_drawn, index, draws.held)
-
-    def close(self) -> None:
-        """End the processes; what was asked for and not begun is dropped."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
 class InProcesses:
     """What makes the batches of one loader, epoch after epoch.
 
-    Where a process is killed, or a batch cannot be handed over, it is made here, and so are all
-    later ones: a training is not to end for that. An error of the loader's is met again here, where
-    its traceback is whole.
+    Where a process is killed or hangs, a batch cannot be handed over, or making one has drawn or
+    changed what it did not when it was looked at, it is made here, and so are all later ones: a
+    training is not to end for that. An error of the loader's is met again here, where its traceback
+    is whole.
 
     Args:
         dataset: Of the user's class.
@@ -116,66 +85,93 @@ class InProcesses:
         self._class: Any = type(dataset)
         self._processes = processes
         self._draws = draws
+        self._generators = reached(dataset).generators
         self._makers: Makers | None = None
         self._changing = threading.Lock()
+        self._begun = 0
         self._failed = False
 
     def methods(self) -> dict[str, Any]:
-        """Of the class that has its batches made elsewhere; at the end of an epoch, close it."""
+        """Of the class that has its batches made elsewhere."""
         class_ = self._class
 
         @functools.wraps(class_.__getitem__)
         def __getitem__(loader: Any, index: Any) -> Any:  # noqa: N807
-            if self._failed or not _asked_by_keras(sys._getframe(1)):
+            if self._failed or is_maker() or not _asked_by_keras(sys._getframe(1)):
                 return class_.__getitem__(loader, index)
             return self._batch(loader, index)
 
         def __setattr__(loader: Any, name: str, value: Any) -> None:  # noqa: N807
+            before = vars(loader).get(name, self)
             class_.__setattr__(loader, name, value)
-            if _make is None:  # not in one of the processes
-                self.close()
+            if is_maker():
+                note_change()
+            elif before is not value and not _are_equal(before, value):
+                self._end()
 
-        return {
-            "__getitem__": __getitem__,
-            "__setattr__": __setattr__,
-            _CLOSE: lambda _: self.close(),
-        }
+        made = (__getitem__, __setattr__)
+        return {f.__name__: f for f in made} | {end_processes.__name__: lambda _: self.close()}
 
     def close(self) -> None:
-        """End the processes; the next batch begins others."""
+        """End the processes of an epoch."""
+        self._end()
+        self._begun = 0
+
+    def _end(self, *, at_once: bool = False) -> None:
         with self._changing:
             makers, self._makers = self._makers, None
         if makers is not None:
-            makers.close()
+            makers.close(at_once=at_once)
 
     def _batch(self, loader: Any, index: Any) -> Any:
         make = functools.partial(self._class.__getitem__, loader)
+        why = "hangs, has failed or was killed"
         try:
-            return self._asked(loader, make, index).result()
+            asked = self._asked(loader, make, index)
+            if asked is not None:
+                as_promised, batch = asked.result(_PATIENCE_S)
+                if as_promised:
+                    return batch
+                why = "draws or changes what it did not when the plan was made"
         except CancelledError:  # the loader was changed meanwhile
             return make(index)
         except Exception:  # its own error, which is met here again, or one of the processes'
             made = make(index)
-        if not self._failed:
-            self._failed = True
-            warnings.warn(
-                f"uncork: a process that makes batches of {self._class.__name__} has failed; they "
-                "are made in this one from here on",
-                stacklevel=2,
-            )
+        else:
+            made = make(index)
+            if asked is None:
+                return made
+        self._fail(why)
         return made
 
-    def _asked(self, loader: Any, make: Callable[[int], Any], index: Any) -> Future[Any]:
+    def _asked(self, loader: Any, make: Make, index: Any) -> Future[tuple[bool, Any]] | None:
+        """None where processes have begun too often."""
         with self._changing:
             if self._makers is None:
-                generators = reached(loader).generators if self._draws else None
-                self._makers = Makers(make, self._processes, generators)
+                if self._begun >= _MOST_BEGUN:
+                    return None
+                self._begun += 1
+                if self._draws:
+                    self._generators = reached(loader).generators
+                given = make, self._processes, self._generators
+                self._makers = Makers(*given, draws=self._draws)
             return self._makers.ask(index)
+
+    def _fail(self, why: str) -> None:
+        with self._changing:
+            failed, self._failed = self._failed, True
+        if not failed:
+            self._end(at_once=True)
+            warnings.warn(
+                f"uncork: a process that makes batches of {self._class.__name__} {why}; they are "
+                "made in this one from here on",
+                stacklevel=2,
+            )
 
 
 def end_processes(dataset: Any) -> None:
     """End those that make batches of a loader, if there are any."""
-    close = getattr(dataset, _CLOSE, None)
+    close = getattr(dataset, end_processes.__name__, None)
     if close is not None:
         close()
 
@@ -183,38 +179,11 @@ def end_processes(dataset: Any) -> None:
 def _asked_by_keras(frame: FrameType | None) -> bool:
     """By itself, or through what a proof has put around the loader."""
     for _ in range(_FAR):
-        if frame is not None and frame.f_code.co_name == _KERAS_ASKS:
+        if frame is not None and frame.f_code is _KERAS_ASKS:
             return True
         frame = frame.f_back if frame is not None else None
     return False
 
 
-# In a process that makes batches: with what, and what it draws from.
-_make: Callable[[int], Any] | None = None
-_draws: Draws | None = None
-
-
-def _begin(make: Callable[[int], Any], draws: Draws | None, parent: int) -> None:
-    global _make, _draws
-    _make, _draws = make, draws
-    gc.freeze()  # to collect what is shared would be to write, and so to copy, all of it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """A parent that was killed has told nobody."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
-    os._exit(1)
-
-
-def _made(index: Any) -> Any:
-    assert _make is not None
-    return _make(index)
-
-
-def _drawn(index: Any, states: tuple[Any, ...]) -> Any:
-    assert _draws is not None
-    _draws.take(states)
-    return _made(index)
+def _are_equal(before: Any, value: Any) -> bool:
+    return type(before) is type(value) and isinstance(value, _PLAIN) and bool(before == value)

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,8 @@ from uncork.pipeline.kept_calls import values_bytes
 from uncork.step.feed import Feed
 from uncork.step.loader_code import in_float32, loading_method, reached_arrays
 from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
-from uncork.step.loader_processes import Makers, why_not_forked
+from uncork.step.loader_processes import why_not_forked
+from uncork.step.makers import Makers
 from uncork.step.one_pass import OnePass
 from uncork.step.statements import Statement, statements
 from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
@@ -43,6 +44,8 @@ _LONGEST_S: Final = 0.5
 _SLOWEST_S: Final = 1.0
 # Handing a batch over from another process takes as long as making a quicker one.
 _BRIEF_S: Final = 1e-3
+# A process that takes so long hangs.
+_HANGING_S: Final = 30.0
 # Where all threads together take no longer than this, times what they would at best, they do.
 _HELPED: Final = 1.25
 # Of a loader's time, what one statement must take to be the one to look at.
@@ -77,7 +80,7 @@ def _stage(dataset: Any) -> Stage:
         needs = dependence(dataset, cost.looks)
     in_threads = needs != "more" and workers == 1 and not begins_epochs(dataset)
     together_s = _in_threads(dataset, cost) if in_threads else None
-    apart_s = _in_processes(dataset, cost, together_s)
+    apart_s = _in_processes(dataset, cost, together_s, draws=needs == "draws")
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
     most = max(watched, key=lambda s: s.share, default=None)
     single_s = _in_single(dataset, cost)
@@ -189,7 +192,9 @@ def _in_threads(dataset: Any, cost: _Cost) -> float | None:
     return None
 
 
-def _in_processes(dataset: Any, cost: _Cost, together_s: float | None) -> float | None:
+def _in_processes(
+    dataset: Any, cost: _Cost, together_s: float | None, *, draws: bool
+) -> float | None:
     """Elapsed seconds of a batch where every core has a process that makes some.
 
     Tried where threads leave something: they have no part in Python that computes.
@@ -201,20 +206,24 @@ def _in_processes(dataset: Any, cost: _Cost, together_s: float | None) -> float 
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
     begin, ours = time.perf_counter(), AHEAD * cost.looks * processes
+    makers = None
     try:
-        makers = Makers(dataset.__getitem__, processes)
-    except OSError:
-        return None
-    with closing(makers), suppress(Exception):  # what cannot be handed over
-        asked = [makers.ask(index) for index in itertools.islice(indices, processes)]
-        for each in asked:
-            each.result()
+        makers = Makers(dataset.__getitem__, processes, draws=draws)
+        _made_by(makers, itertools.islice(indices, processes))
         begun_s, begin = time.perf_counter() - begin, time.perf_counter()
-        for each in [makers.ask(index) for index in itertools.islice(indices, ours)]:
-            each.result()
+        _made_by(makers, itertools.islice(indices, ours))
         seconds = (time.perf_counter() - begin) / ours
+        makers.close()
         return seconds + begun_s / (dataset.num_batches or math.inf)
-    return None
+    except Exception:  # none begins, or one hangs, or what it makes cannot be handed over
+        if makers is not None:
+            makers.close(at_once=True)
+        return None
+
+
+def _made_by(makers: Makers, indices: Iterable[int]) -> None:
+    for asked in [makers.ask(index) for index in indices]:
+        asked.result(_HANGING_S)
 
 
 def _watched(dataset: Any) -> tuple[Statement, ...]:

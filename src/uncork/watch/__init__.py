@@ -3,7 +3,15 @@
 from uncork.watch.beside import CHANGES, watched
 from uncork.watch.code import functions, is_users_class
 from uncork.watch.dependence import Dependence, dependence
-from uncork.watch.draws import Draws, drawn_alike, draws_kept, in_class, loader_draws, telling_draws
+from uncork.watch.draws import (
+    Draws,
+    PythonDraws,
+    drawn_alike,
+    draws_kept,
+    in_class,
+    loader_draws,
+    telling_draws,
+)
 from uncork.watch.guards import Guards, UnguardedError
 from uncork.watch.origin import only_call, only_change, origin
 from uncork.watch.outside import outside
@@ -24,6 +32,7 @@ __all__ = [
     "Dependence",
     "Draws",
     "Guards",
+    "PythonDraws",
     "UnguardedError",
     "apart_from_process",
     "dependence",

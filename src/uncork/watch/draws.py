@@ -33,43 +33,8 @@ class Draws:
     def give_back(self) -> None:
         """To all the state that they had."""
         set_random_state(self._global)
-        self._give_back_own()
-
-    def _give_back_own(self) -> None:
         for generator, state in zip(self.generators, self._own, strict=True):
-            if isinstance(generator, random.Random):
-                generator.setstate(state)
-            elif isinstance(generator, np.random.RandomState):
-                generator.set_state(state)
-            else:
-                _bits(generator).state = state
-
-    @property
-    def held(self) -> tuple[Any, ...]:
-        """Python's state and NumPy's, and those of the generators: what can be sent elsewhere."""
-        python, numpy, *_ = self._global
-        return python, numpy, *self._own
-
-    def take(self, held: tuple[Any, ...]) -> None:
-        """Go on from states that were :attr:`held`, by these generators or by copies of them."""
-        python, numpy, *own = held
-        random.setstate(python)
-        np.random.set_state(numpy)
-        self._own = own
-        self._give_back_own()
-
-    def move_on(self) -> None:
-        """To other states, each drawn from its own generator; whoever has the old goes apart."""
-        random.seed(random.getrandbits(_SEED_BITS))
-        np.random.seed(_words(np.random.randint))
-        for generator in self.generators:
-            if isinstance(generator, random.Random):
-                generator.seed(generator.getrandbits(_SEED_BITS))
-            elif isinstance(generator, np.random.RandomState):
-                generator.seed(_words(generator.randint))
-            else:
-                bits = _bits(generator)
-                bits.state = type(bits)(_words(generator.integers)).state
+            _set(generator, state)
 
     def seed(self) -> None:
         """Other states than those of any moment of the training."""
@@ -107,6 +72,51 @@ class Draws:
         return [_state(generator) for generator in self.generators]
 
 
+class PythonDraws:
+    """Random states of Python and NumPy alone, which another process can go on from.
+
+    Args:
+        generators: Beside the global ones.
+    """
+
+    def __init__(self, generators: Sequence[Any]) -> None:
+        self._generators = generators
+
+    def now(self) -> tuple[Any, ...]:
+        """The states, as they are at this moment."""
+        own = map(_state, self._generators)
+        return random.getstate(), np.random.get_state(legacy=False), *own
+
+    def take(self, states: tuple[Any, ...]) -> None:
+        """Go on from what :meth:`now` told, of these generators or of those they are copies of."""
+        python, numpy, *own = states
+        random.setstate(python)
+        np.random.set_state(numpy)
+        for generator, state in zip(self._generators, own, strict=True):
+            _set(generator, state)
+
+    def move_on(self) -> None:
+        """To other states, each drawn from its own generator; whoever has the old goes apart.
+
+        Example:
+            >>> draws = PythonDraws([np.random.default_rng(1)])
+            >>> before = draws.now()
+            >>> draws.move_on()
+            >>> [old == new for old, new in zip(before[2:], draws.now()[2:], strict=True)]
+            [False]
+        """
+        random.seed(random.getrandbits(_SEED_BITS))
+        np.random.seed(_words(np.random.randint))
+        for generator in self._generators:
+            if isinstance(generator, random.Random):
+                generator.seed(generator.getrandbits(_SEED_BITS))
+            elif isinstance(generator, np.random.RandomState):
+                generator.seed(_words(generator.randint))
+            else:
+                bits = _bits(generator)
+                bits.state = type(bits)(_words(generator.integers)).state
+
+
 def _each(everywhere: tuple[Any, ...], own: Sequence[Any]) -> list[bytes]:
     python, numpy, *_ = everywhere
     return [pickle.dumps(state) for state in (python, numpy, *own)]
@@ -124,6 +134,15 @@ def _state(generator: Any) -> Any:
     if isinstance(generator, np.random.RandomState):
         return generator.get_state(legacy=False)
     return _bits(generator).state
+
+
+def _set(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        _bits(generator).state = state
 
 
 def _bits(generator: Any) -> Any:

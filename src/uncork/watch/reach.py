@@ -27,6 +27,7 @@ from uncork.watch.code import (
     code_text,
     codes,
     functions,
+    imported_names,
     is_users_class,
     is_users_module,
 )
@@ -74,8 +75,13 @@ class Reached:
 
     @property
     def libraries(self) -> frozenset[str]:
-        """Names of the packages that are not the user's, of all code and data that was met."""
-        return frozenset(name for code in self._bound.values() for name in _libraries(code))
+        """Names of the packages that are not the user's, of all code and data that was met.
+
+        Those that a function imports when it runs are among them.
+        """
+        inside = (name for code in self.codes for name in imported_names(code))
+        found = {_package(name) for name in inside if not _is_users(name)}
+        return frozenset(found.union(*map(_libraries, self._bound.values())))
 
     def add(self, name: str, value: Any) -> None:
         """A value, and what can be reached from it if it is code."""
@@ -203,6 +209,11 @@ def _libraries(code: Any) -> set[str]:
     if getattr(code, "__qualname__", "").startswith(f"{_LOADER}."):
         return set()
     return {_package(getattr(code, "__module__", None) or type(code).__module__)}
+
+
+def _is_users(module: str) -> bool:
+    known = sys.modules.get(module)
+    return not module or (isinstance(known, ModuleType) and is_users_module(known))
 
 
 def _package(module: str) -> str:
