@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import time
 
 import keras
@@ -158,11 +159,21 @@ def test_a_cache_of_what_depends_on_the_turn_is_none(tmp_path):
     assert not one.prove_loader(version, "exact", 60.0).passed
 
 
+@pytest.fixture
+def none_left():
+    """No process is left of those that made batches."""
+    yield
+    deadline = time.monotonic() + 20
+    while multiprocessing.active_children():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def processes(subject):
     return LoaderProcesses(processes=2, expects=subject.workload.loader)
 
 
-def test_batches_of_other_processes_are_proved(tmp_path):
+def test_batches_of_other_processes_are_proved(tmp_path, none_left):
     one = subject(Fixed(), tmp_path)
     version = one.original.with_loader_edits((processes(one),))
     runner = one.runner(version)
@@ -175,8 +186,15 @@ def test_batches_of_other_processes_are_proved(tmp_path):
     assert not turning.prove_loader(version, "exact", 60.0).passed
 
 
-def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path):
-    one = subject(Noisy(), tmp_path)
+class NoisyAlways(Noisy):
+    """Two epochs of it are read for a proof."""
+
+    on_epoch_end = keras.utils.PyDataset.on_epoch_end
+
+
+@pytest.mark.parametrize("loader", [Noisy, NoisyAlways])
+def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path, loader, none_left):
+    one = subject(loader(), tmp_path)
     drawing = LoaderProcesses(processes=2, expects=one.workload.loader, draws=True)
     version = one.original.with_loader_edits((drawing,))
     assert not one.prove_loader(version, "exact", 60.0).passed
@@ -185,7 +203,7 @@ def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path):
 
 
 @pytest.mark.parametrize("edits", [(cache,), (edit,), (processes,)])
-def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits):
+def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits, none_left):
     one = subject(Fixed(), tmp_path)
     kept = planned(one, *(make(one) for make in edits))
     plain, ours, loader = trained(), trained(), Fixed()

@@ -56,7 +56,10 @@ class Makers:
         try:
             self._pool.submit(int)  # they begin with the first that is asked of them
         except BaseException:
+            begun = list(self._pool._processes.values())
             self.close(at_once=True)
+            for process in begun:  # there is nobody else to do it
+                process.join()
             raise
 
     def ask(self, index: Any) -> Future[tuple[bool, Any]]:
@@ -80,8 +83,6 @@ class Makers:
                 del left[ended]
         for process in left.values():
             process.kill()
-        for process in processes:
-            process.join()
 
     def _ask_in_turn(self, pool: ProcessPoolExecutor, index: Any) -> Future[Any]:
         states = self._draws.now()

@@ -175,9 +175,12 @@ def drawn_alike(dataset: Any) -> Any:
     def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
         with lock:
             draws.give_back()
-            return class_.__getitem__(self, index)
+            try:
+                return class_.__getitem__(self, index)
+            finally:  # an order is drawn from them, too, whoever has made the last batch
+                draws.give_back()
 
-    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
+    return in_class(_copied(dataset), {"__getitem__": __getitem__})
 
 
 def telling_draws(dataset: Any, drew: list[int]) -> Any:
@@ -191,7 +194,14 @@ def telling_draws(dataset: Any, drew: list[int]) -> Any:
             drew.append(index)
         return made
 
-    return in_class(copy.copy(dataset), {"__getitem__": __getitem__})
+    return in_class(_copied(dataset), {"__getitem__": __getitem__})
+
+
+def _copied(dataset: Any) -> Any:
+    """What an edit has made of its class stays, which copies of the user's do without."""
+    other = copy.copy(dataset)
+    other.__class__ = type(dataset)
+    return other
 
 
 def in_class(dataset: Any, made: dict[str, Any]) -> Any:
