@@ -195,6 +195,17 @@ def test_the_settings_are_given_back_in_mid_epoch():
     assert mine[2][0][0, 2] == 0.0
 
 
+def test_no_more_batches_wait_than_keep_the_processes_busy():
+    mine = Counted()
+    with loader_edited(mine, (edit(mine, 8),)):
+        assert (mine.workers, mine.max_queue_size) == (16, 16)
+
+
+def test_another_keras_is_left_alone(monkeypatch):
+    monkeypatch.setattr(loader_processes, "_KERAS_ASKS", None)
+    assert "release of Keras" in why_not_forked(Counted())
+
+
 def test_whoever_asks_for_a_batch_gets_it_made_at_once():
     assert elsewhere(Counted())[3][0][0].tolist() == [3.0, 19900.0, 0.0]
     no_children()

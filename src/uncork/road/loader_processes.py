@@ -59,7 +59,8 @@ class LoadInProcesses(Optimization):
         if predicted < WORTH_TRYING:
             return not_worth(predicted)
         processes = min(MOST_PROCESSES, math.ceil(machine.cpus))
-        queued = (max(QUEUED, AHEAD * processes) + processes) * (loader.bytes_per_element or 0)
+        ahead = AHEAD * processes  # waiting, and as many that are asked for
+        queued = (max(QUEUED, ahead) + ahead) * (loader.bytes_per_element or 0)
         taken = queued + processes * _OWN_BYTES
         if taken > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(

@@ -169,11 +169,11 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     """Put an edit in force; returns what lets go of all that it holds."""
     class_ = type(dataset)
     if isinstance(edit, LoaderWorkers):
-        _ask_from_threads(dataset, edit.workers)
+        _ask_from_threads(dataset, edit.workers, edit.workers)
         _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
         return lambda: None
     if isinstance(edit, LoaderProcesses):
-        _ask_from_threads(dataset, AHEAD * edit.processes)
+        _ask_from_threads(dataset, AHEAD * edit.processes, edit.processes)
         elsewhere = InProcesses(dataset, edit.processes, draws=edit.draws)
         ends = {"on_epoch_end": _on_epoch_end(class_, elsewhere.close)}
         _extend(dataset, {**elsewhere.methods(), **ends, **_as_of(class_)})
@@ -184,9 +184,10 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
     return kept.clear
 
 
-def _ask_from_threads(dataset: Any, threads: int) -> None:
+def _ask_from_threads(dataset: Any, threads: int, makers: int) -> None:
+    """Each thread waits for a batch; of those that make them, none is to be idle meanwhile."""
     dataset.workers = threads
-    dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * threads)
+    dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * makers)
 
 
 def _extend(dataset: Any, methods: dict[str, Any]) -> None:

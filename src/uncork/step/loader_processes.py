@@ -19,7 +19,7 @@ from concurrent.futures import CancelledError, Future
 from types import FrameType
 from typing import Any, Final
 
-from keras.src.trainers.data_adapters.py_dataset_adapter import get_index
+from keras.src.trainers.data_adapters import py_dataset_adapter
 
 from uncork.step.makers import FORK, Make, Makers, is_maker, note_change
 from uncork.watch import libraries_of, reached
@@ -29,7 +29,7 @@ _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
 # What pandas keeps columns in where it is there; it has threads.
 _WITH_THREADS: Final = "pyarrow"
 # Who asks for a batch in Keras's threads, and how far up at most; others get it made at once.
-_KERAS_ASKS: Final = get_index.__code__
+_KERAS_ASKS: Final = getattr(getattr(py_dataset_adapter, "get_index", None), "__code__", None)
 _FAR: Final = 2
 # Seconds after which a batch is not waited for any more: its process hangs.
 _PATIENCE_S: Final = 120.0
@@ -58,6 +58,8 @@ def why_not_forked(dataset: Any) -> str:
         return "processes cannot be forked here"
     if multiprocessing.current_process().daemon:
         return "this process may start no others"
+    if _KERAS_ASKS is None:
+        return "this release of Keras has its threads ask for batches otherwise"
     used = libraries_of(dataset)
     other = sorted(used - _SAFE)
     if other:
