@@ -48,11 +48,12 @@ def why_not_forked(dataset: Any) -> str:
 
     Example:
         >>> import keras
-        >>> class Numbers(keras.utils.PyDataset):
-        ...     def __getitem__(self, index):
-        ...         return index
-        >>> why_not_forked(Numbers())
+        >>> dataset = keras.utils.PyDataset()
+        >>> why_not_forked(dataset)
         ''
+        >>> dataset.model = keras.Sequential()
+        >>> "may hang in a forked process" in why_not_forked(dataset)
+        True
     """
     if FORK not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         return "processes cannot be forked here"

@@ -37,6 +37,8 @@ _MOST_BYTES: Final = 512 << 20
 # Of containers with more entries, only the kind is part of what a plan expects.
 _FEW: Final = 8
 _DEPTH: Final = 3
+# Whose module has no file where the script is typed in.
+_NOTEBOOK: Final = "__main__"
 # Keras's class of loaders.
 _LOADER: Final = "PyDataset"
 _GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
@@ -81,7 +83,7 @@ class Reached:
         """
         inside = (name for code in self.codes for name in imported_names(code))
         found = {_package(name) for name in inside if not _is_users(name)}
-        return frozenset(found.union(*map(_libraries, self._bound.values())))
+        return frozenset(found.union(*map(_libraries, self._bound.values())) - {_NOTEBOOK})
 
     def add(self, name: str, value: Any) -> None:
         """A value, and what can be reached from it if it is code."""
@@ -184,11 +186,10 @@ def libraries_of(dataset: Any) -> frozenset[str]:
     """Packages whose code a loader uses, as far as it names them or holds what is of their kind.
 
     Example:
-        >>> import json, keras
-        >>> class Numbers(keras.utils.PyDataset):
-        ...     def __getitem__(self, index):
-        ...         return json.loads(str(index))
-        >>> "json" in libraries_of(Numbers())
+        >>> import fractions, keras
+        >>> dataset = keras.utils.PyDataset()
+        >>> dataset.share = fractions.Fraction(1, 3)
+        >>> "fractions" in libraries_of(dataset)
         True
     """
     return reached(dataset).libraries
