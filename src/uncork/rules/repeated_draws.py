@@ -31,8 +31,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             at=stage.at,
             evidence=(
                 "its random ops have seeds, so each pass draws the same numbers again and for the "
-                "same elements, which come in the same order: every epoch is the first one over "
-                "again"
+                "same elements, which reach it in the same order: in every epoch each is varied as "
+                "in the first"
             ),
             remedy=(
                 "a shuffle below it that reshuffles, or tf.random.stateless_* ops with seeds from "

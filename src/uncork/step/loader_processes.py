@@ -15,6 +15,7 @@ import multiprocessing
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from types import FrameType
 from typing import Any, Final
@@ -22,7 +23,7 @@ from typing import Any, Final
 from keras.src.trainers.data_adapters import py_dataset_adapter
 
 from uncork.step.makers import FORK, Make, Makers, is_maker, note_change
-from uncork.watch import libraries_of, reached
+from uncork.watch import reached
 
 # Their code may run in a forked process: they start no threads, and lock nothing for long.
 _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
@@ -32,7 +33,7 @@ _WITH_THREADS: Final = "pyarrow"
 _KERAS_ASKS: Final = getattr(getattr(py_dataset_adapter, "get_index", None), "__code__", None)
 _FAR: Final = 2
 # Seconds after which a batch is not waited for any more: its process hangs.
-_PATIENCE_S: Final = 120.0
+_PATIENCE_S: Final = 300.0
 # How often processes may begin in an epoch whose callbacks set attributes of the loader.
 _MOST_BEGUN: Final = 3
 # Simple values; that they are what they were before can be told at once.
@@ -55,19 +56,27 @@ def why_not_forked(dataset: Any) -> str:
         >>> "may hang in a forked process" in why_not_forked(dataset)
         True
     """
+    return next(_reasons(dataset), "")
+
+
+def _reasons(dataset: Any) -> Iterator[str]:
     if FORK not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
-        return "processes cannot be forked here"
+        yield "processes cannot be forked here"
     if multiprocessing.current_process().daemon:
-        return "this process may start no others"
+        yield "this process may start no others"
     if _KERAS_ASKS is None:
-        return "this release of Keras has its threads ask for batches otherwise"
-    used = libraries_of(dataset)
+        yield "this release of Keras has its threads ask for batches otherwise"
+    found = reached(dataset)
+    if not found.digest:
+        yield "it holds what cannot be looked into"
+    if found.remembers:
+        yield "a function of it remembers what it returned, which each process would forget"
+    used = found.libraries
     other = sorted(used - _SAFE)
     if other:
-        return f"its code uses {', '.join(other)}, which may hang in a forked process"
+        yield f"its code uses {', '.join(other)}, which may hang in a forked process"
     if "pandas" in used and _WITH_THREADS in sys.modules:
-        return f"its code uses pandas, and that {_WITH_THREADS}, which may hang in a forked process"
-    return ""
+        yield f"its code uses pandas, and that {_WITH_THREADS}, which may hang in a forked process"
 
 
 class InProcesses:
@@ -88,7 +97,6 @@ class InProcesses:
         self._class: Any = type(dataset)
         self._processes = processes
         self._draws = draws
-        self._generators = reached(dataset).generators
         self._makers: Makers | None = None
         self._changing = threading.Lock()
         self._begun = 0
@@ -107,12 +115,14 @@ class InProcesses:
         def __setattr__(loader: Any, name: str, value: Any) -> None:  # noqa: N807
             before = vars(loader).get(name, self)
             class_.__setattr__(loader, name, value)
-            if is_maker():
-                note_change()
-            elif before is not value and not _are_equal(before, value):
-                self._end()
+            if not isinstance(getattr(class_, name, None), property):  # that sets others
+                self._changed(before, value)
 
-        made = (__getitem__, __setattr__)
+        def __delattr__(loader: Any, name: str) -> None:  # noqa: N807
+            class_.__delattr__(loader, name)
+            self._changed(name, None)
+
+        made = (__getitem__, __setattr__, __delattr__)
         return {f.__name__: f for f in made} | {end_processes.__name__: lambda _: self.close()}
 
     def close(self) -> None:
@@ -120,56 +130,73 @@ class InProcesses:
         self._end()
         self._begun = 0
 
-    def _end(self, *, at_once: bool = False) -> None:
+    def _changed(self, before: Any, value: Any) -> None:
+        """An attribute of the loader had this value before, and has that one now."""
+        if is_maker():
+            note_change()
+        elif before is not value and not _are_equal(before, value):
+            self._end()
+
+    def _end(self) -> None:
         with self._changing:
             makers, self._makers = self._makers, None
         if makers is not None:
-            makers.close(at_once=at_once)
+            makers.close()
 
     def _batch(self, loader: Any, index: Any) -> Any:
         make = functools.partial(self._class.__getitem__, loader)
-        why = "hangs, has failed or was killed"
+        makers: Makers | None = None
         try:
-            asked = self._asked(loader, make, index)
-            if asked is not None:
-                as_promised, batch = asked.result(_PATIENCE_S)
-                if as_promised:
-                    return batch
-                why = "draws or changes what it did not when the plan was made"
+            makers, asked = self._asked(loader, make, index)
+            as_promised, batch = asked.result(_PATIENCE_S) if asked else (False, None)
         except CancelledError:  # the loader was changed meanwhile
+            return make(index)
+        except _UnseenError as error:
+            self._fail(makers, str(error))
             return make(index)
         except Exception:  # its own error, which is met here again, or one of the processes'
             made = make(index)
-        else:
-            made = make(index)
-            if asked is None:
-                return made
-        self._fail(why)
-        return made
+            self._fail(makers, "a process that makes them hangs, has failed or was killed")
+            return made
+        if as_promised:
+            return batch
+        if asked is not None:
+            self._fail(makers, "making one draws or changes what it did not before")
+        return make(index)
 
-    def _asked(self, loader: Any, make: Make, index: Any) -> Future[tuple[bool, Any]] | None:
-        """None where processes have begun too often."""
+    def _asked(
+        self, loader: Any, make: Make, index: Any
+    ) -> tuple[Makers | None, Future[tuple[bool, Any]] | None]:
+        """None where they are to be made here: processes have failed, or begun too often."""
         with self._changing:
+            if self._failed or (self._makers is None and self._begun >= _MOST_BEGUN):
+                return None, None
             if self._makers is None:
-                if self._begun >= _MOST_BEGUN:
-                    return None
                 self._begun += 1
-                if self._draws:
-                    self._generators = reached(loader).generators
-                given = make, self._processes, self._generators
-                self._makers = Makers(*given, draws=self._draws)
-            return self._makers.ask(index)
+                found = reached(loader)
+                if not found.digest:
+                    raise _UnseenError("it holds what cannot be looked into")
+                self._makers = Makers(make, self._processes, found.generators, draws=self._draws)
+            return self._makers, self._makers.ask(index)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, makers: Makers | None, why: str) -> None:
+        """Unless those that were asked have been ended meanwhile, as the loader was changed."""
         with self._changing:
-            failed, self._failed = self._failed, True
-        if not failed:
-            self._end(at_once=True)
-            warnings.warn(
-                f"uncork: a process that makes batches of {self._class.__name__} {why}; they are "
-                "made in this one from here on",
-                stacklevel=2,
-            )
+            if self._failed or makers is not self._makers:
+                return
+            self._failed, self._makers = True, None
+        if makers is not None:
+            makers.close(at_once=True)
+        name = self._class.__name__
+        said = f"uncork: batches of {name} are made in this process from here on: {why}"
+        try:
+            warnings.warn(said, stacklevel=2)
+        except Warning:  # where these are errors: the training goes on all the same
+            sys.stderr.write(f"{said}\n")
+
+
+class _UnseenError(Exception):
+    """What a loader draws from is not known any more."""
 
 
 def end_processes(dataset: Any) -> None:

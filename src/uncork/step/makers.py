@@ -54,7 +54,10 @@ class Makers:
         given = make, self._draws, os.getpid()
         self._pool = ProcessPoolExecutor(processes, context, _begin, given)
         try:
-            self._pool.submit(int)  # they begin with the first that is asked of them
+            with self._draws.still():
+                self._pool.submit(int)  # they begin with the first that is asked of them
+            # Of one that is killed while it hands something over the end is seen only so.
+            self._pool._result_queue._writer.close()  # type: ignore[attr-defined]
         except BaseException:
             begun = list(self._pool._processes.values())
             self.close(at_once=True)
@@ -114,6 +117,7 @@ def note_change() -> None:
 def _begin(make: Make, draws: PythonDraws, parent: int) -> None:
     global _make, _draws
     _make, _draws = make, draws
+    draws.let_go()
     # What the other process has not collected yet may have threads that are not here; and to
     # collect what is shared is to write, and so to copy, all of it.
     gc.freeze()

@@ -18,7 +18,6 @@ from uncork.watch.outside import outside
 from uncork.watch.random_states import apart_from_process, random_state, set_random_state
 from uncork.watch.reach import (
     function_digest,
-    libraries_of,
     loader_digest,
     named_code_digest,
     reached,
@@ -42,7 +41,6 @@ __all__ = [
     "functions",
     "in_class",
     "is_users_class",
-    "libraries_of",
     "loader_digest",
     "loader_draws",
     "named_code_digest",

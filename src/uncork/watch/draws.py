@@ -7,7 +7,7 @@ import pickle
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -86,6 +86,28 @@ class PythonDraws:
         """The states, as they are at this moment."""
         own = map(_state, self._generators)
         return random.getstate(), np.random.get_state(legacy=False), *own
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody draws from NumPy's generators inside the block: their locks are held by it.
+
+        What is forked inside has them held, too, and is to :meth:`let_go` of them.
+        """
+        locks = self._locks()
+        with ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            yield
+
+    def let_go(self) -> None:
+        """Of the locks that were held in the process that this one was forked from."""
+        for lock in self._locks():
+            lock.release()
+
+    def _locks(self) -> list[Any]:
+        older = (np.random.mtrand._rand, *self._generators)
+        found = (_bits(each).lock for each in older if not isinstance(each, random.Random))
+        return list({id(lock): lock for lock in found}.values())
 
     def take(self, states: tuple[Any, ...]) -> None:
         """Go on from what :meth:`now` told, of these generators or of those they are copies of."""

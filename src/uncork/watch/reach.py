@@ -54,12 +54,14 @@ class Reached:
         generators: Of random numbers, Python's and NumPy's.
         digest: Of the data, without the states of the generators; ``""`` where it cannot be
             digested.
+        remembers: A function among it keeps what it has returned (``functools.lru_cache``).
     """
 
     functions: list[FunctionType] = field(default_factory=list)
     values: list[tuple[str, Any]] = field(default_factory=list)
     generators: list[Any] = field(default_factory=list)
     digest: str = ""
+    remembers: bool = False
     _known: set[tuple[str, int]] = field(default_factory=set)
     # Which name means which code: part of the digest. Held, so that no other gets its number.
     _bound: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -80,6 +82,13 @@ class Reached:
         """Names of the packages that are not the user's, of all code and data that was met.
 
         Those that a function imports when it runs are among them.
+
+        Example:
+            >>> import fractions, keras
+            >>> dataset = keras.utils.PyDataset()
+            >>> dataset.share = fractions.Fraction(1, 3)
+            >>> "fractions" in reached(dataset).libraries
+            True
         """
         inside = (name for code in self.codes for name in imported_names(code))
         found = {_package(name) for name in inside if not _is_users(name)}
@@ -175,24 +184,12 @@ def _follow(found: Reached) -> None:
         pickler = _Digesting()
         found.generators = pickler.generators
         pickler.dump([list(found._bound), [value for _, value in found.values]])
+        found.remembers = pickler.remembers
         for code in pickler.code:
             found.add("", code)
         if before == (len(found.functions), len(found.values)):
             found.digest = pickler.digest()
             break
-
-
-def libraries_of(dataset: Any) -> frozenset[str]:
-    """Packages whose code a loader uses, as far as it names them or holds what is of their kind.
-
-    Example:
-        >>> import fractions, keras
-        >>> dataset = keras.utils.PyDataset()
-        >>> dataset.share = fractions.Fraction(1, 3)
-        >>> "fractions" in libraries_of(dataset)
-        True
-    """
-    return reached(dataset).libraries
 
 
 def _libraries(code: Any) -> set[str]:
@@ -297,9 +294,11 @@ class _Digesting(pickle.Pickler):
     Attributes:
         code: Classes, functions and modules that were met.
         generators: Of random numbers, that were met; their states are left out.
+        remembers: A function that keeps what it has returned was met.
     """
 
     def __init__(self) -> None:
+        self.remembers = False
         self._bytes = 0
         self._hash = hashlib.blake2b(digest_size=16)
         self.code: list[Any] = []
@@ -327,6 +326,7 @@ class _Digesting(pickle.Pickler):
             self.code.append(value)
         elif isinstance(value, functools._lru_cache_wrapper):
             self.code.append(value.__wrapped__)
+            self.remembers = True
         elif not (isinstance(value, np.ufunc) or _is_modules(value)):
             return None
         return f"{id(value)}"
