@@ -33,12 +33,14 @@ def test_the_remedy_says_what_threads_were_seen_to_do():
 
 
 def test_the_remedy_is_processes_where_only_these_help():
-    def remedy(threads_s, processes_s):
-        timed = replace(LOADER, threads_wall_s_per_element=threads_s)
+    def remedy(threads_s, processes_s, *, random=False):
+        timed = replace(LOADER, threads_wall_s_per_element=threads_s, random=random)
         return found(replace(timed, processes_wall_s_per_element=processes_s))[0].remedy
 
     assert "use_multiprocessing=True" in remedy(0.085, 0.03)
     assert "in 30 ms instead of 80 ms, threads in 85 ms" in remedy(0.085, 0.03)
+    assert "seed" not in remedy(0.085, 0.03)
+    assert "seed what it draws from in each" in remedy(0.085, 0.03, random=True)
     assert "threads do not help" in remedy(0.085, 0.079)
     assert "workers=N)" in remedy(0.03, 0.029)
 

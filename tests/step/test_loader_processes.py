@@ -34,7 +34,7 @@ from uncork.step import (
 )
 from uncork.step.loader_processes import why_not_forked
 from uncork.step.makers import Makers
-from uncork.watch import drawn_alike, loader_digest
+from uncork.watch import PythonDraws, drawn_alike, loader_digest
 
 HERE = os.getpid()
 pytestmark = pytest.mark.skipif(
@@ -545,6 +545,13 @@ for _ in range(5):
     print([makers.ask(index).result(20)[1] for index in range(3)])
     makers.close()
 """
+
+
+def test_locks_that_nobody_held_are_let_go_of():
+    draws = PythonDraws([np.random.default_rng(1), np.random.RandomState(2)])
+    draws.let_go()
+    with draws.still():
+        assert draws.now()
 
 
 def test_locks_of_generators_are_not_inherited(tmp_path):

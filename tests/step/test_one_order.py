@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from uncork.step import Feed
 from uncork.step.one_order import in_one_order
 from uncork.watch import random_state, set_random_state
 
@@ -43,7 +44,8 @@ def test_what_is_told_is_what_fit_does(seed: int | None) -> None:
     first, second, third = orders(seed)
     is_one = first == second == third
     tf.random.set_seed(seed)
-    assert in_one_order({"x": ROWS, "y": ROWS, "epochs": 3}) is is_one
+    given = {"x": ROWS, "y": ROWS, "epochs": 3}
+    assert in_one_order(Feed.of(given), given) is is_one
     assert sorted(first) == ROWS[:, 0].tolist() != first
 
 
@@ -59,4 +61,4 @@ def test_what_is_told_is_what_fit_does(seed: int | None) -> None:
 )
 def test_it_is_not_told_of_others(arguments: dict[str, Any]) -> None:
     tf.random.set_seed(3)
-    assert not in_one_order(arguments)
+    assert not in_one_order(Feed.of(arguments), arguments)

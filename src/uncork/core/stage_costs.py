@@ -45,22 +45,19 @@ def spread_s(stage: Stage) -> float:
 
 def in_threads(stage: Stage) -> Stage:
     """Batches of a Python loader made by several threads."""
-    together, alone = stage.threads_wall_s_per_element, stage.wall_s_per_element
-    return (
-        stage
-        if together is None or alone is None
-        else replace(stage, wall_s_per_element=min(alone, together))
-    )
+    return _made_together(stage, stage.threads_wall_s_per_element)
 
 
 def in_processes(stage: Stage) -> Stage:
     """Batches of a Python loader made by several processes."""
-    together, alone = stage.processes_wall_s_per_element, stage.wall_s_per_element
-    return (
-        stage
-        if together is None or alone is None
-        else replace(stage, wall_s_per_element=min(alone, together))
-    )
+    return _made_together(stage, stage.processes_wall_s_per_element)
+
+
+def _made_together(stage: Stage, together_s: float | None) -> Stage:
+    alone_s = stage.wall_s_per_element
+    if together_s is None or alone_s is None:
+        return stage
+    return replace(stage, wall_s_per_element=min(alone_s, together_s))
 
 
 def kept(stage: Stage) -> Stage:

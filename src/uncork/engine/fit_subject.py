@@ -120,7 +120,7 @@ class FitSubject(FitLooks):
         self._draws = loader_draws(self.feed.x) if self.feed.kind == "pydataset" else None
         self._built, parts_made = bool(model.built), parts_made_later(model)
         random = random_state()
-        if in_one_order(arguments):
+        if in_one_order(self.feed, arguments):
             self.notes.append(ONE_ORDER)
         self._batches = self._held()
         self._batch = max(self._batches, key=lambda batch: batch_samples(batch) or 0)

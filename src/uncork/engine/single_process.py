@@ -14,7 +14,6 @@ from typing import Final
 from uncork.core.errors import WrongUse
 
 _VARIABLE: Final = "TF_CONFIG"
-# What is set for the script alone is set for its children, too.
 _REMEDY: Final = (
     f"tune it as one worker alone ({_VARIABLE} unset, or with a cluster of one), then start every "
     "worker with 'uncork run --plan'"

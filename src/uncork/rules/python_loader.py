@@ -119,9 +119,11 @@ def _with_workers(loader: Stage) -> str:
         return _ANY
     apart = loader.processes_wall_s_per_element
     if apart is not None and apart < (1 - _HELP) * min(alone, together):
+        seeds = ", and seed what it draws from in each: they begin alike" if loader.random else ""
         return (
-            "give it processes: super().__init__(workers=N, use_multiprocessing=True); one on each "
-            f"core made a batch in {ms(apart)} instead of {ms(alone)}, threads in {ms(together)}"
+            f"give it processes: super().__init__(workers=N, use_multiprocessing=True){seeds}; one "
+            f"on each core made a batch in {ms(apart)} instead of {ms(alone)}, threads in "
+            f"{ms(together)}"
         )
     if together > (1 - _HELP) * alone:
         return _QUEUE

@@ -25,21 +25,21 @@ ONE_ORDER: Final = (
 _ROWS: Final = 64
 
 
-def in_one_order(arguments: Mapping[str, Any]) -> bool:
+def in_one_order(feed: Feed, arguments: Mapping[str, Any]) -> bool:
     """Whether a ``fit`` of several epochs shuffles its arrays alike in all of them.
 
     It draws seeds to find out: to be called where the random state is put back.
 
     Args:
+        feed: What feeds it.
         arguments: Of the call.
 
     Example:
-        >>> import tensorflow as tf
-        >>> x = np.zeros((8, 2))
-        >>> in_one_order({"x": x, "epochs": 2, "shuffle": False})
+        >>> given = {"x": np.zeros((8, 2)), "epochs": 2, "shuffle": False}
+        >>> in_one_order(Feed.of(given), given)
         False
     """
-    feed, epochs = Feed.of(arguments), int(arguments.get("epochs") or 1)
+    epochs = int(arguments.get("epochs") or 1)
     is_shuffled = feed.kind == "numpy" and feed.shuffle and feed.steps_per_epoch is None
     if not is_shuffled or epochs - int(arguments.get("initial_epoch") or 0) < 2:
         return False

@@ -7,7 +7,7 @@ import pickle
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -102,7 +102,8 @@ class PythonDraws:
     def let_go(self) -> None:
         """Of the locks that were held in the process that this one was forked from."""
         for lock in self._locks():
-            lock.release()
+            with suppress(RuntimeError):  # forked later, when nobody held it
+                lock.release()
 
     def _locks(self) -> list[Any]:
         older = (np.random.mtrand._rand, *self._generators)
