@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from records import observed
-from uncork.core.batch_facts import NewShapes
+from uncork.core.batch_facts import NewShapes, PaddedShapes
 from uncork.core.compiling import compiling_comparison, compiling_of
 from uncork.core.measurement import compare
+from uncork.core.record import replace
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
 
@@ -19,7 +22,21 @@ def test_it_is_of_the_whole_training():
     found = anew()
     assert (found.steps_s, found.least_s, found.most_s) == (pytest.approx(10.0), 7.0, 99.0)
     assert found.likely_s == pytest.approx(12.0), "five shapes were not seen yet"
-    assert (found.least_gain, found.likely_gain) == (pytest.approx(1.7), pytest.approx(2.2))
+    assert (found.least_gain(), found.likely_gain()) == (pytest.approx(1.7), pytest.approx(2.2))
+
+
+def test_batches_that_are_filled_up_leave_some_shapes_to_compile():
+    padded = (PaddedShapes(multiple=8, shapes=4, larger=1.1),)
+    seen = observed(
+        new_shapes=replace(MANY, padded=padded),
+        step_s=0.1,
+        workload={"steps_per_epoch": 20, "epochs": 5},
+    )
+    found = compiling_of(seen, 8)
+    assert found.rest_s == 3.0
+    assert found.likely_gain(0.8) == pytest.approx(22 / (10 / 0.8 + 3))
+    assert found.least_gain(found.faster_for(1.2)) == pytest.approx(1.2)
+    assert found.faster_for(100.0) == math.inf, "what is left to compile takes longer alone"
 
 
 def test_a_short_training_has_no_more_shapes_than_steps():
@@ -42,5 +59,5 @@ def test_slower_steps_may_win_a_training_and_only_by_shapes_that_were_seen():
     ("speed", "verdict"), [(0.9, "faster"), (0.5, "not_proven"), (0.1, "slower")]
 )
 def test_steps_are_too_slow_only_if_all_shapes_there_are_would_not_make_up_for_it(speed, verdict):
-    part = compare([1.0] * 4, [speed] * 4, at_least=1.03 / anew().least_gain)
+    part = compare([1.0] * 4, [speed] * 4, at_least=anew().faster_for(1.03))
     assert compiling_comparison(anew(), part).verdict == verdict

@@ -5,6 +5,7 @@ import itertools
 import msgspec
 import pytest
 
+from uncork.core.batch_facts import OpenAxis
 from uncork.core.edit import GUARANTEES, AsyncCheckpoint, Edit, loosest
 from uncork.core.pipeline_edit import (
     Cache,
@@ -25,6 +26,7 @@ from uncork.core.step_edit import (
     MapOnDevice,
     MapsAtOnce,
     MicroBatches,
+    PadLengths,
     RecomputeActivations,
     ReduceRetracing,
     ReuseIterator,
@@ -50,6 +52,7 @@ EDITS = (
     FusedUpdates(),
     RowUpdates(),
     MicroBatches(parts=4),
+    PadLengths(multiple=32, axes=(OpenAxis(tensor=0, axis=1, fill=-1.0),)),
     RecomputeActivations(segments=4),
     ReuseIterator(),
     MapsAtOnce(code="a"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from records import observed
-from uncork.core.batch_facts import NewShapes
+from uncork.core.batch_facts import NewShapes, PaddedShapes
 from uncork.core.measurement import compare
-from uncork.core.step_edit import FlatUpdates, JitCompileOff
+from uncork.core.record import replace
+from uncork.core.step_edit import FlatUpdates, JitCompileOff, PadLengths
 from uncork.engine.apart import apart
 from uncork.engine.version import Version
 
@@ -23,6 +24,16 @@ def test_steps_without_xla_are_timed_on_shapes_that_are_compiled() -> None:
     assert 0.6 < least < 0.7
     found = part.of_whole(ANEW, compare([1.0, 1.0], [least, least]))
     assert abs(found.low - 1.05) < 1e-9
+
+
+def test_what_is_filled_up_leaves_some_shapes_to_compile() -> None:
+    padded = (PaddedShapes(multiple=8, shapes=3, larger=1.1),)
+    now = observed(new_shapes=replace(NEW, padded=padded), step_s=0.1, workload=WORK)
+    filled = Version(None).with_step_edits((PadLengths(multiple=8, axes=()),))
+    part, without = (apart(Version(None), version, now) for version in (filled, WITHOUT))
+    assert part is not None
+    assert without is not None
+    assert part.at_least(now, 1.05) > without.at_least(now, 1.05)
 
 
 def test_where_nothing_is_compiled_anew_they_are_steps_like_others() -> None:

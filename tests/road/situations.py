@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
-from uncork.core.batch_facts import BatchSize, NewShapes, TooLarge
+from uncork.core.batch_facts import BatchSize, NewShapes, OpenAxis, PaddedShapes, TooLarge
 from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.disk import Disk, Speed
 from uncork.core.facts import Saving, Transfer, Validation, ValidationFeed
@@ -396,6 +396,21 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "steps_per_execution": 8,
             "model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",)),
         },
+    ),
+    "lengths compiled anew": observed(
+        *AUGMENTING,
+        shares=WAITING,
+        findings=(RECOMPILED,),
+        new_shapes=NewShapes(
+            batches=100,
+            shapes=90,
+            once=80,
+            twice=10,
+            compile_s=0.8,
+            axes=(OpenAxis(tensor=0, axis=1),),
+            padded=(PaddedShapes(multiple=32, shapes=4, larger=1.1),),
+        ),
+        workload={"jit_compile": True},
     ),
     "compiled anew": observed(
         shares=WAITING,

@@ -9,6 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from uncork.core.batch_facts import OpenAxis
 from uncork.step import Feed, FitRunner, Snapshot, StepSettings, new_shapes_of, shapes_of
 
 
@@ -66,6 +67,35 @@ def test_shapes_of_more_batches_count() -> None:
     found = new_shapes_of(Counting(), given, 0.25, 60.0, seen)  # type: ignore[arg-type]
     assert found is not None
     assert (found.batches, found.shapes, found.once, found.twice) == (6, 4, 2, 2)
+
+
+def test_what_filling_up_would_leave_of_them() -> None:
+    given, lengths = batches([5, 6]), [5, 6, 7, 9, 12, 17]
+    seen = [tuple(tuple(part.shape) for part in batch) for batch in batches(lengths)]
+    found = new_shapes_of(Counting(), given, 0.25, 60.0, seen, (0.0, 0.0))  # type: ignore[arg-type]
+    assert found is not None
+    assert found.axes == (OpenAxis(tensor=0, axis=1),)
+    by_multiple = {each.multiple: each for each in found.padded}
+    assert [by_multiple[multiple].shapes for multiple in (8, 16, 32)] == [3, 2, 1]
+    rows, targets = 4 * 8, 4
+    before, after = (
+        rows * sum(each) + targets * len(each) for each in (lengths, [8, 8, 8, 16, 16, 24])
+    )
+    assert by_multiple[8].larger == pytest.approx(after / before)
+
+
+def test_rows_that_nobody_may_fill_up() -> None:
+    given = batches([5, 6])
+    found = new_shapes_of(Counting(), given, 0.25, 60.0)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.axes == found.padded == ()
+
+
+def test_a_last_batch_of_fewer_rows_is_no_length() -> None:
+    given = [*batches([5]), (tf.ones((3, 5, 8)), tf.ones((3, 1)))]
+    found = new_shapes_of(Counting(), given, 0.25, 60.0, (), (0.0, 0.0))  # type: ignore[arg-type]
+    assert found is not None
+    assert found.axes == ()
 
 
 class Lengths(keras.utils.PyDataset):

@@ -12,6 +12,34 @@ from uncork.core.record import Record
 _MISSING: Final = 0.03
 
 
+class OpenAxis(Record, frozen=True, kw_only=True):
+    """Of a tensor of each batch an axis in which batches differ.
+
+    Attributes:
+        tensor: The how manieth of a batch.
+        axis: Of it.
+        fill: What the script fills rows up with; text with nothing, whatever this is.
+    """
+
+    tensor: int
+    axis: int
+    fill: float = 0.0
+
+
+class PaddedShapes(Record, frozen=True, kw_only=True):
+    """Batches filled up, so that their lengths are multiples of a number.
+
+    Attributes:
+        multiple: That number.
+        shapes: Different ones that are left.
+        larger: Numbers in all batches, over those that there are as it is.
+    """
+
+    multiple: int
+    shapes: int
+    larger: float
+
+
 class NewShapes(Record, frozen=True, kw_only=True):
     """Batches of different shapes, for each of which XLA compiles the step.
 
@@ -21,6 +49,8 @@ class NewShapes(Record, frozen=True, kw_only=True):
         once: Of these, met once.
         twice: Met twice.
         compile_s: For one of them.
+        axes: In which they differ, fewer rows aside; none where they cannot be filled up.
+        padded: What filling these up would leave of them.
     """
 
     batches: int
@@ -28,6 +58,8 @@ class NewShapes(Record, frozen=True, kw_only=True):
     once: int
     twice: int
     compile_s: float
+    axes: tuple[OpenAxis, ...] = ()
+    padded: tuple[PaddedShapes, ...] = ()
 
     @property
     def expected(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.measurement import Comparison
 from uncork.core.record import Record
@@ -16,26 +18,44 @@ class Compiling(Record, frozen=True, kw_only=True):
         least_s: To compile the step for the shapes that were seen, but for the first.
         likely_s: For those that there are, ones not seen yet included.
         most_s: If each step had another one.
+        rest_s: What is still compiled for batches that are filled up to few shapes; 0 where nothing
+            is compiled any more.
     """
 
     steps_s: float
     least_s: float
     likely_s: float
     most_s: float
+    rest_s: float = 0.0
 
-    @property
-    def least_gain(self) -> float:
-        """Speed-up where nothing is compiled, but for shapes that nobody has seen."""
-        return (self.steps_s + self.least_s) / self.steps_s
+    def least_gain(self, faster: float = 1.0) -> float:
+        """Speed-up of the whole by what is compiled no more, of the shapes that were seen alone.
 
-    @property
-    def likely_gain(self) -> float:
+        Args:
+            faster: Speed-up of the steps themselves.
+        """
+        return self._gain(self.least_s, faster)
+
+    def likely_gain(self, faster: float = 1.0) -> float:
         """The same of all shapes that there are."""
-        return (self.steps_s + self.likely_s) / self.steps_s
+        return self._gain(self.likely_s, faster)
+
+    def faster_for(self, gain: float) -> float:
+        """How many times as fast the steps must be for such a least gain of the whole."""
+        left_s = (self.steps_s + self.least_s) / gain - self.rest_s
+        return self.steps_s / left_s if left_s > 0 else math.inf
+
+    def _gain(self, compile_s: float, faster: float) -> float:
+        return (self.steps_s + compile_s) / (self.steps_s / faster + self.rest_s)
 
 
-def compiling_of(diagnosis: WorkloadDiagnosis) -> Compiling | None:
-    """What compiling anew comes to; None where it does not happen, or the length is not known."""
+def compiling_of(diagnosis: WorkloadDiagnosis, multiple: int = 0) -> Compiling | None:
+    """What compiling anew comes to; None where it does not happen, or the length is not known.
+
+    Args:
+        diagnosis: Of the training.
+        multiple: Of which lengths are to be made multiples; 0 where nothing is to be compiled.
+    """
     new, work = diagnosis.new_shapes, diagnosis.workload
     steps = (work.steps_per_epoch or 0) * work.epochs
     if new is None or not steps:
@@ -44,8 +64,14 @@ def compiling_of(diagnosis: WorkloadDiagnosis) -> Compiling | None:
     least_s, likely_s, most_s = (
         (min(shapes, steps) - 1) * new.compile_s for shapes in (new.shapes, new.expected, steps)
     )
-    steps_s = steps * _compiled_s(diagnosis)
-    return Compiling(steps_s=steps_s, least_s=least_s, likely_s=likely_s, most_s=most_s)
+    left = next((each.shapes for each in new.padded if each.multiple == multiple), 1)
+    return Compiling(
+        steps_s=steps * _compiled_s(diagnosis),
+        least_s=least_s,
+        likely_s=likely_s,
+        most_s=most_s,
+        rest_s=(left - 1) * new.compile_s,
+    )
 
 
 def _compiled_s(diagnosis: WorkloadDiagnosis) -> float:
@@ -57,7 +83,7 @@ def _compiled_s(diagnosis: WorkloadDiagnosis) -> float:
 
 
 def compiling_comparison(compiling: Compiling, found: Comparison) -> Comparison:
-    """What a comparison of compiled steps with ones that need no compiling says of a training.
+    """What a comparison of compiled steps with ones that need less compiling says of a training.
 
     Args:
         compiling: Of the training as it is.
@@ -71,11 +97,11 @@ def compiling_comparison(compiling: Compiling, found: Comparison) -> Comparison:
         >>> round(compiling_comparison(anew, compare([1.0, 1.0], [0.9, 0.9])).ratio, 2)
         2.7
     """
-    likely = in_whole(found, lambda faster: compiling.likely_gain * faster)
+    likely = in_whole(found, compiling.likely_gain)
     slower = likely.high is not None and likely.high < 1.0
     return Comparison(
         ratio=likely.ratio,
-        low=compiling.least_gain * found.low,
+        low=compiling.least_gain(found.low),
         high=likely.high,
         n=found.n,
         verdict=found.verdict if found.verdict == "faster" or slower else "not_proven",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from uncork.core.batch_facts import OpenAxis
 from uncork.core.record import Record
 
 # Of layers, in Keras's words: what they compute in. Their weights are float32.
@@ -74,6 +75,16 @@ class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
 
     expects: str
     placement: str = ""
+
+
+class PadLengths(Record, tag="pad_lengths", frozen=True, kw_only=True):
+    """Fill each batch of a ``fit`` up, so that its lengths are multiples of ``multiple``.
+
+    ``axes`` are those of its tensors that differ from batch to batch.
+    """
+
+    multiple: int
+    axes: tuple[OpenAxis, ...]
 
 
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
@@ -178,13 +189,14 @@ FunctionEdit = (
     | DtypePolicy
 )
 # What was proved of a model holds for its own code and layers only.
-OfCode = JitCompile | DtypePolicy | MicroBatches | RecomputeActivations | LargerBatch
+OfCode = JitCompile | DtypePolicy | PadLengths | MicroBatches | RecomputeActivations | LargerBatch
 StepEdit = (
     TfFunction
     | FunctionEdit
     | ReuseIterator
     | LayersInInput
     | MapOnDevice
+    | PadLengths
     | StepsPerExecution
     | FlatUpdates
     | RowUpdates

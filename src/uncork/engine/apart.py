@@ -14,7 +14,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.saving import parts_of, saving_comparison
-from uncork.core.step_edit import JitCompileOff
+from uncork.core.step_edit import JitCompileOff, PadLengths
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
@@ -101,7 +101,7 @@ class _Compiling(Apart):
         return subject.prove_step(version, kind, budget_s)
 
     def at_least(self, now: WorkloadDiagnosis, gain: float) -> float:
-        return gain / self._anew.least_gain
+        return self._anew.faster_for(gain)
 
     def of_whole(self, now: WorkloadDiagnosis, found: Comparison) -> Comparison:
         return compiling_comparison(self._anew, found)
@@ -120,5 +120,11 @@ def apart(base: Version, candidate: Version, now: WorkloadDiagnosis) -> Apart | 
     if candidate.saving != base.saving:
         return _Saving()
     added = candidate.step[len(base.step) :]
-    anew = compiling_of(now) if any(isinstance(edit, JitCompileOff) for edit in added) else None
+    anew = next(
+        (_compiled(now, e) for e in added if isinstance(e, JitCompileOff | PadLengths)), None
+    )
     return _Compiling(anew) if anew is not None else None
+
+
+def _compiled(now: WorkloadDiagnosis, edit: JitCompileOff | PadLengths) -> Compiling | None:
+    return compiling_of(now, edit.multiple if isinstance(edit, PadLengths) else 0)

@@ -40,6 +40,7 @@ from uncork.step import (
     callback_costs,
     defects_of_fit,
     device_of,
+    fills_of,
     growth_of,
     is_categorical,
     new_shapes_of,
@@ -114,7 +115,8 @@ class FitLooks(FitRuns):
         settings = StepSettings(self.model, self.original.step)
         runner = FitRunner(settings, feed, self.snapshot, samples)
         seen = shapes_of(self.feed, self.model, _READ_S)
-        return new_shapes_of(runner, self._batches, step_s, seconds, seen)
+        fills = fills_of(self.original.pipeline)
+        return new_shapes_of(runner, self._batches, step_s, seconds, seen, fills)
 
     def growth(self, seconds: float) -> Growth | None:
         """What the model's own step lets grow."""

@@ -15,9 +15,17 @@ from uncork.core.errors import NothingToMeasure, WrongUse, told
 from uncork.core.plan import Proof
 from uncork.core.record import replace
 from uncork.core.stage import Stage
-from uncork.core.step_edit import DtypePolicy, JitCompile, JitCompileOff, MicroBatches, StepEdit
+from uncork.core.step_edit import (
+    DtypePolicy,
+    JitCompile,
+    JitCompileOff,
+    MicroBatches,
+    PadLengths,
+    StepEdit,
+)
 from uncork.core.workload import Workload
 from uncork.engine import seconds
+from uncork.engine.filled_up import prove_filled_up
 from uncork.engine.fit_looks import FitLooks
 from uncork.engine.handed_over import HandedFit, HandedOver
 from uncork.engine.larger_batches import LargerBatches
@@ -196,6 +204,9 @@ class FitSubject(FitLooks):
             return Proof(kind=kind, passed=False, detail=f"its validation fails: {fails}")
         settings = self._with(version.step)
         pairs = settings.in_two(self._feed(version))
+        if pairs is not None and kind == "rounding" and self._is_filled_up_now(version):
+            versions = self.original.step, version.step
+            return prove_filled_up(self.model, self.snapshot, versions, pairs, budget_s)
         if pairs is None and kind == "rounding" and self._is_cut_otherwise(version):
             return self._prove_without_tf32(version, budget_s)
         if pairs is None:
@@ -229,6 +240,11 @@ class FitSubject(FitLooks):
         """With XLA, which it is not as written."""
         others = version.step[len(self.original.step) :]
         return any(isinstance(edit, JitCompile) for edit in others)
+
+    def _is_filled_up_now(self, version: Version) -> bool:
+        """Up to few lengths."""
+        others = version.step[len(self.original.step) :]
+        return any(isinstance(edit, PadLengths) for edit in others)
 
     def _is_cut_otherwise(self, version: Version) -> bool:
         """XLA and TensorFlow round to TF32 where each likes."""

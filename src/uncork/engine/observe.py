@@ -18,7 +18,7 @@ from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
 from uncork.core.stage import ENDLESS, Stage, with_chosen
-from uncork.core.step_edit import JitCompileOff, is_graph, on_device
+from uncork.core.step_edit import JitCompileOff, PadLengths, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites
@@ -137,8 +137,8 @@ def observe(
     if moved is not None:
         stages = left_to_the_step(stages, moved.expects)
         once["transfer"] = subject.transfer(version)
-    if any(isinstance(edit, JitCompileOff) for edit in version.step):
-        once["new_shapes"] = None  # nothing is compiled for them any more
+    if any(isinstance(edit, JitCompileOff | PadLengths) for edit in version.step):
+        once["new_shapes"] = None  # nothing, or next to nothing, is compiled for them any more
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.seen(), version.times),

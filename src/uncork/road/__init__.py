@@ -35,6 +35,7 @@ from uncork.road.map_on_device import MakeOnDevice
 from uncork.road.micro_batches import TrainInParts
 from uncork.road.mixed_bfloat16 import MixedBfloat16
 from uncork.road.mixed_float16 import MixedFloat16
+from uncork.road.pad_lengths import FillBatchesUp
 from uncork.road.parallel_interleave import ParallelizeInterleave
 from uncork.road.parallel_map import ParallelizeMap
 from uncork.road.parallelize_prefix import ParallelizePrefix
@@ -99,6 +100,7 @@ ROAD: tuple[Optimization, ...] = (
     # compile before precision: both change the kernels, and XLA is the milder promise
     MapAtOnce(),  # before XLA, which compiles a loop as a loop, and is only worth what is left
     CompileStep(),
+    FillBatchesUp(),  # XLA with few shapes, before XLA is given up for having many
     LeaveXla(),  # the other way, for a script that has it on
     AnotherBackend(),  # compiles, too; the others of these are for TensorFlow's step
     FullPrecision(),  # a precision that the device has no kernels for

@@ -40,8 +40,9 @@ from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.one_pass import OnePass, for_keras, read_on
+from uncork.step.pad_lengths import fills_of
 from uncork.step.padding import Padding, padding_of
-from uncork.step.per_example import draws_by_itself, without_draws
+from uncork.step.per_example import draws_by_itself, why_not_in_parts, without_draws
 from uncork.step.planned import PlannedStep
 from uncork.step.random_layers import random_layers
 from uncork.step.replay import Recording, Replay, first_rows, replay
@@ -136,6 +137,7 @@ __all__ = [
     "edits_of_arrays",
     "executions",
     "fill_loader",
+    "fills_of",
     "first_layers",
     "first_rows",
     "flat_group_of",
@@ -194,6 +196,7 @@ __all__ = [
     "warms_up",
     "weights",
     "who_waits",
+    "why_not_in_parts",
     "why_not_larger",
     "without_draws",
     "without_tf32",

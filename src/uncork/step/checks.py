@@ -30,6 +30,7 @@ from uncork.step.flat_group import why_not
 from uncork.step.fused_updates import why_not_fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.pad_lengths import pad_lengths_of
 from uncork.step.random_layers import random_layers
 from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import why_not_larger
@@ -72,6 +73,7 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
         )
     first = first_layers_of(model, edits)
     map_in_step_of(model, edits)
+    pad_lengths_of(model, edits)
     if any(isinstance(edit, MicroBatches | RecomputeActivations) for edit in edits):
         _check_built(model)
         in_parts_of(model, edits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.batch_facts import NewShapes
+from uncork.core.batch_facts import NewShapes, OpenAxis, PaddedShapes
 from uncork.step.feed import Feed, executions
 from uncork.step.runner import FitRunner
 
@@ -19,6 +20,8 @@ from uncork.step.runner import FitRunner
 Shapes = tuple[tuple[int, ...], ...]
 # Batches whose shapes are looked at.
 _MOST: Final = 1024
+# Of which numbers lengths may be made multiples.
+_MULTIPLES: Final = (8, 16, 32, 64, 128, 256)
 
 
 def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
@@ -58,6 +61,7 @@ def new_shapes_of(
     step_s: float,
     seconds: float,
     seen: Sequence[Shapes] = (),
+    fills: Sequence[float] = (),
 ) -> NewShapes | None:
     """Compile a step for some of its batches; None where one shape is all there is.
 
@@ -67,6 +71,8 @@ def new_shapes_of(
         step_s: Of a step that is compiled.
         seconds: How long to look; at least one shape beside the first is compiled.
         seen: Shapes of more batches, from :func:`shapes_of`.
+        fills: What each tensor of a batch may be filled up with, from
+            :func:`~uncork.step.pad_lengths.fills_of`; none where they may not.
     """
     shapes = [_shapes(batch) for batch in batches]
     known = max(shapes, seen, key=len)
@@ -82,13 +88,55 @@ def new_shapes_of(
                 compiled.append(one_s)
                 if spent_s > seconds:
                     break
+    axes = _axes(known, fills)
     return NewShapes(
         batches=len(known),
         shapes=len(counts),
         once=sum(count == 1 for count in counts.values()),
         twice=sum(count == 2 for count in counts.values()),
         compile_s=max(0.0, statistics.fmean(compiled) - step_s),
+        axes=axes,
+        padded=tuple(_padded(known, axes, multiple) for multiple in _MULTIPLES if axes),
     )
+
+
+def _axes(known: Sequence[Shapes], fills: Sequence[float]) -> tuple[OpenAxis, ...]:
+    """In which batches differ, but for the rows that they have; none where they differ in more."""
+    ranks = {tuple(map(len, shapes)) for shapes in known}
+    if len(ranks) > 1 or not fills:
+        return ()
+    (rank,) = ranks
+    each = ((n, axis) for n in range(len(fills)) for axis in range(1, rank[n]))
+    return tuple(
+        OpenAxis(tensor=n, axis=axis, fill=fills[n])
+        for n, axis in each
+        if len({shapes[n][axis] for shapes in known}) > 1
+    )
+
+
+def _padded(known: Sequence[Shapes], axes: tuple[OpenAxis, ...], multiple: int) -> PaddedShapes:
+    filled = [filled_up(shapes, axes, multiple) for shapes in known]
+    before, after = (sum(map(_numbers, shapes)) for shapes in (known, filled))
+    larger = after / before if before else 1.0
+    return PaddedShapes(multiple=multiple, shapes=len(set(filled)), larger=larger)
+
+
+def filled_up(shapes: Shapes, axes: tuple[OpenAxis, ...], multiple: int) -> Shapes:
+    """What becomes of a batch's shapes.
+
+    Example:
+        >>> filled_up(((32, 13), (32,)), (OpenAxis(tensor=0, axis=1),), 8)
+        ((32, 16), (32,))
+    """
+    found = [list(shape) for shape in shapes]
+    for each in axes:
+        length = found[each.tensor][each.axis]
+        found[each.tensor][each.axis] = -(-length // multiple) * multiple
+    return tuple(map(tuple, found))
+
+
+def _numbers(shapes: Shapes) -> int:
+    return sum(map(math.prod, shapes))
 
 
 def _shapes(batch: Any) -> Shapes:

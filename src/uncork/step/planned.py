@@ -19,6 +19,7 @@ from uncork.step.last_maps import map_in_step_of
 from uncork.step.last_step import ended_as_written
 from uncork.step.left_out import is_in_step
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.pad_lengths import pad_lengths_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 from uncork.step.traced_maps import attribute
@@ -64,6 +65,7 @@ class PlannedStep:
         self._maps = maps_of(edits, on_refusal)
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits)
+        self._lengths = pad_lengths_of(model, edits)
         self._in_parts = in_parts_of(model, edits)
         self._recomputed = recomputed_of(model, edits)
         self.edits = edits
@@ -111,7 +113,7 @@ class PlannedStep:
             EditRefused: It is not data that the edits can be used on.
         """
         feed = Feed.of(arguments)
-        for each in (self._first, self._last_map):
+        for each in (self._first, self._last_map, self._lengths):
             feed = each.fed(feed) if each else feed
         self._arrays = feed.arrays
         if self._last_map is not None and self._last_map.is_another:

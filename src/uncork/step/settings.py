@@ -26,6 +26,7 @@ from uncork.step.flat_group import FlatGroup
 from uncork.step.fused_updates import fused
 from uncork.step.last_maps import map_in_step_of
 from uncork.step.micro_batches import in_parts_of
+from uncork.step.pad_lengths import pad_lengths_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.rescaled_rate import rescaled
 from uncork.step.reused_iterator import ReusedIterators
@@ -76,6 +77,7 @@ class StepSettings:
         self._maps = maps_of(edits, _refuse_maps)
         self._first = first_layers_of(model, edits)
         self._last_map = map_in_step_of(model, edits, keeps=True)
+        self._lengths = pad_lengths_of(model, edits)
         self._in_parts = in_parts_of(model, edits)
         self._recomputed = recomputed_of(model, edits)
         self.iterators = iterators_of(edits)
@@ -118,7 +120,7 @@ class StepSettings:
 
     def fed(self, feed: Feed) -> Feed:
         """What a training that is run this way is to read, instead of the user's data."""
-        for each in (self._first, self._last_map):
+        for each in (self._first, self._last_map, self._lengths):
             feed = each.fed(feed) if each else feed
         return feed
 
@@ -136,7 +138,8 @@ class StepSettings:
         Raises:
             EditRefused: As :meth:`fed`.
         """
-        return self._last_map.in_two(feed) if self._last_map else None
+        other = self._last_map or self._lengths
+        return other.in_two(feed) if other else None
 
     @contextmanager
     def _tracing(self) -> Iterator[None]:
@@ -167,9 +170,10 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
     first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
-    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`, that its batch
-    is cut in parts :func:`~uncork.step.micro_batches.in_parts_of`, and that activations are made
-    again :func:`~uncork.step.recompute.recomputed_of`.
+    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`, that batches
+    are filled up :func:`~uncork.step.pad_lengths.pad_lengths_of`, that its batch is cut in parts
+    :func:`~uncork.step.micro_batches.in_parts_of`, and that activations are made again
+    :func:`~uncork.step.recompute.recomputed_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):

@@ -1,0 +1,100 @@
+"""Is a training the same on batches that are filled up further? Both train, batch for batch."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from uncork.core.edit import loosest
+from uncork.core.plan import Proof
+from uncork.core.record import replace
+from uncork.core.step_edit import StepEdit
+from uncork.engine.data_orders import order_of
+from uncork.engine.step_proofs import StepProver
+from uncork.step import (
+    Recording,
+    Snapshot,
+    StepSettings,
+    draws_by_itself,
+    replay,
+    why_not_in_parts,
+    without_draws,
+)
+
+# Batches that are compared: XLA compiles the step as written for each of their shapes.
+_RECORDED: Final = {"most": 8, "max_bytes": 256 << 20}
+_STEPS: Final = 8
+# Relative and absolute. Keras weighs what a batch tells by all its positions, masked ones too, so a
+# mean over batches of many lengths is another one, by as much as that.
+_ALIKE: Final = 3e-3
+_NOTHING: Final = "none of the first batches would be filled up, so nothing is learned of it"
+_DRAWN: Final = "without what layers drop at random, of which longer rows draw more"
+
+
+def prove_filled_up(
+    model: Any,
+    snapshot: Snapshot,
+    versions: tuple[tuple[StepEdit, ...], tuple[StepEdit, ...]],
+    pairs: Any,
+    budget_s: float,
+) -> Proof:
+    """Compare weights, and what the training tells of itself, after the same steps.
+
+    What fills batches up must count nowhere: masked in the layers, in the loss and in the metrics.
+
+    Args:
+        model: The user's.
+        snapshot: Where both start.
+        versions: Edits of the step as it is, and as it is to be.
+        pairs: Of batches, from :meth:`~uncork.step.StepSettings.in_two`.
+        budget_s: Seconds.
+    """
+    recording = Recording.in_two(pairs, **_RECORDED)
+    both = zip(recording.batches, recording.otherwise, strict=True)
+    if all(_shapes(batch) == _shapes(filled) for batch, filled in both):
+        return Proof(kind="rounding", passed=False, detail=_NOTHING)
+    drawn = draws_by_itself(model) and why_not_in_parts(model) is None
+    with without_draws(model) if drawn else nullcontext():
+        original, edited = (StepSettings(model, edits) for edits in versions)
+        proof = StepProver(original, snapshot, recording).prove(edited, "rounding", budget_s)
+        others = _told_otherwise(original, edited, snapshot, recording) if proof.passed else []
+    if others:
+        detail = f"the training tells another {', '.join(others)} of itself"
+        return replace(proof, passed=False, detail=detail)
+    kind = loosest(proof.kind, "resampled" if drawn else "rounding")
+    return replace(proof, kind=kind, detail=f"{proof.detail}; {_DRAWN}" if drawn else proof.detail)
+
+
+def _told_otherwise(
+    original: StepSettings, edited: StepSettings, snapshot: Snapshot, recording: Recording
+) -> list[str]:
+    """Names of metrics that count what batches are filled up with."""
+    order = order_of(len(recording.batches), _STEPS, seed=0)
+    found: list[dict[str, Any]] = []
+    try:
+        for settings in (original, edited):
+            feed = recording.feed(order, otherwise=settings is edited)
+            replay(settings, snapshot, feed)
+            told = settings.model.get_metrics_result()
+            found.append(keras.tree.map_structure(np.asarray, told))
+    finally:
+        snapshot.restore_values()
+    as_it_is, filled = found
+    return [
+        name
+        for name in as_it_is
+        if not all(
+            np.allclose(a, b, rtol=_ALIKE, atol=_ALIKE, equal_nan=True)
+            for a, b in zip(
+                keras.tree.flatten(as_it_is[name]), keras.tree.flatten(filled[name]), strict=True
+            )
+        )
+    ]
+
+
+def _shapes(batch: Any) -> list[tuple[int, ...]]:
+    return [tuple(part.shape) for part in tf.nest.flatten(batch)]

@@ -1,0 +1,76 @@
+"""Fill batches up to few lengths, so that XLA compiles the step for few.
+
+XLA compiles for exact shapes. Rows that are filled up to the longest of their batch have many
+lengths, and each new one is another compilation of the whole step, of seconds to minutes. Filled up
+a little further, to the next multiple of 32, say, they have few, and XLA's kernels are kept.
+
+Legal as ``rounding`` where what rows are filled up with counts nowhere: a model that masks it, in
+its layers, its loss and its metrics. That is not read off the model, but tried: on the same
+batches, as they are and filled up, the weights must come out alike, and what the training tells.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from uncork.core.compiling import compiling_of
+from uncork.core.diagnosis import WorkloadDiagnosis
+from uncork.core.machine import Machine
+from uncork.core.plan import Policy
+from uncork.core.step_edit import PadLengths
+from uncork.road.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    no_pipeline,
+    no_step_edit,
+    not_worth,
+)
+
+
+@final
+class FillBatchesUp(Optimization):
+    """Make the lengths of a batch multiples of a number."""
+
+    name = "pad_lengths"
+    stage = "compile"
+    guarantee = "rounding"
+
+    def propose(
+        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
+    ) -> Proposal | Skipped:
+        """Of the multiples that were looked at, the one that promises most."""
+        del machine, policy
+        work, new = diagnosis.workload, diagnosis.new_shapes
+        if not work.jit_compile:
+            return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
+        forbidden = no_step_edit(diagnosis) or no_pipeline(diagnosis)
+        if forbidden:
+            return forbidden
+        if new is None:
+            return Skipped(reason="all batches have one shape")
+        if not new.padded:
+            return Skipped(reason="batches differ in more than lengths that could be filled up")
+        gains = {each: _gain(diagnosis, each.multiple, each.larger) for each in new.padded}
+        best = max(gains, key=lambda each: (gains[each], -each.multiple))
+        if gains[best] < WORTH_TRYING:
+            return not_worth(gains[best])
+        return Proposal(
+            edits=(PadLengths(multiple=best.multiple, axes=new.axes),),
+            predicted=gains[best],
+            at=work.step_at or work.at,
+            why=f"{best.shapes} shapes are compiled where {new.shapes} were seen, of batches "
+            f"{best.larger:.2f}x as large",
+            source_edit=_source_edit(best.multiple),
+        )
+
+
+def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
+    """A step is taken to cost by the numbers of its batch; 1 where the steps are not known."""
+    compiling = compiling_of(diagnosis, multiple)
+    return compiling.likely_gain(1 / larger) if compiling else 1.0
+
+
+def _source_edit(multiple: int) -> str:
+    return f"dataset.map(lambda x, y: (tf.pad(x, [[0, 0], [0, -tf.shape(x)[1] % {multiple}]]), y))"

@@ -1,0 +1,158 @@
+"""Whether it is the same training on longer rows: where what fills them up counts nowhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.batch_facts import OpenAxis
+from uncork.core.plan import Proof
+from uncork.core.step_edit import PadLengths
+from uncork.engine.fit_subject import FitSubject
+from uncork.engine.version import Version
+from uncork.step.snapshot import weights
+from uncork.step.told_loss import told_loss
+
+from .levers import subject_of
+
+layers = keras.layers
+TOKENS = 40
+# Of tokens and, where each has a target, of that.
+LENGTHS = (OpenAxis(tensor=0, axis=1), OpenAxis(tensor=1, axis=1))
+
+
+def texts(*, tagged: bool = False) -> tf.data.Dataset:
+    """Rows of 3 to 7 tokens, four in a batch."""
+    draw = np.random.default_rng(4)
+    rows = [draw.integers(1, TOKENS, draw.integers(3, 8)) for _ in range(48)]
+    tokens = tf.ragged.constant([row.tolist() for row in rows], dtype=tf.int32)
+    labels = tokens % 3 if tagged else tf.constant([row[0] % 2 for row in rows])
+    data = tf.data.Dataset.from_tensor_slices((tokens, labels)).map(lambda x, y: (x, y))
+    return data.padded_batch(4)
+
+
+def classifying(*body: Any, masked: bool = True) -> Any:
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(TOKENS, 6, mask_zero=masked)(inputs)
+    for layer in (*body, layers.GlobalAveragePooling1D(), layers.Dense(1)):
+        x = layer(x)
+    made = keras.Model(inputs, x)
+    made.compile("adam", "mse", jit_compile=True)
+    return made
+
+
+class Longest(keras.metrics.Metric):
+    """It looks at all that a batch is filled up with."""
+
+    def __init__(self) -> None:
+        super().__init__(name="longest")
+        self.most = self.add_variable((), "zeros")
+
+    def update_state(self, y: Any, predicted: Any, sample_weight: Any = None) -> None:
+        self.most.assign(tf.maximum(self.most.value, tf.cast(tf.shape(y)[1], tf.float32)))
+
+    def result(self) -> Any:
+        return self.most.value
+
+
+def tagging(metric: Any) -> Any:
+    """A target for each token; Keras masks the loss, and its own metrics."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(TOKENS, 6, mask_zero=True)(inputs)
+    made = keras.Model(inputs, layers.Dense(3, "softmax")(x))
+    made.compile("adam", "sparse_categorical_crossentropy", metrics=[metric], jit_compile=True)
+    return made
+
+
+class Attending(keras.layers.Layer):
+    """To itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.supports_masking = True
+        self.attention = layers.MultiHeadAttention(2, 3)
+
+    def build(self, shape: Any) -> None:
+        self.attention.build(shape, shape)
+
+    def call(self, x: Any, mask: Any = None) -> Any:
+        return self.attention(x, x, query_mask=mask, value_mask=mask, key_mask=mask)
+
+
+def version_of(subject: FitSubject, axes: int) -> Version:
+    return subject.original.with_step_edits((PadLengths(multiple=8, axes=LENGTHS[:axes]),))
+
+
+def judged(made: Any, folder: Path, data: Any = None) -> Proof:
+    subject = subject_of(made, folder, texts() if data is None else data)
+    before = weights(made)
+    axes = 1 if data is None else 2
+    found = subject.prove_step(version_of(subject, axes), "rounding", 20.0)
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+    return found
+
+
+def test_a_model_that_masks_them_learns_the_same(tmp_path: Path) -> None:
+    found = judged(classifying(Attending()), tmp_path)
+    assert found.passed, found.detail
+    assert found.kind == "rounding"
+
+
+def test_a_model_that_looks_at_them_does_not(tmp_path: Path) -> None:
+    found = judged(classifying(masked=False), tmp_path)
+    assert not found.passed
+    assert "weights" in found.detail
+
+
+def test_layers_that_drop_at_random_draw_more(tmp_path: Path) -> None:
+    found = judged(classifying(layers.Dropout(0.3)), tmp_path)
+    assert found.passed, found.detail
+    assert found.kind == "resampled"
+    assert "drop at random" in found.detail
+
+
+@pytest.mark.parametrize(("metric", "passes"), [("accuracy", True), (Longest(), False)])
+def test_what_the_training_tells_must_not_count_them(
+    metric: Any, passes: bool, tmp_path: Path
+) -> None:
+    """The weights are the same in both cases."""
+    found = judged(tagging(metric), tmp_path, texts(tagged=True))
+    assert found.passed is passes, found.detail
+    assert passes or "another longest of itself" in found.detail
+
+
+def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -> None:
+    data = texts().map(lambda x, y: (tf.pad(x, [[0, 0], [0, 8 - tf.shape(x)[1]]]), y))
+    data = data.map(lambda x, y: (tf.ensure_shape(x, (None, None)), y))
+    subject = subject_of(classifying(), tmp_path, data)
+    found = subject.prove_step(version_of(subject, 1), "rounding", 20.0)
+    assert not found.passed
+    assert "none of the first batches" in found.detail
+
+
+def test_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the training on longer rows, when some steps of it were made."""
+    made = classifying(layers.Dropout(0.3))
+    subject = subject_of(made, tmp_path, texts())
+    before, told = weights(made), iter(range(30))
+
+    def interrupted(logs: Any) -> tuple[str, float]:
+        if next(told) == 20:
+            raise KeyboardInterrupt
+        return told_loss(logs)
+
+    monkeypatch.setattr(sys.modules["uncork.step.replay"], "told_loss", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        subject.prove_step(version_of(subject, 1), "rounding", 5.0)
+    subject.restore()
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+    (dropout,) = (layer for layer in made.layers if isinstance(layer, layers.Dropout))
+    assert dropout(tf.ones((1, 1000)), training=True).numpy().min() == 0.0

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from records import observed
+from uncork.core.batch_facts import NewShapes, OpenAxis, PaddedShapes
+from uncork.core.step_edit import PadLengths
+from uncork.road.pad_lengths import FillBatchesUp
+
+from .situations import AUGMENTING, SITUATIONS, WAITING, proposal, reason
+
+FILL = FillBatchesUp()
+AXES = (OpenAxis(tensor=0, axis=1),)
+PADDED = (
+    PaddedShapes(multiple=8, shapes=30, larger=1.05),
+    PaddedShapes(multiple=32, shapes=8, larger=1.2),
+    PaddedShapes(multiple=256, shapes=1, larger=4.0),
+)
+NEW = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0, axes=AXES, padded=PADDED)
+# Ten seconds of steps, and 119 or more of compilations.
+WORK = {"jit_compile": True, "steps_per_epoch": 1000, "epochs": 10}
+
+
+def seen(new: NewShapes | None = NEW, **workload):
+    return observed(
+        *AUGMENTING,
+        shares=WAITING,
+        ceilings={},
+        new_shapes=new,
+        step_s=0.001,
+        workload=WORK | workload,
+    )
+
+
+def test_it_weighs_what_is_still_compiled_against_larger_batches():
+    found = proposal(FILL, seen())
+    assert found.edits == (PadLengths(multiple=32, axes=AXES),)
+    assert found.predicted == pytest.approx((10 + 196.1) / (12 + 7), rel=0.01)
+    assert "8 shapes are compiled where 120 were seen" in found.why
+    assert "% 32" in found.source_edit
+
+
+def test_a_long_training_makes_up_for_any_compilation():
+    """And steps on larger batches are what is left: the finest multiple."""
+    found = proposal(FILL, seen(steps_per_epoch=20_000))
+    assert found.edits[0].multiple == 8
+    assert "predicted gain" in reason(FILL, seen(steps_per_epoch=2_000_000))
+
+
+def test_what_cannot_be_filled_up_is_left_alone():
+    bare = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0)
+    assert "more than lengths" in reason(FILL, seen(bare))
+    assert reason(FILL, seen(None)) == "all batches have one shape"
+
+
+def test_without_xla_there_is_nothing_to_win():
+    assert reason(FILL, seen(jit_compile=False)).startswith("XLA is off")
+
+
+def test_batches_that_python_makes_are_its_own():
+    assert "pydataset" in reason(FILL, seen(data="pydataset"))
+
+
+def test_a_training_of_unknown_length_promises_nothing():
+    assert "predicted gain 1.00x" in reason(FILL, seen(steps_per_epoch=None))
+
+
+@pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
+def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
+    assert reason(FILL, SITUATIONS[situation])

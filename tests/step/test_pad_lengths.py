@@ -1,0 +1,129 @@
+"""Batches filled up to few lengths: with what, how far, and of which data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from uncork.core.batch_facts import OpenAxis
+from uncork.core.errors import EditRefused
+from uncork.core.step_edit import LayersInInput, MapOnDevice, PadLengths
+from uncork.pipeline import read
+from uncork.step import Feed, StepSettings, fills_of
+
+ROWS = tf.ragged.constant([[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 2]], dtype=tf.int32)
+LENGTHS = PadLengths(multiple=4, axes=(OpenAxis(tensor=0, axis=1),))
+
+
+def rows(**padded: Any) -> tf.data.Dataset:
+    labelled = tf.data.Dataset.from_tensor_slices((ROWS, [0, 1, 1, 0])).map(lambda x, y: (x, y))
+    return labelled.padded_batch(2, **padded)
+
+
+def model(**compiled: Any) -> Any:
+    layers = keras.layers
+    body = [layers.Embedding(10, 3, mask_zero=True), layers.GlobalAveragePooling1D()]
+    made = keras.Sequential([keras.Input((None,), dtype="int32"), *body, layers.Dense(1)])
+    made.compile("sgd", "mse", **{"jit_compile": True} | compiled)
+    return made
+
+
+def fed(edit: PadLengths, dataset: Any) -> list[Any]:
+    return list(StepSettings(model(), (edit,)).fed(Feed(dataset)).dataset)
+
+
+def test_each_batch_is_filled_up_to_the_next_multiple() -> None:
+    first, second = (x.numpy().tolist() for x, _ in fed(LENGTHS, rows()))
+    assert first == [[1, 2, 3, 0], [4, 0, 0, 0]]
+    assert second == [[5, 6, 7, 8, 9, 0, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]]
+
+
+def test_what_has_such_a_length_stays_what_it_is() -> None:
+    (x, y), _ = fed(PadLengths(multiple=3, axes=LENGTHS.axes), rows())
+    assert x.shape == (2, 3)
+    assert y.numpy().tolist() == [0, 1]
+
+
+def test_it_fills_up_with_what_the_script_fills_up_with() -> None:
+    labels = tf.data.Dataset.from_tensor_slices((ROWS, ROWS)).map(lambda x, y: (x, y))
+    data = labels.padded_batch(2, padding_values=(0, -1))
+    assert fills_of(read(data.prefetch(1))) == (0.0, -1.0)
+    axes = (OpenAxis(tensor=0, axis=1), OpenAxis(tensor=1, axis=1, fill=-1.0))
+    (x, y), _ = fed(PadLengths(multiple=4, axes=axes), data)
+    assert (x.numpy()[1].tolist(), y.numpy()[1].tolist()) == ([4, 0, 0, 0], [4, -1, -1, -1])
+
+
+def test_text_is_filled_up_with_nothing() -> None:
+    words = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([["a"], ["b", "c"]]))
+    data = words.map(lambda row: row).padded_batch(2)
+    assert fills_of(read(data)) == (0.0,)
+    (batch,) = fed(LENGTHS, data)
+    assert batch.numpy().tolist() == [[b"a", b"", b"", b""], [b"b", b"c", b"", b""]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        rows(padding_values=(7, None)).map(lambda x, y: (x, x, y)),
+        rows().map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y)),
+        tf.data.Dataset.range(3),
+    ],
+    ids=["other tensors by then", "ragged", "numbers"],
+)
+def test_where_nobody_knows_what_to_fill_up_with_nothing_is(data: Any) -> None:
+    assert fills_of(read(data)) == ()
+    assert fills_of(None) == ()
+
+
+def test_zeros_are_taken_to_another_form_by_any_map() -> None:
+    assert fills_of(read(rows().map(lambda x, y: (x, x, y)))) == (0.0, 0.0, 0.0)
+
+
+def test_a_replay_compares_the_batch_as_it_is_with_what_it_becomes() -> None:
+    settings = StepSettings(model(), (LENGTHS,))
+    pairs = list(settings.in_two(Feed(rows(), class_weight={0: 1.0, 1: 2.0})))
+    (filled, given), *_ = pairs
+    assert [part.shape for part in filled] == [(2, 4), (2,), (2,)]
+    assert [part.shape for part in given] == [(2, 3), (2,), (2,)]
+
+
+def test_batches_that_are_held_are_filled_up_too() -> None:
+    held = Feed(None).resident(list(rows()))
+    found = StepSettings(model(), (LENGTHS,)).fed(held)
+    assert found.held == 2
+    assert [x.shape[1] for x, _ in found.dataset.take(3)] == [4, 8, 4]
+
+
+@pytest.mark.parametrize("compiled", [{"jit_compile": False}, {"run_eagerly": True}])
+def test_a_step_without_xla_compiles_nothing_for_a_length(compiled: dict[str, Any]) -> None:
+    made = model(**{"jit_compile": False} | compiled)
+    with pytest.raises(EditRefused):
+        StepSettings(made, (LENGTHS,))
+
+
+@pytest.mark.parametrize("other", [LayersInInput(layers=("a",)), MapOnDevice(expects="")])
+def test_what_the_step_is_given_must_be_the_batch(other: Any) -> None:
+    with pytest.raises(EditRefused):
+        StepSettings(model(), (other, LENGTHS))
+
+
+@pytest.mark.parametrize(
+    ("data", "axes"),
+    [
+        (rows(padded_shapes=([6], [])), LENGTHS.axes),
+        (rows(), (OpenAxis(tensor=1, axis=1),)),
+        (rows(), (OpenAxis(tensor=5, axis=1),)),
+    ],
+    ids=["of one length", "no such axis", "no such tensor"],
+)
+def test_other_data_is_refused(data: Any, axes: tuple[OpenAxis, ...]) -> None:
+    with pytest.raises(EditRefused, match="axis"):
+        fed(PadLengths(multiple=4, axes=axes), data)
+
+
+def test_arrays_have_one_length() -> None:
+    with pytest.raises(EditRefused, match="is no tf"):
+        StepSettings(model(), (LENGTHS,)).fed(Feed(ROWS.to_tensor().numpy()))
