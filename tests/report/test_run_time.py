@@ -14,7 +14,7 @@ STEP_S = workload_diagnosis().step_s
 BESIDE = {
     "start": (StartLine(at="train.py:3", seconds=4.0), StartLine(at="train.py:5", seconds=2.0)),
     "first_step_s": 3.0,
-    "callbacks": (CallbackCost(name="Board", seconds=0.001, at="train.py:9"),),
+    "callbacks": (CallbackCost(name="Board", seconds=0.001, epoch_s=0.3, at="train.py:9"),),
     "validation": Validation(seconds=0.5, samples=9, times=10, at="train.py:7"),
     "saving": Saving(
         name="ModelCheckpoint", seconds=0.2, cpu_s=0.1, copying_s=0.1, bytes=9, every=100, beside=9
@@ -35,6 +35,7 @@ def test_all_parts_of_a_run_add_up():
             "tracing, the first step": 3.0,
             "1,000 steps": 1000 * STEP_S,
             "Board, each batch": 1.0,
+            "Board, each epoch": 3.0,
             "10 validations": 5.0,
             "10 saves by ModelCheckpoint": 2.0,
         }

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import CallbackCost
+from uncork.core.facts import CallbackCost, Validation
 from uncork.rules import callbacks
 
 
@@ -49,3 +49,35 @@ def test_a_short_one_is_not_named():
 def test_where_no_line_is_known_the_call_is_named():
     (finding,) = found(CallbackCost(name="ModelCheckpoint", seconds=0.1))
     assert finding.at == "train.py:41"
+
+
+def of_epochs(*costs, **changes):
+    work = {"steps_per_epoch": 20}
+    seen = observed(step_s=0.1, callbacks=costs, workload=work, **changes)
+    return list(callbacks.find(seen, MACHINE))
+
+
+def test_one_that_takes_long_after_an_epoch_is_named_where_that_hook_begins():
+    (finding,) = of_epochs(cost(0.0, epoch_s=1.0, epoch_at="train.py:12"))
+    assert (finding.cause, finding.at, finding.of) == ("callbacks", "train.py:12", "an epoch")
+    assert finding.upper_bound == pytest.approx(1.5)
+    assert "Watcher takes 1 s an epoch, beside 2 s" in finding.evidence
+
+
+def test_what_the_validation_takes_is_part_of_an_epoch():
+    validation = Validation(seconds=4.0, samples=9, times=3, every=2)
+    (finding,) = of_epochs(cost(0.0, epoch_s=1.0), validation=validation)
+    assert finding.upper_bound == pytest.approx(5 / 4)
+
+
+def test_of_an_epoch_without_an_end_nobody_knows():
+    endless = observed(
+        step_s=0.1, callbacks=(cost(0.0, epoch_s=9.0),), workload={"steps_per_epoch": None}
+    )
+    assert list(callbacks.find(endless, MACHINE)) == []
+
+
+def test_both_hooks_of_one_may_be_too_long():
+    found = of_epochs(cost(0.1, epoch_s=4.0))
+    assert [each.of for each in found] == ["the step", "an epoch"]
+    assert found[1].upper_bound == pytest.approx(2.0)

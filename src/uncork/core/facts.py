@@ -71,7 +71,7 @@ class Validation(Record, frozen=True, kw_only=True):
 
 
 class CallbackCost(Record, frozen=True, kw_only=True):
-    """What a callback takes after every batch.
+    """What a callback takes beside the steps.
 
     Attributes:
         name: Of its class.
@@ -79,13 +79,17 @@ class CallbackCost(Record, frozen=True, kw_only=True):
         once_s: Of acting once, where it acts every so many batches; 0 where that is not known.
         traced_s: Of them, while TensorFlow traced functions.
         at: Where its hook begins, or where it is made.
+        epoch_s: An epoch, before it and after it.
+        epoch_at: Where the hook for that begins.
     """
 
     name: str
-    seconds: float
+    seconds: float = 0.0
     once_s: float = 0.0
     traced_s: float = 0.0
     at: str | None = None
+    epoch_s: float = 0.0
+    epoch_at: str | None = None
 
 
 class Saving(Record, frozen=True, kw_only=True):

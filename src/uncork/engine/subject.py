@@ -154,7 +154,7 @@ class Subject(ABC):
         return None
 
     def callbacks(self) -> tuple[CallbackCost, ...]:
-        """What callbacks take that act on every batch, as far as they can be tried."""
+        """What callbacks take after batches and epochs, as far as they can be tried."""
         return ()
 
     def validation(self, epoch_s: float | None, block_s: float) -> Validation | None:

@@ -70,6 +70,9 @@ def _seconds(diagnosis: WorkloadDiagnosis) -> list[tuple[str, float, str | None]
             continue  # its saves are told as such
         label = f"{callback.name or 'a callback'}, each batch"
         found.append((label, steps * callback.seconds, callback.at))
+        if callback.epoch_s:
+            label = f"{callback.name or 'a callback'}, each epoch"
+            found.append((label, work.epochs * callback.epoch_s, callback.epoch_at))
     validation = diagnosis.validation
     if validation:
         label = f"{validation.times:,} validations"

@@ -1,4 +1,4 @@
-"""Callbacks that take long after every batch: ``callbacks``, or ``retracing`` where they trace."""
+"""Callbacks that take long after batches or epochs: ``callbacks``; ``retracing`` if they trace."""
 
 from __future__ import annotations
 
@@ -23,6 +23,32 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = bound(steps_s, steps_s - max(0.0, cost.seconds - cost.once_s / epoch))
         if upper >= WORTH:
             yield _finding(diagnosis, cost, cost.seconds / steps_s, upper)
+    yield from _of_epochs(diagnosis, epoch * steps_s)
+
+
+def _of_epochs(diagnosis: WorkloadDiagnosis, steps_s: float) -> Iterator[Finding]:
+    """Beside an epoch's steps and its validation."""
+    found = diagnosis.validation
+    beside_s = found.seconds / found.every if found else 0.0
+    epoch_s = steps_s + beside_s + sum(cost.epoch_s for cost in diagnosis.callbacks)
+    if not math.isfinite(epoch_s):
+        return
+    for cost in diagnosis.callbacks:
+        upper = bound(epoch_s, epoch_s - cost.epoch_s)
+        if upper >= WORTH:
+            yield Finding(
+                cause="callbacks",
+                share=cost.epoch_s / epoch_s,
+                upper_bound=upper,
+                at=cost.epoch_at or diagnosis.workload.at,
+                evidence=(
+                    f"{cost.name} takes {cost.epoch_s:.2g} s an epoch, beside {steps_s:.2g} s of "
+                    "its steps"
+                ),
+                remedy="let it act in every tenth epoch, or at the end; on fewer samples, or on "
+                "larger batches of them",
+                of="an epoch",
+            )
 
 
 def _finding(

@@ -21,15 +21,16 @@ def batch_hooks(callbacks: Any) -> tuple[str, ...]:
         ('TerminateOnNaN',)
     """
     hooks = (*_HOOKS, *_OF_VALIDATION)
-    return tuple(type(c).__name__ for c in _each(callbacks) if _acts_on_batches(c, hooks))
+    return tuple(type(c).__name__ for c in each_of(callbacks) if _acts_on_batches(c, hooks))
 
 
 def acting_on_batches(callbacks: Any) -> list[Any]:
     """Those that act on every batch of the training, themselves."""
-    return [c for c in _each(callbacks) if _acts_on_batches(c, _HOOKS)]
+    return [c for c in each_of(callbacks) if _acts_on_batches(c, _HOOKS)]
 
 
-def _each(callbacks: Any) -> Iterable[Any]:
+def each_of(callbacks: Any) -> Iterable[Any]:
+    """Callbacks as ``fit`` takes them: one, several, or none."""
     if callbacks is None:
         return ()
     if isinstance(callbacks, keras.callbacks.CallbackList):
