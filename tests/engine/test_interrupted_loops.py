@@ -47,9 +47,10 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "xla": lambda code: JitCompile(code=code),
     "no xla": lambda code: JitCompileOff(code=code),
     "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code=code),
+    "float16": lambda code: DtypePolicy(policy="mixed_float16", code=code),
     "float32": lambda code: DtypePolicy(policy="float32", code=code),
 }
-PROOFS: dict[str, Guarantee] = {"bfloat16": "precision", "float32": "precision"}
+PROOFS: dict[str, Guarantee] = dict.fromkeys(("bfloat16", "float16", "float32"), "precision")
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 # Numbers of Python's that the loop hands to its step in turn.
 RATES = {"tensors": (0.5, 1.0, 2.0)}

@@ -18,6 +18,9 @@ LOW = Mode(policy="mixed_bfloat16")
 class Training:
     """Fits a line to points around ``offset``, with some noise."""
 
+    shift = 0.0  # of what is to be learned
+    noise = 3.0  # more than bfloat16 adds
+
     def __init__(self, offset: float, *, tells: bool | str = True, metric: str = ""):
         keras.utils.set_random_seed(1)
         self.offset, self.tells = offset, tells
@@ -52,7 +55,7 @@ class Training:
         weights = rng.normal(size=(8, 1))
         for _ in range(count):
             x = rng.normal(size=(64, 8))
-            y = x @ weights + 3.0 * rng.normal(size=(64, 1))  # more than bfloat16 adds
+            y = x @ weights + self.noise * rng.normal(size=(64, 1)) + self.shift
             yield tf.constant(x + self.offset, tf.float32), tf.constant(y, tf.float32)
 
 
@@ -211,3 +214,26 @@ def test_a_function_that_moves_no_weight_proves_nothing(mode, kind):
     proof = prove_step_of_loop(taken(Computing(0.0)), mode, kind, budget_s=5.0)
     assert not proof.passed
     assert "moves no weight" in proof.detail
+
+
+def test_a_step_that_float16_does_no_harm_is_proved_with_its_loss_scaled():
+    """From the first scale on in each of the trainings that are compared."""
+    training = Training(0.0)
+    step = taken(training)
+    proof = prove_step_of_loop(step, Mode(policy="mixed_float16"), "precision", budget_s=5.0)
+    assert proof.passed, proof.detail
+    assert step.unable == ""
+
+
+def test_harm_that_the_last_layer_does_is_none_where_it_stays_in_float32():
+    """Outputs around 300, between which bfloat16 knows 302 as the next one."""
+    found = []
+    for careful in (False, True):
+        training = Training(0.0)
+        training.model.layers[-1].bias.assign([300.0])
+        training.optimizer = keras.optimizers.SGD(0.002)
+        training.optimizer.build(training.model.trainable_variables)
+        training.shift, training.noise = 300.0, 0.3
+        mode = Mode(policy="mixed_bfloat16", careful=careful)
+        found.append(prove_step_of_loop(taken(training), mode, "precision", budget_s=5.0))
+    assert [proof.passed for proof in found] == [False, True], [proof.detail for proof in found]

@@ -54,9 +54,11 @@ def test_a_dtype_policy_of_the_user_s_own_is_kept(policy):
     assert policy in reason(FLOAT16, training(model=model))
 
 
-def test_a_loop_of_the_user_s_own_scales_its_loss_itself():
+def test_the_loss_of_a_loop_s_step_is_scaled_where_it_is_traced():
     work = {"kind": "custom_loop", "step_code": "abc", "layer_policies": ("float32",)}
-    assert "scale its loss" in reason(FLOAT16, training(**work))
+    found = proposal(FLOAT16, training(**work, model=None))
+    assert found.edits == (DtypePolicy(policy="mixed_float16", code="abc"),)
+    assert "scale_loss(loss)" in found.source_edit
 
 
 def test_a_scale_that_is_looked_for_in_every_fit_is_none():

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
 from uncork.core.errors import EditRefused
+from uncork.core.record import replace
 from uncork.core.step_edit import DtypePolicy
 from uncork.step import check, sensitive_layers
 from uncork.step.dtype_policies import switch_policy
@@ -106,12 +108,18 @@ def test_in_another_model_others_of_those_names_are_not_meant():
         check(third, (edit,))
 
 
-def test_a_model_without_weights_is_refused():
+def test_of_a_model_without_weights_they_are_known_by_name():
     """Which of its layers give the outputs shows when they have some."""
     made = keras.Sequential([layers.Dense(4, name="hidden"), layers.Dense(2, name="last")])
+    made.compile("sgd", "mse")
     edit = DtypePolicy(policy="mixed_bfloat16", keep=("last",), careful=True)
-    with pytest.raises(EditRefused, match="no weights yet"):
-        check(made, (edit,))
+    check(made, (edit,))
+    switch_policy(made, edit)
+    assert [each.compute_dtype for each in made.layers] == ["bfloat16", "float32"]
+    made.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    assert [each.compute_dtype for each in made.layers] == ["bfloat16", "float32"]
+    with pytest.raises(EditRefused, match=r"no weights yet .* and none is called output"):
+        check(keras.Sequential([layers.Dense(2)]), (replace(edit, keep=("output",)),))
 
 
 def test_of_a_call_of_the_users_own_nobody_knows_what_it_casts():

@@ -372,7 +372,7 @@ class FitSubject(FitLooks):
             first_layers_draw=draws(begin),
             arrays_in_step=arrays_in_step(self.feed, model),
             random_layers=random_layers(model),
-            sensitive_layers=sensitive_layers(model) if self._built else (),
+            sensitive_layers=sensitive_layers(model),
             intra_op_threads=chosen_threads(),
             small_weights=small_weights(model.optimizer) if self._built else 0,
             fusable_weights=fusable_weights(model.optimizer) if self._built else 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from uncork.core.edit import Guarantee
@@ -159,9 +159,14 @@ def _over_orders(
         return Proof(kind="precision", passed=False, detail=detail)
     if moving is None:
         return Proof(kind="precision", passed=False, detail=MOVES_NOTHING)
+
+    def over_otherwise(order: Sequence[int], windows: int | None = None) -> Replay:
+        step.begin_scaling()
+        return train.over(otherwise, order, windows)
+
     return prove_over_orders(
         functools.partial(train.over, step.written),
-        functools.partial(train.over, otherwise),
+        over_otherwise,
         held=len(step.calls),
         budget_s=budget_s,
         start=train.over(step.written, []),

@@ -78,6 +78,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         arrays=tuple(n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.names),
         policy=policies[-1].policy if policies else "",
         keep=policies[-1].keep if policies else (),
+        careful=bool(policies and policies[-1].careful),
     )
 
 

@@ -54,6 +54,7 @@ from uncork.step import (
     policies_of,
     random_layers_of,
     replicas_of,
+    sensitive_layers_of,
     spec_text,
     transfer_of,
 )
@@ -234,6 +235,7 @@ class LoopSubject(Subject):
         replicas = replicas_of(self.layers.known()) if self.layers else 1
         policies = policies_of(self.layers) if self.layers else ()
         drawing = random_layers_of(self.layers) if self.layers else ()
+        sensitive = sensitive_layers_of(self.layers) if self.layers else ()
         return self._step.described(
             replace(
                 self.workload,
@@ -241,6 +243,7 @@ class LoopSubject(Subject):
                 replicas=replicas,
                 layer_policies=policies,
                 random_layers=drawing,
+                sensitive_layers=sensitive,
             )
         )
 

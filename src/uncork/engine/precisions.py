@@ -62,7 +62,7 @@ def _another(work: Workload, version: Version) -> Precision | None:
         return "float32"
     if native_bfloat16():
         return "mixed_bfloat16"
-    return "mixed_float16" if native_float16() and work.kind == "fit" else None
+    return "mixed_float16" if native_float16() else None
 
 
 def _switched(version: Version) -> bool:

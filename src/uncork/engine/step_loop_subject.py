@@ -57,6 +57,7 @@ from uncork.step import (
     policies_of,
     random_layers_of,
     replicas_of,
+    sensitive_layers_of,
     several_times,
     transfer_of,
 )
@@ -205,12 +206,14 @@ class StepLoopSubject(Subject):
         replicas = replicas_of(self.layers.known()) if self.layers else 1
         policies = policies_of(self.layers) if self.layers else ()
         drawing = random_layers_of(self.layers) if self.layers else ()
+        sensitive = sensitive_layers_of(self.layers) if self.layers else ()
         return self._step.described(
             replace(
                 self.workload,
                 replicas=replicas,
                 layer_policies=policies,
                 random_layers=drawing,
+                sensitive_layers=sensitive,
             )
         )
 

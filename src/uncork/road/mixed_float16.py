@@ -1,8 +1,8 @@
 """Compute in float16 and scale the loss, where the device knows no bfloat16.
 
 Legal as ``precision``, with less to stand on than bfloat16: float16 overflows beyond 65,504 and
-loses what is smaller than 6e-8. Keras's own loss scaling keeps gradients between the two, and the
-proof trains with it: it asks whether the loss curve stays inside the noise that the user's own
+loses what is smaller than 6e-8. Loss scaling as Keras has it keeps gradients between the two, and
+the proof trains with it: it asks whether the loss curve stays inside the noise that the user's own
 training shows from one data order to the next. Layers that only draw at random stay in float32.
 Tried on GPUs with tensor cores for float16 alone; a CPU is slower with it.
 """
@@ -55,11 +55,15 @@ class MixedFloat16(Optimization):
         work = diagnosis.workload
         keep = work.kept_in("mixed_float16")
         return Proposal(
-            edits=(DtypePolicy(policy="mixed_float16", keep=keep, careful=work.careful),),
+            edits=(
+                DtypePolicy(
+                    policy="mixed_float16", keep=keep, code=work.step_code, careful=work.careful
+                ),
+            ),
             predicted=predicted if lower else None,
             at=diagnosis.workload.at,
             why="half the bytes, float16 arithmetic of tensor cores, the loss scaled by Keras",
-            source_edit=_source_edit(keep),
+            source_edit=_in_loop(keep) if work.kind == "custom_loop" else _source_edit(keep),
         )
 
 
@@ -68,10 +72,16 @@ def _source_edit(keep: tuple[str, ...]) -> str:
     return f'{policy}\n# dtype="float32" for {in_short(keep)}' if keep else policy
 
 
+def _in_loop(keep: tuple[str, ...]) -> str:
+    scaled = (
+        "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)\n"
+        "gradients = tape.gradient(optimizer.scale_loss(loss), weights)"
+    )
+    return f"{_source_edit(keep)}\n{scaled}"
+
+
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     work = diagnosis.workload
-    if work.kind != "fit":
-        return Skipped(reason="a loop of your own would have to scale its loss: see the page")
     if work.called_in_loop:
         return Skipped(reason="each call of fit would begin to look for its loss scale again")
     if diagnosis.bfloat16:

@@ -79,7 +79,7 @@ from uncork.step.taken_step import Call, TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.told_loss import told_loss
 from uncork.step.traced import device_of, is_categorical
-from uncork.step.traced_policy import policies_of, random_layers_of
+from uncork.step.traced_policy import policies_of, random_layers_of, sensitive_layers_of
 from uncork.step.traced_updates import fusable_in
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
@@ -179,6 +179,7 @@ __all__ = [
     "saves_itself",
     "segments_run_again",
     "sensitive_layers",
+    "sensitive_layers_of",
     "several_times",
     "shapes_of",
     "signature",

@@ -176,8 +176,15 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
-    if edit.careful:
-        _check_built(model)
+    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
+    if edit.careful and not model.built and missing:
+        raise EditRefused(
+            "the model has no weights yet when fit is called, so that nobody knows which of its "
+            f"layers give its outputs, and none is called {', '.join(sorted(missing))}",
+            "a model that is built, or layers of these names",
+            "begin it with keras.Input, or call model.build(input_shape)",
+        )
+    if edit.careful and model.built:
         kept = dict.fromkeys((*random_layers(model), *sensitive_layers(model)))
         if len(kept) != len(edit.keep):
             raise EditRefused(
@@ -187,7 +194,6 @@ def _check_kept(model: Any, edit: DtypePolicy) -> None:
                 "run 'uncork tune' again to make a plan for this model",
             )
         return
-    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
     if missing and len(random_layers(model)) != len(edit.keep):
         raise EditRefused(
             f"the model has no layer called {', '.join(sorted(missing))}",

@@ -59,9 +59,9 @@ def left_alone(model: Any, keep: tuple[str, ...], *, careful: bool = False) -> s
         keep: Their names, as Keras counted them. In a second model of a script they have others:
             where one of these is not found, all that only draw are meant, too.
         careful: Names do not count: all that only draw are meant, and all that are sensitive. Which
-            these are shows only of a model that is built.
+            these are shows only of a model that is built; of any other one names do count.
     """
-    if careful:
+    if careful and model.built:
         return set(map(id, (*only_drawing(model), *sensitive(model))))
     layers = [layer for layer in model._flatten_layers() if layer.name in keep]
     missing = set(keep) - {layer.name for layer in layers}

@@ -21,6 +21,7 @@ class Mode(Record, frozen=True, kw_only=True):
         arrays: Arguments of which it is given kept tensors where they are NumPy arrays.
         policy: What its layers compute in; ``""`` for their own dtype policy.
         keep: Names of layers that stay as they are.
+        careful: Names do not count, as of :class:`~uncork.core.step_edit.DtypePolicy`.
 
     Example:
         >>> Mode.XLA.is_other, Mode.GRAPH.is_other
@@ -44,6 +45,7 @@ class Mode(Record, frozen=True, kw_only=True):
     arrays: tuple[str, ...] = ()
     policy: str = ""
     keep: tuple[str, ...] = ()
+    careful: bool = False
 
     @property
     def is_other(self) -> bool:

@@ -18,6 +18,7 @@ from uncork.step.left_out import left_out
 from uncork.step.mode import Mode
 from uncork.step.traced_maps import Maps
 from uncork.step.traced_policy import traced_in, why_not_anew, why_not_in
+from uncork.step.traced_scaling import Scaling
 from uncork.step.traced_updates import Updates
 from uncork.step.xla import ops_without_kernel
 
@@ -28,6 +29,9 @@ _ANOTHER: Final = (
     "it computes something else than the plan was made for: its model, loss, optimizer or data "
     "have changed"
 )
+
+# In it small gradients vanish, unless the loss they are of is scaled.
+_SCALED: Final = "mixed_float16"
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -70,7 +74,7 @@ class TakenStep(ABC):
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
-        self._maps, self._updates = Maps(), Updates()
+        self._maps, self._updates, self._scaling = Maps(), Updates(), Scaling()
         self._tensors = KeptTensors()
         self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
@@ -111,13 +115,18 @@ class TakenStep(ABC):
         finally:
             self._running = False
 
+    def begin_scaling(self) -> None:
+        """Let the scale of its loss be the first one, where a training begins anew."""
+        self._scaling.start()
+
     def at_next_call(self, task: Callable[[], None]) -> None:
         """Run something on the user's thread, where its device and its strategy are set."""
         self._task = task
 
     def _traced_as(self, mode: Mode, python: Callable[..., Any]) -> Callable[..., Any]:
         """The step's Python code, as it is to be traced for a mode."""
-        python = traced_in(mode.policy, python, mode.keep)
+        python = traced_in(mode.policy, python, mode.keep, careful=mode.careful)
+        python = self._scaling.in_step(python) if mode.policy == _SCALED else python
         python = self._updates.in_kernels(python) if mode.fused else python
         return self._maps.answered(python) if mode.at_once else python
 
@@ -179,6 +188,8 @@ class TakenStep(ABC):
             if self.mode.policy and not found:
                 ways = (self.graph(), self.graph(self.mode))
                 found = why_not_in(*(way.get_concrete_function(*args, **kwargs) for way in ways))
+            if self.mode.policy == _SCALED and not found:
+                found = self._scaling.why_none
             if self.mode.at_once and not found:
                 self.graph(self.mode).get_concrete_function(*args, **kwargs)
                 found = self._maps.why_none

@@ -20,6 +20,7 @@ from uncork.core.layers import Layers
 from uncork.step.dtype_policies import MIXED, dtype_policies, left_alone, set_policy, switched
 from uncork.step.giving_way import while_traced
 from uncork.step.random_layers import random_layers
+from uncork.step.sensitive_layers import sensitive_layers
 from uncork.step.traced import ops_of
 
 # Calls of functions that are traced, and kept, by themselves.
@@ -27,7 +28,11 @@ _OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def traced_in(
-    policy: str, python: Callable[..., Any], keep: tuple[str, ...] = ()
+    policy: str,
+    python: Callable[..., Any],
+    keep: tuple[str, ...] = (),
+    *,
+    careful: bool = False,
 ) -> Callable[..., Any]:
     """A Python function whose layers compute in another policy whenever it is traced.
 
@@ -35,6 +40,7 @@ def traced_in(
         policy: A name, as Keras knows it; ``""`` for the layers' own.
         python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
         keep: Names of layers that stay as they are.
+        careful: Names do not count: all that only draw stay so, and all that are sensitive.
 
     Example:
         >>> dense = keras.layers.Dense(1)
@@ -49,7 +55,7 @@ def traced_in(
     if not policy:
         return python
 
-    return while_traced(python, lambda: _computing_in(policy, keep))
+    return while_traced(python, lambda: _computing_in(policy, keep, careful=careful))
 
 
 def policies_of(layers: Layers) -> tuple[str, ...]:
@@ -61,6 +67,12 @@ def policies_of(layers: Layers) -> tuple[str, ...]:
 def random_layers_of(layers: Layers) -> tuple[str, ...]:
     """Names of layers that only draw, of all that were called in graphs of the script's."""
     called = [random_layers(layer) for layer, _ in layers.outermost()]
+    return tuple(dict.fromkeys(name for names in called for name in names))
+
+
+def sensitive_layers_of(layers: Layers) -> tuple[str, ...]:
+    """Names of layers that a low precision harms first, likewise."""
+    called = [sensitive_layers(layer) for layer, _ in layers.outermost()]
     return tuple(dict.fromkeys(name for names in called for name in names))
 
 
@@ -95,7 +107,7 @@ def why_not_in(written: Any, otherwise: Any) -> str:
 
 
 @contextmanager
-def _computing_in(policy: str, keep: tuple[str, ...]) -> Iterator[None]:
+def _computing_in(policy: str, keep: tuple[str, ...], *, careful: bool) -> Iterator[None]:
     """Each layer that is called from outside of any other, with all that it holds."""
     call = keras.layers.Layer.__call__
     own: dict[int, tuple[Any, Any]] = {}
@@ -107,7 +119,7 @@ def _computing_in(policy: str, keep: tuple[str, ...]) -> Iterator[None]:
         if inside:
             return call(layer, *args, **kwargs)
         with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
-            kept = left_alone(layer, keep)
+            kept = left_alone(layer, keep, careful=careful)
             for each in layer._flatten_layers():
                 if id(each) not in own and id(each) not in kept and switched(each, policy):
                     own[id(each)] = (each, each.dtype_policy)

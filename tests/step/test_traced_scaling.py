@@ -1,0 +1,217 @@
+"""The loss of a loop's step scaled for float16, as Keras's own optimizer would scale it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from uncork.step import CompiledStep, Mode
+from uncork.step.traced_scaling import Scaling
+
+HALF = Mode(policy="mixed_float16")
+GRADIENT = tf.GradientTape.gradient
+APPLY = {kind: vars(kind).get("apply") for kind in (TFOptimizer, BaseOptimizer)}
+X = np.random.default_rng(1).normal(size=(12, 8, 6)).astype("float32")
+Y = X.sum(2, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def _as_ever_afterwards():
+    yield
+    assert tf.GradientTape.gradient is GRADIENT
+    assert {kind: vars(kind).get("apply") for kind in APPLY} == APPLY
+
+
+class Training:
+    """A small network, its loss scaled by its own optimizer where that does so."""
+
+    def __init__(self, optimizer: Any, policy: str = "float32", *, table: bool = False) -> None:
+        keras.utils.set_random_seed(1)
+        layers = keras.layers
+        body = [layers.Embedding(9, 6, dtype=policy), layers.Flatten(dtype=policy)] if table else []
+        body += [layers.Dense(5, "relu", dtype=policy), layers.Dense(1, dtype=policy)]
+        self.model = keras.Sequential([keras.Input((6,)), *body])
+        self.optimizer = optimizer
+        self.optimizer.build(self.model.trainable_variables)
+        self.step = tf.function(self.eager)
+
+    def eager(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            predicted = tf.cast(self.model(x, training=True), tf.float32)
+            loss = self.optimizer.scale_loss(tf.reduce_mean((y - predicted) ** 2))
+        weights = self.model.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return loss
+
+    @property
+    def values(self) -> list[Any]:
+        return [v.numpy() for v in self.model.variables]
+
+
+def run(training: Training, steps: int = 12) -> None:
+    for x, y in zip(X[:steps], Y[:steps], strict=True):
+        training.step(x, y)
+
+
+def equal(ours: list[Any], theirs: list[Any]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: keras.optimizers.Adam(0.01),
+        lambda: keras.optimizers.SGD(0.01, momentum=0.9, clipnorm=1.0),
+    ],
+)
+@pytest.mark.parametrize("table", [False, True])
+def test_bit_for_bit_as_keras_scales_it(made: Callable[[], Any], table: bool) -> None:
+    ours = Training(made(), table=table)
+    theirs = Training(keras.optimizers.LossScaleOptimizer(made()), "mixed_float16", table=table)
+    step = CompiledStep(ours.step)
+    step._ran_as_written = True
+    step.mode = HALF
+    if table:  # numbers of rows
+        for x, y in zip(abs(X[:6].round()), Y[:6], strict=True):
+            ours.step(x, y)
+            theirs.step(x, y)
+    else:
+        run(ours)
+        run(theirs)
+    assert step.unable == ""
+    equal(ours.values, theirs.values)
+    assert ours.optimizer.iterations.numpy() == theirs.optimizer.inner_optimizer.iterations.numpy()
+    assert type(ours.optimizer).__name__ in ("Adam", "SGD")
+
+
+def test_without_it_small_gradients_vanish() -> None:
+    """Of a loss that is divided by a thousand."""
+
+    class Small(Training):
+        def eager(self, x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = 1e-9 * tf.reduce_sum(tf.cast(self.model(x), tf.float32))
+            weights = self.model.trainable_variables
+            gradients = tape.gradient(loss, weights)
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return gradients[0]
+
+    written = Small(keras.optimizers.SGD(0.1), "mixed_float16")
+    assert not np.any(written.step(X[0], Y[0]))
+    scaled = Small(keras.optimizers.SGD(0.1))
+    step = CompiledStep(scaled.step)
+    step._ran_as_written = True
+    step.mode = HALF
+    assert np.any(scaled.step(X[0], Y[0]))
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_the_scale_grows_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["uncork.step.traced_scaling"], "_GOOD_STEPS", 3)
+    training, scaling = Training(keras.optimizers.Adam(0.01)), Scaling()
+    step = tf.function(scaling.in_step(training.eager))
+    before = training.values
+    step(X[0] * np.inf, Y[0])
+    equal(training.values, before)
+    assert scaling.scale == 2.0**14
+    assert training.optimizer.iterations.numpy() == 0
+    for _ in range(3):
+        step(X[0], Y[0])
+    assert scaling.scale == 2.0**15
+    step(X[0], Y[0])
+    assert scaling.scale == 2.0**15
+    scaling.start()
+    assert scaling.scale == 2.0**15
+    assert training.optimizer.iterations.numpy() == 4
+
+
+def test_powers_of_two_change_nothing_in_float32() -> None:
+    """A penalty on gradients, whose tape lies in another one; several targets, weighed."""
+
+    def penalized(model: Any, optimizer: Any) -> Callable[[Any], Any]:
+        def step(x: Any) -> Any:
+            weights = model.trainable_variables
+            with tf.GradientTape(persistent=True) as outer:
+                with tf.GradientTape() as inner:
+                    inner.watch(x)
+                    scores = tf.tanh(model(x))
+                slope = inner.gradient(scores, x)
+                penalty = tf.reduce_mean((tf.norm(slope, axis=1) - 1.0) ** 2)
+                two = {"scores": scores, "penalty": penalty}
+            given = {"scores": tf.fill(tf.shape(scores), 0.1), "penalty": tf.constant(2.0)}
+            gradients = outer.gradient(two, weights, output_gradients=given)
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return slope
+
+        return step
+
+    found = []
+    for scaled in (False, True):
+        training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+        step = penalized(training.model, training.optimizer)
+        function = tf.function(scaling.in_step(step) if scaled else step)
+        slopes = [function(tf.constant(x)).numpy() for x in X]
+        found.append([*slopes, *training.values])
+    equal(*found)
+
+
+class Accumulating(keras.optimizers.SGD):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "why"),
+    [
+        (lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "scales the loss"),
+        (lambda: keras.optimizers.SGD(loss_scale_factor=8.0), "loss_scale_factor"),
+        (lambda: Accumulating(gradient_accumulation_steps=4), "spoil"),
+    ],
+)
+def test_an_optimizer_that_must_not_be_scaled_for(optimizer: Callable[[], Any], why: str) -> None:
+    training = Training(optimizer())
+    before = training.values
+    step = CompiledStep(training.step)
+    step._ran_as_written = True
+    step.mode = HALF
+    training.step(X[0] * 0, Y[0] * 0)
+    assert why in step.unable
+    equal(training.values, before)
+
+
+def test_weights_that_are_updated_by_hand_are_left_alone() -> None:
+    weight = tf.Variable(2.0)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weight * x)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    taken = CompiledStep(step)
+    taken._ran_as_written = True
+    taken.mode = HALF
+    step(tf.constant([1.0]))
+    assert "no optimizer of Keras's" in taken.unable
+    assert Scaling().why_none == "it takes no gradients of a tf.GradientTape's"
+
+
+def test_two_optimizers_share_the_scale() -> None:
+    one, other = (Training(keras.optimizers.Adam(0.01)) for _ in range(2))
+    scaling = Scaling()
+    both = tf.function(scaling.in_step(lambda x, y: one.eager(x, y) + other.eager(x, y)))
+    for _ in range(3):
+        both(X[0], Y[0])
+    assert one.optimizer.iterations.numpy() == other.optimizer.iterations.numpy() == 3
+    assert scaling.why_none == ""
