@@ -21,6 +21,7 @@ from uncork.engine.in_parts import train_in_parts
 from uncork.engine.processes import ChildFailed, Script
 from uncork.engine.room import ran_out, said_of
 from uncork.engine.too_large import diagnosed, tuned
+from uncork.engine.trial import Trial
 from uncork.measure.machine import probe
 from uncork.step import FitRunner
 from uncork.step.snapshot import weights
@@ -212,3 +213,18 @@ def test_a_diagnosis_says_what_helps(children: Any) -> None:
         diagnosed(Job(mode="diagnose"), SCRIPT, lambda event: None)
     assert refused.value.received == SAID
     assert "uncork tune train.py" in refused.value.remedy
+
+
+class Trying(Trial):
+    """What is measured after the proof takes more than it did."""
+
+    def work(self, subject: Any, machine: Any) -> Result:
+        subject.needing((MicroBatches(parts=2),))
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor [9]")
+
+
+def test_parts_that_do_not_fit_in_the_end_are_tried_smaller(tmp_path: Path) -> None:
+    trial = Trying(Job(mode="tune", parts=2), Journal(), str(tmp_path))
+    trial._work(subject(tmp_path))
+    assert trial.result is not None
+    assert "OOM when allocating tensor [9]" in trial.result.out_of_memory

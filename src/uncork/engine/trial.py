@@ -290,9 +290,9 @@ class Trial(PassThrough):
         try:
             found = self.work(subject, machine)
         except Exception as error:
-            in_parts = bool(subject.original.step)
-            if in_parts or not ran_out(error) or self.partial(interrupted=False) is not None:
+            if not ran_out(error) or self.partial(interrupted=False) is not None:
                 raise
+            # In parts, too: there was less room than it seemed, and more of them may do.
             said = f"the training at {subject.workload.at} runs out of memory: {said_of(error)}"
             found = Result(machine=machine, out_of_memory=said)
         self.at_work = ""
