@@ -111,8 +111,10 @@ class LargerBatches:
 
     def _speeds(self, version: Version) -> dict[LargerBatch, Comparison]:
         """Of each size, as long as it gains on the one before and as there is memory."""
-        base, taken = self.resident(version), list[tuple[int, int]]()
-        found: dict[LargerBatch, Comparison] = {}
+        base = self.resident(version)
+        with peak_memory() as peak:
+            base.prime()
+        taken, found = [(1, peak.bytes)], dict[LargerBatch, Comparison]()
         for times in _TIMES:
             larger = LargerBatch(times=times, rate=rate_for(self.snapshot.model.optimizer, times))
             if not (self._fill_epochs(times) and _fits(taken, times)):
@@ -186,9 +188,12 @@ class LargerBatches:
 
 
 def _fits(taken: list[tuple[int, int]], times: int) -> bool:
-    """By a line through what the two sizes before it took; these are let through."""
-    if len(taken) < 2:
-        return True
-    (smaller, less), (larger, more) = taken[-2:]
+    """By a line through what the two sizes before it took; the first through nothing at all.
+
+    Example:
+        >>> _fits([(1, 1 << 10), (2, 1 << 11)], 4), _fits([(1, 1 << 60)], 2)
+        (True, False)
+    """
+    (smaller, less), (larger, more) = [(0, 0), *taken][-2:]
     each = max(0.0, (more - less) / (larger - smaller))
     return more + each * (times - larger) <= _MARGIN * available_memory()
