@@ -26,7 +26,7 @@ def test_it_is_of_the_whole_training():
 
 
 def test_batches_that_are_filled_up_leave_some_shapes_to_compile():
-    padded = (PaddedShapes(multiple=8, shapes=4, larger=1.1),)
+    padded = (PaddedShapes(multiple=8, shapes=4, once=0, twice=0, larger=1.1),)
     seen = observed(
         new_shapes=replace(MANY, padded=padded),
         step_s=0.1,

@@ -52,7 +52,7 @@ EDITS = (
     FusedUpdates(),
     RowUpdates(),
     MicroBatches(parts=4),
-    PadLengths(multiple=32, axes=(OpenAxis(tensor=0, axis=1, fill=-1.0),)),
+    PadLengths(multiple=32, axes=(OpenAxis(tensor=0, axis=1, longest=64, fill=-1.0),)),
     RecomputeActivations(segments=4),
     ReuseIterator(),
     MapsAtOnce(code="a"),

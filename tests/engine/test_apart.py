@@ -27,7 +27,7 @@ def test_steps_without_xla_are_timed_on_shapes_that_are_compiled() -> None:
 
 
 def test_what_is_filled_up_leaves_some_shapes_to_compile() -> None:
-    padded = (PaddedShapes(multiple=8, shapes=3, larger=1.1),)
+    padded = (PaddedShapes(multiple=8, shapes=3, once=0, twice=0, larger=1.1),)
     now = observed(new_shapes=replace(NEW, padded=padded), step_s=0.1, workload=WORK)
     filled = Version(None).with_step_edits((PadLengths(multiple=8, axes=()),))
     part, without = (apart(Version(None), version, now) for version in (filled, WITHOUT))

@@ -24,7 +24,7 @@ from .levers import subject_of
 layers = keras.layers
 TOKENS = 40
 # Of tokens and, where each has a target, of that.
-LENGTHS = (OpenAxis(tensor=0, axis=1), OpenAxis(tensor=1, axis=1))
+LENGTHS = (OpenAxis(tensor=0, axis=1, longest=64), OpenAxis(tensor=1, axis=1, longest=64))
 
 
 def texts(*, tagged: bool = False) -> tf.data.Dataset:
@@ -63,12 +63,12 @@ class Longest(keras.metrics.Metric):
 
 
 def tagging(metric: Any) -> Any:
-    """A target for each token; Keras masks the loss, and its own metrics."""
+    """A target for each token; Keras masks the loss, and weighs metrics by all positions."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input((None,), dtype="int32")
     x = layers.Embedding(TOKENS, 6, mask_zero=True)(inputs)
     made = keras.Model(inputs, layers.Dense(3, "softmax")(x))
-    made.compile("adam", "sparse_categorical_crossentropy", metrics=[metric], jit_compile=True)
+    made.compile("adam", "sparse_categorical_crossentropy", metrics=metric, jit_compile=True)
     return made
 
 
@@ -119,14 +119,16 @@ def test_layers_that_drop_at_random_draw_more(tmp_path: Path) -> None:
     assert "drop at random" in found.detail
 
 
-@pytest.mark.parametrize(("metric", "passes"), [("accuracy", True), (Longest(), False)])
+@pytest.mark.parametrize(
+    ("metric", "told"), [([], ""), (["accuracy"], "accuracy"), ([Longest()], "longest")]
+)
 def test_what_the_training_tells_must_not_count_them(
-    metric: Any, passes: bool, tmp_path: Path
+    metric: Any, told: str, tmp_path: Path
 ) -> None:
-    """The weights are the same in both cases."""
+    """The weights are the same in all cases."""
     found = judged(tagging(metric), tmp_path, texts(tagged=True))
-    assert found.passed is passes, found.detail
-    assert passes or "another longest of itself" in found.detail
+    assert found.passed is (not told), found.detail
+    assert not told or f"another {told} of itself" in found.detail
 
 
 def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -> None:
@@ -135,7 +137,34 @@ def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -
     subject = subject_of(classifying(), tmp_path, data)
     found = subject.prove_step(version_of(subject, 1), "rounding", 20.0)
     assert not found.passed
-    assert "none of the first batches" in found.detail
+    assert "none is filled up in axis 1 of tensor 0" in found.detail
+
+
+def two_inputs(later: int) -> tf.data.Dataset:
+    """The second one gets longer when some batches were read."""
+    first = texts().map(lambda x, y: x).take(9)
+    lengths = tf.data.Dataset.from_tensor_slices([4] * later + [5] * (9 - later))
+    second = lengths.map(lambda length: tf.ones((4, length), tf.int32))
+    return tf.data.Dataset.zip((first, second)).map(lambda a, b: ((a, b), a[:, 0]))
+
+
+@pytest.mark.parametrize(("later", "passes"), [(9, False), (8, False)])
+def test_each_axis_is_to_be_seen_filled_up(later: int, passes: bool, tmp_path: Path) -> None:
+    """Not masked in the second: what it is filled up with counts."""
+    keras.utils.set_random_seed(3)
+    inputs = [keras.Input((None,), dtype="int32") for _ in range(2)]
+    parts = []
+    for given, masked in zip(inputs, (True, False), strict=True):
+        table = layers.Embedding(TOKENS, 6, mask_zero=masked)
+        parts.append(layers.GlobalAveragePooling1D()(table(given)))
+    made = keras.Model(inputs, layers.Dense(1)(layers.Concatenate()(parts)))
+    made.compile("adam", "mse", jit_compile=True)
+    axes = (*LENGTHS[:1], OpenAxis(tensor=1, axis=1, longest=8))
+    subject = subject_of(made, tmp_path, two_inputs(later))
+    version = subject.original.with_step_edits((PadLengths(multiple=4, axes=axes),))
+    found = subject.prove_step(version, "rounding", 20.0)
+    assert found.passed is passes, found.detail
+    assert ("axis 1 of tensor 1" in found.detail) is (later == 9)
 
 
 def test_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

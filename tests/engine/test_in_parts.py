@@ -228,3 +228,22 @@ def test_parts_that_do_not_fit_in_the_end_are_tried_smaller(tmp_path: Path) -> N
     trial._work(subject(tmp_path))
     assert trial.result is not None
     assert "OOM when allocating tensor [9]" in trial.result.out_of_memory
+
+
+class Failing(Trial):
+    """Nothing can be told of the training."""
+
+    looked = 0
+
+    def work(self, subject: Any, machine: Any) -> Result:
+        self.looked += 1
+        raise ValueError("no shape")
+
+
+def test_a_script_that_goes_on_behind_a_failed_look_is_looked_at_again(tmp_path: Path) -> None:
+    trial = Failing(Job(mode="diagnose"), Journal(), str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no shape"):
+            trial._work(subject(tmp_path))
+        assert not trial._working
+    assert trial.looked == 2

@@ -4,17 +4,18 @@ import pytest
 
 from records import observed
 from uncork.core.batch_facts import NewShapes, OpenAxis, PaddedShapes
+from uncork.core.record import replace
 from uncork.core.step_edit import PadLengths
 from uncork.road.pad_lengths import FillBatchesUp
 
 from .situations import AUGMENTING, SITUATIONS, WAITING, proposal, reason
 
 FILL = FillBatchesUp()
-AXES = (OpenAxis(tensor=0, axis=1),)
+AXES = (OpenAxis(tensor=0, axis=1, longest=64),)
 PADDED = (
-    PaddedShapes(multiple=8, shapes=30, larger=1.05),
-    PaddedShapes(multiple=32, shapes=8, larger=1.2),
-    PaddedShapes(multiple=256, shapes=1, larger=4.0),
+    PaddedShapes(multiple=8, shapes=30, once=0, twice=0, larger=1.05),
+    PaddedShapes(multiple=32, shapes=8, once=0, twice=0, larger=1.2),
+    PaddedShapes(multiple=256, shapes=1, once=0, twice=0, larger=4.0),
 )
 NEW = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0, axes=AXES, padded=PADDED)
 # Ten seconds of steps, and 119 or more of compilations.
@@ -49,7 +50,7 @@ def test_a_long_training_makes_up_for_any_compilation():
 
 def test_what_cannot_be_filled_up_is_left_alone():
     bare = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0)
-    assert "more than lengths" in reason(FILL, seen(bare))
+    assert "what differs is no length" in reason(FILL, seen(bare))
     assert reason(FILL, seen(None)) == "all batches have one shape"
 
 
@@ -62,7 +63,17 @@ def test_batches_that_python_makes_are_its_own():
 
 
 def test_a_training_of_unknown_length_promises_nothing():
-    assert "predicted gain 1.00x" in reason(FILL, seen(steps_per_epoch=None))
+    assert "assert_cardinality" in reason(FILL, seen(steps_per_epoch=None))
+
+
+def test_the_same_by_hand_names_axes_and_values():
+    axes = (
+        OpenAxis(tensor=0, axis=2, longest=64, fill=-1.0),
+        OpenAxis(tensor=1, axis=1, longest=9),
+    )
+    by_hand = proposal(FILL, seen(replace(NEW, axes=axes))).source_edit
+    assert "[[0, 0], [0, 0], [0, -tf.shape(x)[2] % 32]], constant_values=-1)" in by_hand
+    assert by_hand.endswith("# likewise axis 1 of tensor 1")
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -65,38 +63,7 @@ class Failing(keras.callbacks.Callback):
 
 class OnceAnEpoch(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        raise KeyError("what else it wants")
-
-
-class Evaluating(keras.callbacks.Callback):
-    """In every fifth epoch, long at first."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def on_epoch_end(self, epoch, logs):
-        self.seen.append((epoch, logs["val_accuracy"]))
-        if not self.seen[1:]:
-            time.sleep(0.2)
-        elif epoch % 5 == 4:
-            time.sleep(0.05)
-        self.model.stop_training = True
-
-
-class SlowlyEvaluating(keras.callbacks.Callback):
-    calls = 0
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.calls += 1
-
-    def on_epoch_end(self, epoch, logs=None):
-        time.sleep(0.2)
-
-
-class Both(Sleeping):
-    def on_epoch_end(self, epoch, logs=None):
-        Path("evaluated.txt").write_text("well")
+        raise AssertionError("never called")
 
 
 @pytest.fixture
@@ -160,43 +127,10 @@ def test_hooks_that_were_given_to_keras_s_own_class_are_the_user_s(model):
     (cost,) = costs(model, slow)
     assert 0.01 <= cost.seconds < 1
     assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
-    assert costs(model, keras.callbacks.LambdaCallback(on_train_end=print)) == ()
+    assert costs(model, keras.callbacks.LambdaCallback(on_epoch_end=print)) == ()
 
 
 def test_a_backup_in_the_middle_of_an_epoch_is_timed(model, tmp_path):
     (cost,) = costs(model, keras.callbacks.BackupAndRestore(str(tmp_path / "b"), save_freq=5))
     assert cost.seconds == pytest.approx(cost.once_s / 5)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_hooks_for_epochs_are_timed_beside_those_for_batches(model):
-    """By their mean: what is traced and read in the first one is not asked for again."""
-    callback = Evaluating()
-    (cost,) = costs(model, callback)
-    assert cost.seconds == 0
-    assert 0.01 <= cost.epoch_s < 0.1
-    assert cost.epoch_at.rpartition(":")[0].endswith("test_callback_costs.py")
-    assert [epoch for epoch, _ in callback.seen] == list(range(11))
-    assert model.stop_training is False
-
-
-def test_slow_ones_are_called_as_often_as_there_is_time(model, monkeypatch):
-    monkeypatch.setattr(sys.modules["uncork.step.callback_costs"], "_EPOCHS_S", 0.3)
-    callback = SlowlyEvaluating()
-    (cost,) = costs(model, callback)
-    assert callback.calls == 2
-    assert cost.epoch_s >= 0.2
-
-
-def test_what_writes_after_an_epoch_is_known_after_a_batch(model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (cost,) = costs(model, Both())
-    assert cost.seconds >= 0.01
-    assert cost.epoch_s == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_hooks_for_epochs_that_were_given_to_keras_s_own_class(model):
-    slow = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: time.sleep(0.01))
-    (cost,) = costs(model, slow)
-    assert cost.epoch_s >= 0.01

@@ -74,12 +74,13 @@ def test_what_filling_up_would_leave_of_them() -> None:
     seen = [tuple(tuple(part.shape) for part in batch) for batch in batches(lengths)]
     found = new_shapes_of(Counting(), given, 0.25, 60.0, seen, (0.0, 0.0))  # type: ignore[arg-type]
     assert found is not None
-    assert found.axes == (OpenAxis(tensor=0, axis=1),)
+    assert found.axes == (OpenAxis(tensor=0, axis=1, longest=17),)
     by_multiple = {each.multiple: each for each in found.padded}
     assert [by_multiple[multiple].shapes for multiple in (8, 16, 32)] == [3, 2, 1]
+    assert (by_multiple[8].once, by_multiple[8].twice) == (1, 1)
     rows, targets = 4 * 8, 4
     before, after = (
-        rows * sum(each) + targets * len(each) for each in (lengths, [8, 8, 8, 16, 16, 24])
+        rows * sum(each) + targets * len(each) for each in (lengths, [8, 8, 8, 16, 16, 17])
     )
     assert by_multiple[8].larger == pytest.approx(after / before)
 

@@ -15,12 +15,17 @@ from uncork.pipeline import read
 from uncork.step import Feed, StepSettings, fills_of
 
 ROWS = tf.ragged.constant([[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 2]], dtype=tf.int32)
-LENGTHS = PadLengths(multiple=4, axes=(OpenAxis(tensor=0, axis=1),))
+LENGTHS = PadLengths(multiple=4, axes=(OpenAxis(tensor=0, axis=1, longest=64),))
 
 
 def rows(**padded: Any) -> tf.data.Dataset:
     labelled = tf.data.Dataset.from_tensor_slices((ROWS, [0, 1, 1, 0])).map(lambda x, y: (x, y))
     return labelled.padded_batch(2, **padded)
+
+
+def numbers(fill: float) -> tf.data.Dataset:
+    floats = tf.data.Dataset.from_tensor_slices(tf.cast(ROWS, tf.float32))
+    return floats.map(lambda row: row).padded_batch(2, padding_values=fill)
 
 
 def model(**compiled: Any) -> Any:
@@ -41,6 +46,12 @@ def test_each_batch_is_filled_up_to_the_next_multiple() -> None:
     assert second == [[5, 6, 7, 8, 9, 0, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]]
 
 
+def test_none_gets_longer_than_the_longest_that_was_seen() -> None:
+    axes = (OpenAxis(tensor=0, axis=1, longest=4),)
+    first, second = (x.shape[1] for x, _ in fed(PadLengths(multiple=8, axes=axes), rows()))
+    assert (first, second) == (4, 5)
+
+
 def test_what_has_such_a_length_stays_what_it_is() -> None:
     (x, y), _ = fed(PadLengths(multiple=3, axes=LENGTHS.axes), rows())
     assert x.shape == (2, 3)
@@ -51,9 +62,31 @@ def test_it_fills_up_with_what_the_script_fills_up_with() -> None:
     labels = tf.data.Dataset.from_tensor_slices((ROWS, ROWS)).map(lambda x, y: (x, y))
     data = labels.padded_batch(2, padding_values=(0, -1))
     assert fills_of(read(data.prefetch(1))) == (0.0, -1.0)
-    axes = (OpenAxis(tensor=0, axis=1), OpenAxis(tensor=1, axis=1, fill=-1.0))
+    axes = (
+        OpenAxis(tensor=0, axis=1, longest=64),
+        OpenAxis(tensor=1, axis=1, longest=64, fill=-1.0),
+    )
     (x, y), _ = fed(PadLengths(multiple=4, axes=axes), data)
     assert (x.numpy()[1].tolist(), y.numpy()[1].tolist()) == ([4, 0, 0, 0], [4, -1, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [(tf.int64, 2**24 + 1), (tf.int32, 2**31 - 1), (tf.float64, -1e300)]
+)
+def test_it_does_so_to_the_last_bit(dtype: Any, fill: Any) -> None:
+    cast = tf.data.Dataset.from_tensor_slices(tf.cast(ROWS, dtype)).map(lambda row: row)
+    data = cast.padded_batch(2, padding_values=tf.constant(fill, dtype))
+    (value,) = fills_of(read(data))
+    axes = (OpenAxis(tensor=0, axis=1, longest=64, fill=value),)
+    first, _ = fed(PadLengths(multiple=4, axes=axes), data)
+    assert first.numpy()[1].tolist()[1:] == [fill] * 3
+
+
+def test_a_tuple_of_one_stays_one() -> None:
+    data = tf.data.Dataset.from_tensor_slices(ROWS).map(lambda row: (row,)).padded_batch(2)
+    (first, _) = fed(LENGTHS, data)
+    assert isinstance(first, tuple)
+    assert first[0].shape == (2, 4)
 
 
 def test_text_is_filled_up_with_nothing() -> None:
@@ -68,10 +101,13 @@ def test_text_is_filled_up_with_nothing() -> None:
     "data",
     [
         rows(padding_values=(7, None)).map(lambda x, y: (x, x, y)),
+        rows(padding_values=(7, None)).map(lambda x, y: (y, x)),
+        numbers(float("nan")),
+        numbers(float("-inf")),
         rows().map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y)),
         tf.data.Dataset.range(3),
     ],
-    ids=["other tensors by then", "ragged", "numbers"],
+    ids=["other tensors by then", "another order", "NaN", "infinite", "ragged", "numbers"],
 )
 def test_where_nobody_knows_what_to_fill_up_with_nothing_is(data: Any) -> None:
     assert fills_of(read(data)) == ()
@@ -114,8 +150,8 @@ def test_what_the_step_is_given_must_be_the_batch(other: Any) -> None:
     ("data", "axes"),
     [
         (rows(padded_shapes=([6], [])), LENGTHS.axes),
-        (rows(), (OpenAxis(tensor=1, axis=1),)),
-        (rows(), (OpenAxis(tensor=5, axis=1),)),
+        (rows(), (OpenAxis(tensor=1, axis=1, longest=64),)),
+        (rows(), (OpenAxis(tensor=5, axis=1, longest=64),)),
     ],
     ids=["of one length", "no such axis", "no such tensor"],
 )

@@ -166,16 +166,12 @@ def test_powers_of_two_change_nothing_in_float32() -> None:
     equal(*found)
 
 
-class Accumulating(keras.optimizers.SGD):
-    pass
-
-
 @pytest.mark.parametrize(
     ("optimizer", "why"),
     [
         (lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "scales the loss"),
         (lambda: keras.optimizers.SGD(loss_scale_factor=8.0), "loss_scale_factor"),
-        (lambda: Accumulating(gradient_accumulation_steps=4), "spoil"),
+        (lambda: keras.optimizers.SGD(gradient_accumulation_steps=4), "spoil"),
     ],
 )
 def test_an_optimizer_that_must_not_be_scaled_for(optimizer: Callable[[], Any], why: str) -> None:
@@ -205,6 +201,110 @@ def test_weights_that_are_updated_by_hand_are_left_alone() -> None:
     step(tf.constant([1.0]))
     assert "no optimizer of Keras's" in taken.unable
     assert Scaling().why_none == "it takes no gradients of a tf.GradientTape's"
+
+
+def overflowing(step: Any) -> tuple[Any, Scaling]:
+    """A step whose next gradient is beyond float32 as soon as it is scaled."""
+    scaling = Scaling()
+    function = tf.function(scaling.in_step(step))
+    function(tf.constant([1.0]))
+    assert scaling._variables is not None
+    scaling._variables[0].assign(2.0**127)
+    return function, scaling
+
+
+def guarded(optimizer: Any, weight: Any, gradient: Any) -> None:
+    if tf.reduce_all(tf.math.is_finite(gradient)):
+        optimizer.apply([gradient], [weight])
+
+
+def mended(optimizer: Any, weight: Any, gradient: Any) -> None:
+    gradient = tf.where(tf.math.is_finite(gradient), gradient, 0.0)
+    optimizer.apply([gradient], [weight])
+
+
+def clipped(optimizer: Any, weight: Any, gradient: Any) -> None:
+    optimizer.apply([tf.clip_by_value(gradient, -1.0, 1.0)], [weight])
+
+
+@pytest.mark.parametrize("use", [guarded, mended, clipped])
+def test_whatever_a_step_makes_of_its_gradients_the_scale_comes_down_again(use: Any) -> None:
+    weight = keras.Variable([1.0])
+    optimizer, average = keras.optimizers.SGD(0.1), tf.Variable([0.0])
+    optimizer.build([weight])
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(4.0 * x * weight)
+        (gradient,) = tape.gradient(loss, [weight])
+        average.assign(0.9 * average + 0.1 * gradient)  # of the user's own
+        use(optimizer, weight, gradient)
+        return gradient
+
+    function, scaling = overflowing(step)
+    before, steps = weight.numpy(), optimizer.iterations.numpy()
+    function(tf.constant([1.0]))
+    np.testing.assert_array_equal(weight.numpy(), before)
+    assert optimizer.iterations.numpy() == steps or use is guarded
+    assert scaling.scale == 2.0**126
+    for _ in range(4):
+        function(tf.constant([1.0]))
+    assert optimizer.iterations.numpy() > steps
+    assert np.isfinite(average.numpy()).all()
+    assert np.isfinite(weight.numpy()).all()
+
+
+def test_parts_of_one_tape_are_left_out_together() -> None:
+    one, other = keras.Variable([1.0]), keras.Variable([1.0])
+    optimizers = [keras.optimizers.SGD(0.1) for _ in range(2)]
+
+    def step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(4.0 * x * one + 0.1 * other)
+        gradients = tape.gradient(loss, [one, other])
+        for each, optimizer in zip(gradients, optimizers, strict=True):
+            optimizer.apply([each], [one if optimizer is optimizers[0] else other])
+
+    for optimizer, weight in zip(optimizers, (one, other), strict=True):
+        optimizer.build([weight])
+    function, scaling = overflowing(step)
+    function(tf.constant([1.0]))
+    assert [int(optimizer.iterations.numpy()) for optimizer in optimizers] == [1, 1]
+    assert scaling.scale == 2.0**126
+
+
+def test_what_is_made_again_for_a_gradient_is_scaled_once() -> None:
+    weight = tf.Variable([2.0])
+    optimizer = keras.optimizers.SGD(0.1)
+    variable = keras.Variable([3.0])
+    optimizer.build([variable])
+    again = tf.recompute_grad(lambda x: x * variable.value * weight)
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(again(x))
+        found = tape.gradient(loss, [variable.value], None, tf.UnconnectedGradients.ZERO)
+        optimizer.apply(found, [variable])
+        return found[0]
+
+    scaling = Scaling()
+    function = tf.function(scaling.in_step(step))
+    assert function(tf.constant([5.0])).numpy().tolist() == [10.0]
+    assert scaling.why_none == ""
+
+
+def test_gradients_of_what_is_ragged_are_left_alone() -> None:
+    training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            rows = tf.RaggedTensor.from_row_lengths(training.model(x)[:, 0], [3, 5])
+        weights = training.model.trainable_variables
+        gradients = tape.gradient(rows, weights)
+        training.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+    tf.function(scaling.in_step(step))(X[0])
+    assert "ragged" in scaling.why_none
 
 
 def test_two_optimizers_share_the_scale() -> None:

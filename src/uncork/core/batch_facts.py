@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from uncork.core.measurement import Comparison
-from uncork.core.record import Record
+from uncork.core.record import Record, replace
 
 # Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
 # counts as if it were, and a schedule goes on by as much too far.
@@ -18,11 +18,13 @@ class OpenAxis(Record, frozen=True, kw_only=True):
     Attributes:
         tensor: The how manieth of a batch.
         axis: Of it.
+        longest: Length that was seen: nothing is filled up beyond it.
         fill: What the script fills rows up with; text with nothing, whatever this is.
     """
 
     tensor: int
     axis: int
+    longest: int
     fill: float = 0.0
 
 
@@ -32,12 +34,21 @@ class PaddedShapes(Record, frozen=True, kw_only=True):
     Attributes:
         multiple: That number.
         shapes: Different ones that are left.
+        once: Of these, met once.
+        twice: Met twice.
         larger: Numbers in all batches, over those that there are as it is.
     """
 
     multiple: int
     shapes: int
+    once: int
+    twice: int
     larger: float
+
+    @property
+    def expected(self) -> float:
+        """As of :class:`NewShapes`."""
+        return _expected(self.shapes, self.once, self.twice)
 
 
 class NewShapes(Record, frozen=True, kw_only=True):
@@ -63,8 +74,22 @@ class NewShapes(Record, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> float:
-        """Shapes that there are, those not met yet included (Chao 1984, bias-corrected)."""
-        return self.shapes + self.once * (self.once - 1) / (2 * (self.twice + 1))
+        """Shapes that there are, those not met yet included."""
+        return _expected(self.shapes, self.once, self.twice)
+
+    def filled_up(self, multiple: int) -> NewShapes | None:
+        """What is left of them where lengths are multiples of a number; None of one shape."""
+        left = next((each for each in self.padded if each.multiple == multiple), None)
+        if left is None or left.shapes < 2:
+            return None
+        return replace(
+            self, shapes=left.shapes, once=left.once, twice=left.twice, axes=(), padded=()
+        )
+
+
+def _expected(shapes: int, once: int, twice: int) -> float:
+    """Chao 1984, bias-corrected."""
+    return shapes + once * (once - 1) / (2 * (twice + 1))
 
 
 class Larger(Record, frozen=True, kw_only=True):

@@ -64,13 +64,13 @@ def compiling_of(diagnosis: WorkloadDiagnosis, multiple: int = 0) -> Compiling |
     least_s, likely_s, most_s = (
         (min(shapes, steps) - 1) * new.compile_s for shapes in (new.shapes, new.expected, steps)
     )
-    left = next((each.shapes for each in new.padded if each.multiple == multiple), 1)
+    left = next((each.expected for each in new.padded if each.multiple == multiple), 1.0)
     return Compiling(
         steps_s=steps * _compiled_s(diagnosis),
         least_s=least_s,
         likely_s=likely_s,
         most_s=most_s,
-        rest_s=(left - 1) * new.compile_s,
+        rest_s=(min(left, steps) - 1) * new.compile_s,
     )
 
 

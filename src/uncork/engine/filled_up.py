@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -9,10 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from uncork.core.batch_facts import OpenAxis
 from uncork.core.edit import loosest
 from uncork.core.plan import Proof
 from uncork.core.record import replace
-from uncork.core.step_edit import StepEdit
+from uncork.core.step_edit import PadLengths, StepEdit
 from uncork.engine.data_orders import order_of
 from uncork.engine.step_proofs import StepProver
 from uncork.step import (
@@ -25,13 +27,15 @@ from uncork.step import (
     without_draws,
 )
 
-# Batches that are compared: XLA compiles the step as written for each of their shapes.
-_RECORDED: Final = {"most": 8, "max_bytes": 256 << 20}
+# Batches that are looked at, and of these compared: XLA compiles the step as written for each of
+# their shapes.
+_RECORDED: Final = {"most": 256, "max_bytes": 256 << 20}
+_COMPARED: Final = 8
 _STEPS: Final = 8
-# Relative and absolute. Keras weighs what a batch tells by all its positions, masked ones too, so a
-# mean over batches of many lengths is another one, by as much as that.
+# Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
+# masked ones too: a mean over batches of many lengths is another one, and most often by more.
 _ALIKE: Final = 3e-3
-_NOTHING: Final = "none of the first batches would be filled up, so nothing is learned of it"
+_NOTHING: Final = "of the first batches none is filled up in axis {axis} of tensor {tensor}"
 _DRAWN: Final = "without what layers drop at random, of which longer rows draw more"
 
 
@@ -53,10 +57,11 @@ def prove_filled_up(
         pairs: Of batches, from :meth:`~uncork.step.StepSettings.in_two`.
         budget_s: Seconds.
     """
-    recording = Recording.in_two(pairs, **_RECORDED)
-    both = zip(recording.batches, recording.otherwise, strict=True)
-    if all(_shapes(batch) == _shapes(filled) for batch, filled in both):
-        return Proof(kind="rounding", passed=False, detail=_NOTHING)
+    edit = next(edit for edit in versions[1] if isinstance(edit, PadLengths))
+    recording, untold = _telling(Recording.in_two(pairs, **_RECORDED), edit.axes)
+    if untold is not None:
+        where = {"axis": untold.axis, "tensor": untold.tensor}
+        return Proof(kind="rounding", passed=False, detail=_NOTHING.format(**where))
     drawn = draws_by_itself(model) and why_not_in_parts(model) is None
     with without_draws(model) if drawn else nullcontext():
         original, edited = (StepSettings(model, edits) for edits in versions)
@@ -94,6 +99,31 @@ def _told_otherwise(
             )
         )
     ]
+
+
+def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, OpenAxis | None]:
+    """For each axis the batches that are filled up most, and get longest; then the first ones.
+
+    Returns:
+        These, and an axis in which none is filled up, if there is one.
+    """
+    before, after = (
+        [_shapes(b) for b in each] for each in (recording.batches, recording.otherwise)
+    )
+    chosen: list[int] = []
+    for each in axes:
+        grown = [
+            new[each.tensor][each.axis] - old[each.tensor][each.axis]
+            for old, new in zip(before, after, strict=True)
+        ]
+        if not any(grown):
+            return recording, each
+        lengths = [new[each.tensor][each.axis] for new in after]
+        chosen += [grown.index(max(grown)), lengths.index(max(lengths))]
+    numbers = [*dict.fromkeys([*chosen, *range(len(before))])][:_COMPARED]
+    return Recording(
+        tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
+    ), None
 
 
 def _shapes(batch: Any) -> list[tuple[int, ...]]:

@@ -40,6 +40,7 @@ from uncork.step import (
     callback_costs,
     defects_of_fit,
     device_of,
+    epoch_costs,
     fills_of,
     growth_of,
     is_categorical,
@@ -106,6 +107,13 @@ class FitLooks(FitRuns):
             return ()
         with self.snapshot.restored():
             return callback_costs(self._arguments.get("callbacks"), self.model, self._arguments)
+
+    def epoch_hooks(self) -> tuple[CallbackCost, ...]:
+        """Likewise, of those for epochs."""
+        if not self.ends_here:
+            return ()
+        with self.snapshot.restored():
+            return epoch_costs(self._arguments.get("callbacks"), self.model, self._arguments)
 
     def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
         """Of a step that XLA compiles: it is compiled anew, by a function of its own."""

@@ -196,7 +196,7 @@ class FitSubject(FitLooks):
 
     def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
         """Train both from the same snapshot over the same recorded batches."""
-        unchecked = left_out_of_fit(self.model) if self._is_compiled_now(version) else ""
+        unchecked = left_out_of_fit(self.model) if self._adds(version, JitCompile) else ""
         if unchecked:
             return Proof(kind=kind, passed=False, detail=unchecked)
         fails = self._how_validation_fails(version)
@@ -204,7 +204,7 @@ class FitSubject(FitLooks):
             return Proof(kind=kind, passed=False, detail=f"its validation fails: {fails}")
         settings = self._with(version.step)
         pairs = settings.in_two(self._feed(version))
-        if pairs is not None and kind == "rounding" and self._is_filled_up_now(version):
+        if pairs is not None and kind == "rounding" and self._adds(version, PadLengths):
             versions = self.original.step, version.step
             return prove_filled_up(self.model, self.snapshot, versions, pairs, budget_s)
         if pairs is None and kind == "rounding" and self._is_cut_otherwise(version):
@@ -217,8 +217,7 @@ class FitSubject(FitLooks):
 
     def _how_validation_fails(self, version: Version) -> str:
         """The validation runs under the same settings, with its own ops; ``""`` where it does."""
-        others = version.step[len(self.original.step) :]
-        if not any(isinstance(edit, JitCompile | DtypePolicy) for edit in others):
+        if not self._adds(version, JitCompile, DtypePolicy):
             return ""
         fails = self._fails(version.step)
         # What cannot be tried as written either, tells nothing of the edit.
@@ -236,21 +235,14 @@ class FitSubject(FitLooks):
             self.snapshot.restore_values()
         return ""
 
-    def _is_compiled_now(self, version: Version) -> bool:
-        """With XLA, which it is not as written."""
-        others = version.step[len(self.original.step) :]
-        return any(isinstance(edit, JitCompile) for edit in others)
-
-    def _is_filled_up_now(self, version: Version) -> bool:
-        """Up to few lengths."""
-        others = version.step[len(self.original.step) :]
-        return any(isinstance(edit, PadLengths) for edit in others)
+    def _adds(self, version: Version, *kinds: type[StepEdit]) -> bool:
+        """The version has an edit of these kinds that the original has not."""
+        added = version.step[len(self.original.step) :]
+        return any(isinstance(edit, kinds) for edit in added)
 
     def _is_cut_otherwise(self, version: Version) -> bool:
         """XLA and TensorFlow round to TF32 where each likes."""
-        others = version.step[len(self.original.step) :]
-        by_xla = any(isinstance(edit, JitCompile | JitCompileOff) for edit in others)
-        return by_xla and rounds_to_tf32()
+        return self._adds(version, JitCompile, JitCompileOff) and rounds_to_tf32()
 
     def _prove_without_tf32(self, version: Version, budget_s: float) -> Proof:
         """Both are compiled anew, for a batch of a size that no kernel was chosen for yet."""

@@ -13,6 +13,7 @@ from uncork.core.step_edit import (
     FlatUpdates,
     JitCompileOff,
     OfCode,
+    PadLengths,
     StepsPerExecution,
     TfFunction,
 )
@@ -44,7 +45,8 @@ def differences(plan: Plan, found: Workload) -> tuple[str, ...]:
         ("data", expected.data, found.data),
         ("batch", expected.element_spec, found.element_spec),
     ]
-    if plan.pipeline_edits:
+    # What fills batches up is read off the pipeline, too.
+    if plan.pipeline_edits or any(isinstance(edit, PadLengths) for edit in plan.step_edits):
         pairs.append(
             ("input pipeline (its structure and functions)", expected.pipeline, found.pipeline)
         )

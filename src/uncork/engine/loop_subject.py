@@ -51,10 +51,8 @@ from uncork.step import (
     device_of,
     held,
     in_float32,
-    policies_of,
-    random_layers_of,
+    layers_seen,
     replicas_of,
-    sensitive_layers_of,
     spec_text,
     transfer_of,
 )
@@ -233,17 +231,12 @@ class LoopSubject(Subject):
         assert self._pipeline is not None
         steps = steps_of_epoch(self._pipeline, self.board)
         replicas = replicas_of(self.layers.known()) if self.layers else 1
-        policies = policies_of(self.layers) if self.layers else ()
-        drawing = random_layers_of(self.layers) if self.layers else ()
-        sensitive = sensitive_layers_of(self.layers) if self.layers else ()
         return self._step.described(
             replace(
                 self.workload,
                 steps_per_epoch=steps,
                 replicas=replicas,
-                layer_policies=policies,
-                random_layers=drawing,
-                sensitive_layers=sensitive,
+                **layers_seen(self.layers),
             )
         )
 

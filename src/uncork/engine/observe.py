@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.core.batch_facts import NewShapes
 from uncork.core.ceilings import disk_ceiling, input_ceilings
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import LoaderCache, LoaderProcesses, LoaderWorkers
@@ -18,7 +20,7 @@ from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
 from uncork.core.stage import ENDLESS, Stage, with_chosen
-from uncork.core.step_edit import JitCompileOff, PadLengths, is_graph, on_device
+from uncork.core.step_edit import JitCompileOff, PadLengths, StepEdit, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites
@@ -137,8 +139,7 @@ def observe(
     if moved is not None:
         stages = left_to_the_step(stages, moved.expects)
         once["transfer"] = subject.transfer(version)
-    if any(isinstance(edit, JitCompileOff | PadLengths) for edit in version.step):
-        once["new_shapes"] = None  # nothing, or next to nothing, is compiled for them any more
+    once["new_shapes"] = _compiled_for(once["new_shapes"], version.step)
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.seen(), version.times),
@@ -257,3 +258,21 @@ def _host_ceiling(measured: Measurement, machine: Machine) -> float:
 def _samples(measured: Measurement) -> float:
     """Of a step."""
     return measured.samples_per_s * measured.step_s.median
+
+
+def _compiled_for(new: NewShapes | None, edits: tuple[StepEdit, ...]) -> NewShapes | None:
+    """Shapes for which a step under these edits is still compiled anew."""
+    if new is None or any(isinstance(edit, JitCompileOff) for edit in edits):
+        return None
+    filled = next((edit for edit in edits if isinstance(edit, PadLengths)), None)
+    return new.filled_up(filled.multiple) if filled is not None and new.padded else new
+
+
+def with_epoch_hooks(
+    subject: Subject, found: WorkloadDiagnosis, machine: Machine
+) -> WorkloadDiagnosis:
+    """With what callbacks take before and after an epoch: the last that is measured of it."""
+    with suppress(Exception):  # callbacks want anything
+        costs = subject.epoch_hooks()
+        return judge(replace(found, callbacks=(*found.callbacks, *costs)), machine)
+    return found

@@ -52,12 +52,10 @@ from uncork.step import (
     code_of,
     device_of,
     is_categorical,
+    layers_seen,
     one_hot_of,
     padding_of,
-    policies_of,
-    random_layers_of,
     replicas_of,
-    sensitive_layers_of,
     several_times,
     transfer_of,
 )
@@ -204,16 +202,11 @@ class StepLoopSubject(Subject):
     def seen(self) -> Workload:
         """The workload, with what was seen of its step."""
         replicas = replicas_of(self.layers.known()) if self.layers else 1
-        policies = policies_of(self.layers) if self.layers else ()
-        drawing = random_layers_of(self.layers) if self.layers else ()
-        sensitive = sensitive_layers_of(self.layers) if self.layers else ()
         return self._step.described(
             replace(
                 self.workload,
                 replicas=replicas,
-                layer_policies=policies,
-                random_layers=drawing,
-                sensitive_layers=sensitive,
+                **layers_seen(self.layers),
             )
         )
 

@@ -154,7 +154,11 @@ class Subject(ABC):
         return None
 
     def callbacks(self) -> tuple[CallbackCost, ...]:
-        """What callbacks take after batches and epochs, as far as they can be tried."""
+        """What callbacks take that act on every batch, as far as they can be tried."""
+        return ()
+
+    def epoch_hooks(self) -> tuple[CallbackCost, ...]:
+        """What callbacks take before and after an epoch; nothing is measured behind this."""
         return ()
 
     def validation(self, epoch_s: float | None, block_s: float) -> Validation | None:

@@ -83,6 +83,7 @@ class Trial(PassThrough):
         self.result: Result | None = None
         self.files: OwnFiles | None = None
         self.at_work = ""
+        self._working = False
         self._loop: LoopSubject | StepLoopSubject | None = None
         # Where a loop is whose step will be taken over at its next call.
         self._claimed = ""
@@ -97,7 +98,7 @@ class Trial(PassThrough):
     def fit(self, call: FitCall) -> Any:
         """Work on the ``fit`` that is meant; let earlier ones happen."""
         self._stop_behind(sys._getframe())
-        if self.at_work and self._loop is None:  # a callback's own, which is tried by now
+        if self._working and self._loop is None:  # a callback's own, which is tried by now
             return call.original(**call.arguments)
         subject, arguments = None, read_on(call.arguments)
         source = arguments["x"] if arguments is not call.arguments else None
@@ -287,6 +288,7 @@ class Trial(PassThrough):
         if self.files is not None:
             self.files.trials = True
         machine = this_machine()
+        self._working = True
         try:
             found = self.work(subject, machine)
         except Exception as error:
@@ -295,6 +297,8 @@ class Trial(PassThrough):
             # In parts, too: there was less room than it seemed, and more of them may do.
             said = f"the training at {subject.workload.at} runs out of memory: {said_of(error)}"
             found = Result(machine=machine, out_of_memory=said)
+        finally:
+            self._working = False
         self.at_work = ""
         self._done(found)
 

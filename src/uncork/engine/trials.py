@@ -17,7 +17,7 @@ from uncork.core.plan import Plan
 from uncork.core.record import replace
 from uncork.engine.confirm import confirming_s
 from uncork.engine.made_to_fit import made_to_fit
-from uncork.engine.observe import observe, with_disk
+from uncork.engine.observe import observe, with_disk, with_epoch_hooks
 from uncork.engine.pipelines import fill_caches
 from uncork.engine.seconds import ELSEWHERE_S, HANDED_OVER_S, LOOKING_SHARE
 from uncork.engine.subject import Subject
@@ -52,6 +52,7 @@ class Diagnosing(Trial):
             missing = keep_timeline(subject, self.job.timeline, before.step_s)
             if missing:  # first: it was asked for, and only some notes are shown
                 before = replace(before, notes=(missing, *before.notes))
+        before = with_epoch_hooks(subject, before, machine)
         return Result(machine=machine, before=before, overhead_share=share)
 
 
@@ -88,6 +89,7 @@ class Tuning(Trial):
         try:
             walk.run()
             handed_over = self._hand_over(subject, walk)
+            walk.before = with_epoch_hooks(subject, walk.before, machine)
         except KeyboardInterrupt:
             return _walked(walk, interrupted=True)
         return replace(_walked(walk, interrupted=False), handed_over=handed_over)

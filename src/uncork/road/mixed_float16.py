@@ -62,7 +62,7 @@ class MixedFloat16(Optimization):
             ),
             predicted=predicted if lower else None,
             at=diagnosis.workload.at,
-            why="half the bytes, float16 arithmetic of tensor cores, the loss scaled by Keras",
+            why="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
             source_edit=_in_loop(keep) if work.kind == "custom_loop" else _source_edit(keep),
         )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import final
 
+from uncork.core.batch_facts import OpenAxis
 from uncork.core.compiling import compiling_of
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
@@ -43,15 +44,9 @@ class FillBatchesUp(Optimization):
         """Of the multiples that were looked at, the one that promises most."""
         del machine, policy
         work, new = diagnosis.workload, diagnosis.new_shapes
-        if not work.jit_compile:
-            return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
-        forbidden = no_step_edit(diagnosis) or no_pipeline(diagnosis)
-        if forbidden:
-            return forbidden
-        if new is None:
-            return Skipped(reason="all batches have one shape")
-        if not new.padded:
-            return Skipped(reason="batches differ in more than lengths that could be filled up")
+        forbidden = _forbidden(diagnosis)
+        if forbidden or new is None:
+            return forbidden or Skipped(reason="all batches have one shape")
         gains = {each: _gain(diagnosis, each.multiple, each.larger) for each in new.padded}
         best = max(gains, key=lambda each: (gains[each], -each.multiple))
         if gains[best] < WORTH_TRYING:
@@ -62,8 +57,28 @@ class FillBatchesUp(Optimization):
             at=work.step_at or work.at,
             why=f"{best.shapes} shapes are compiled where {new.shapes} were seen, of batches "
             f"{best.larger:.2f}x as large",
-            source_edit=_source_edit(best.multiple),
+            source_edit=_source_edit(best.multiple, new.axes),
         )
+
+
+def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
+    work, new = diagnosis.workload, diagnosis.new_shapes
+    if not work.jit_compile:
+        return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
+    forbidden = no_step_edit(diagnosis) or no_pipeline(diagnosis)
+    if forbidden or new is None:
+        return forbidden
+    if not new.padded:
+        return Skipped(
+            reason="what differs is no length, or nobody knows what rows are filled up with, or "
+            "they are filled up already"
+        )
+    if not work.steps_per_epoch:
+        return Skipped(
+            reason="nobody knows of how many steps the training is: "
+            ".apply(tf.data.experimental.assert_cardinality(n)) tells it"
+        )
+    return None
 
 
 def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
@@ -72,5 +87,12 @@ def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
     return compiling.likely_gain(1 / larger) if compiling else 1.0
 
 
-def _source_edit(multiple: int) -> str:
-    return f"dataset.map(lambda x, y: (tf.pad(x, [[0, 0], [0, -tf.shape(x)[1] % {multiple}]]), y))"
+def _source_edit(multiple: int, axes: tuple[OpenAxis, ...]) -> str:
+    """Of the first axis; where there are more, what they are."""
+    first, *others = axes
+    value = "" if not first.fill else f", constant_values={first.fill:g}"
+    before = ", ".join(["[0, 0]"] * first.axis)
+    part = f"tf.pad(x, [{before}, [0, -tf.shape(x)[{first.axis}] % {multiple}]]{value})"
+    told = "; ".join(f"axis {each.axis} of tensor {each.tensor}" for each in others)
+    likewise = f"  # likewise {told}" if told else ""
+    return f"dataset.map(lambda x, y: ({part}, y)){likewise}"

@@ -42,8 +42,8 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, steps_s: float) -> Iterator[Finding
                 upper_bound=upper,
                 at=cost.epoch_at or diagnosis.workload.at,
                 evidence=(
-                    f"{cost.name} takes {cost.epoch_s:.2g} s an epoch, beside {steps_s:.2g} s of "
-                    "its steps"
+                    f"{cost.name} takes {_seconds(cost.epoch_s)} an epoch, beside "
+                    f"{_seconds(steps_s)} of its steps"
                 ),
                 remedy="let it act in every tenth epoch, or at the end; on fewer samples, or on "
                 "larger batches of them",
@@ -71,3 +71,8 @@ def _finding(
             else "let it act once an epoch, or every few hundred batches"
         ),
     )
+
+
+def _seconds(seconds: float) -> str:
+    """Two digits, and more of long times."""
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.2g} s"

@@ -11,6 +11,7 @@ from uncork.step.copied_save import Buffers, CopiedSave
 from uncork.step.dtype_policies import MIXED
 from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
+from uncork.step.epoch_hooks import epoch_costs
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
 from uncork.step.first_layers import draws, first_layers
 from uncork.step.flat_group import around, small_weights
@@ -79,7 +80,7 @@ from uncork.step.taken_step import Call, TakenStep
 from uncork.step.timed_fit import Timed, timed_fit
 from uncork.step.told_loss import told_loss
 from uncork.step.traced import device_of, is_categorical
-from uncork.step.traced_policy import policies_of, random_layers_of, sensitive_layers_of
+from uncork.step.traced_policy import layers_seen
 from uncork.step.traced_updates import fusable_in
 from uncork.step.transfer import transfer_of
 from uncork.step.validation import Validating, validation_steps
@@ -135,6 +136,7 @@ __all__ = [
     "draws_by_itself",
     "edited_loader",
     "edits_of_arrays",
+    "epoch_costs",
     "executions",
     "fill_loader",
     "fills_of",
@@ -157,6 +159,7 @@ __all__ = [
     "is_large",
     "iterators_of",
     "kernel_parts",
+    "layers_seen",
     "left_out_of_fit",
     "loader_edited",
     "loader_stages",
@@ -166,9 +169,7 @@ __all__ = [
     "one_hot_of",
     "padding_of",
     "parts_made_later",
-    "policies_of",
     "random_layers",
-    "random_layers_of",
     "rate_for",
     "read_on",
     "replay",
@@ -179,7 +180,6 @@ __all__ = [
     "saves_itself",
     "segments_run_again",
     "sensitive_layers",
-    "sensitive_layers_of",
     "several_times",
     "shapes_of",
     "signature",

@@ -107,31 +107,40 @@ def _axes(known: Sequence[Shapes], fills: Sequence[float]) -> tuple[OpenAxis, ..
         return ()
     (rank,) = ranks
     each = ((n, axis) for n in range(len(fills)) for axis in range(1, rank[n]))
+    lengths = {(n, axis): {shapes[n][axis] for shapes in known} for n, axis in each}
     return tuple(
-        OpenAxis(tensor=n, axis=axis, fill=fills[n])
-        for n, axis in each
-        if len({shapes[n][axis] for shapes in known}) > 1
+        OpenAxis(tensor=n, axis=axis, longest=max(seen), fill=fills[n])
+        for (n, axis), seen in lengths.items()
+        if len(seen) > 1
     )
 
 
 def _padded(known: Sequence[Shapes], axes: tuple[OpenAxis, ...], multiple: int) -> PaddedShapes:
     filled = [filled_up(shapes, axes, multiple) for shapes in known]
     before, after = (sum(map(_numbers, shapes)) for shapes in (known, filled))
-    larger = after / before if before else 1.0
-    return PaddedShapes(multiple=multiple, shapes=len(set(filled)), larger=larger)
+    met = [*Counter(filled).values()]
+    return PaddedShapes(
+        multiple=multiple,
+        shapes=len(met),
+        once=met.count(1),
+        twice=met.count(2),
+        larger=after / before if before else 1.0,
+    )
 
 
 def filled_up(shapes: Shapes, axes: tuple[OpenAxis, ...], multiple: int) -> Shapes:
     """What becomes of a batch's shapes.
 
     Example:
-        >>> filled_up(((32, 13), (32,)), (OpenAxis(tensor=0, axis=1),), 8)
-        ((32, 16), (32,))
+        >>> axes = (OpenAxis(tensor=0, axis=1, longest=20),)
+        >>> filled_up(((32, 13), (32,)), axes, 8), filled_up(((32, 18), (32,)), axes, 8)
+        (((32, 16), (32,)), ((32, 20), (32,)))
     """
     found = [list(shape) for shape in shapes]
     for each in axes:
         length = found[each.tensor][each.axis]
-        found[each.tensor][each.axis] = -(-length // multiple) * multiple
+        filled = min(-(-length // multiple) * multiple, each.longest)
+        found[each.tensor][each.axis] = max(length, filled)
     return tuple(map(tuple, found))
 
 

@@ -2,13 +2,16 @@
 
 Rows of a batch are filled up to the longest of them already, and a model that masks what is filled
 up does not see how much there is of it. What fills them is what the script's own ``padded_batch``
-fills them with.
+fills them with, or zero where none is seen; no batch gets longer than the longest that was seen,
+as a model may know of no position beyond.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from uncork.core.batch_facts import OpenAxis
@@ -18,6 +21,8 @@ from uncork.pipeline import Pipeline
 from uncork.step.feed import Feed
 
 _LEAVE: Final = "leave the batches as they are"
+# Above a batch: what may make other tensors of it, or hides what fills it up.
+_OTHERWISE: Final = {"map", "zip", "unbatch", "rebatch", "group_by_window", "flat_map", "scan"}
 
 
 class PaddedLengths:
@@ -56,12 +61,13 @@ class PaddedLengths:
         if feed.dataset is None:
             raise EditRefused("the data is no tf.data pipeline", "one", _LEAVE)
         self._check(feed.dataset.element_spec)
-        return feed.with_dataset(feed.dataset.map(_as_one(self._filled)))
+        return feed.with_dataset(feed.dataset.map(_as_one(self._filled, feed.dataset)))
 
     def in_two(self, feed: Feed) -> Any:
         """A dataset of pairs: each batch filled up, and as it is."""
-        filled = _as_one(self._filled)
-        return feed.batches_dataset(self._model).map(lambda *batch: (filled(*batch), batch))
+        dataset = feed.batches_dataset(self._model)
+        filled, given = (_as_one(way, dataset) for way in (self._filled, lambda batch: batch))
+        return dataset.map(lambda *batch: (filled(*batch), given(*batch)))
 
     def _filled(self, batch: Any) -> Any:
         tensors = tf.nest.flatten(batch)
@@ -88,6 +94,7 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
         pipeline: Of the training; None where it is fed by something else.
 
     Example:
+        >>> from uncork.pipeline import read
         >>> data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> rows = data.map(lambda row: (row, row))
         >>> fills_of(read(rows.padded_batch(2, padding_values=(0, -1))))
@@ -98,16 +105,27 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
     specs = tf.nest.flatten(pipeline.dataset.element_spec)
     if not all(isinstance(spec, tf.TensorSpec) and spec.shape.rank for spec in specs):
         return ()
-    padded = [node for node in pipeline.stages if node.kind == "padded_batch"]
-    if not padded:
-        return (0.0,) * len(specs)
-    values = [each.numpy() for each in tf.nest.flatten(padded[-1].dataset._padding_values)]
-    if any(value for value in values if isinstance(value, bytes)):
-        return ()
-    numbers = tuple(0.0 if isinstance(value, bytes) else float(value) for value in values)
-    if len(numbers) != len(specs):  # a map above makes other tensors of them
-        return (0.0,) * len(specs) if not any(numbers) else ()
-    return numbers
+    zeros = (0.0,) * len(specs)
+    kinds = [node.kind for node in pipeline.stages]
+    if "padded_batch" not in kinds:
+        return zeros
+    last = len(kinds) - 1 - kinds[::-1].index("padded_batch")
+    padded = pipeline.stages[last].dataset
+    values = [each.numpy() for each in tf.nest.flatten(padded._padding_values)]
+    if not any(values):
+        return zeros
+    # What a map above makes of the batch may have another order.
+    as_it_is = len(values) == len(specs) and not set(kinds[last:]) & _OTHERWISE
+    known = [number for number in map(_number, values) if number is not None]
+    return tuple(known) if as_it_is and len(known) == len(values) else ()
+
+
+def _number(value: Any) -> float | None:
+    """Of a dtype's own number the same as Python's, if there is such a one that JSON knows."""
+    if isinstance(value, bytes):
+        return None if value else 0.0
+    number = float(value)
+    return number if math.isfinite(number) and np.asarray(number, value.dtype) == value else None
 
 
 def pad_lengths_of(model: Any, edits: tuple[StepEdit, ...]) -> PaddedLengths | None:
@@ -132,14 +150,17 @@ def _is_open(spec: Any, axis: int) -> bool:
 
 
 def _filled(tensor: Any, axis: OpenAxis, multiple: int) -> Any:
-    missing = -tf.shape(tensor)[axis.axis] % multiple
+    length = tf.shape(tensor)[axis.axis]
+    missing = tf.maximum(0, tf.minimum(length + -length % multiple, axis.longest) - length)
     widths = [[0, missing if each == axis.axis else 0] for each in range(tensor.shape.rank)]
-    value = "" if tensor.dtype == tf.string else tf.cast(axis.fill, tensor.dtype)
+    is_text = tensor.dtype == tf.string
+    value = "" if is_text else tf.constant(np.asarray(axis.fill, tensor.dtype.as_numpy_dtype))
     filled = tf.pad(tensor, widths, constant_values=value)
     filled.set_shape([None if n == axis.axis else d for n, d in enumerate(tensor.shape)])
     return filled
 
 
-def _as_one(function: Any) -> Any:
+def _as_one(function: Any, dataset: Any) -> Any:
     """Of a batch: a dataset hands the parts of a tuple over one by one."""
-    return lambda *batch: function(batch if len(batch) > 1 else batch[0])
+    in_parts = isinstance(dataset.element_spec, tuple)
+    return lambda *batch: function(batch if in_parts else batch[0])

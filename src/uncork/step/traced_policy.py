@@ -58,22 +58,22 @@ def traced_in(
     return while_traced(python, lambda: _computing_in(policy, keep, careful=careful))
 
 
-def policies_of(layers: Layers) -> tuple[str, ...]:
-    """Names of the dtype policies of all layers that were called in graphs of the script's."""
-    called = [dtype_policies(layer) for layer, _ in layers.outermost()]
-    return tuple(dict.fromkeys(policy for policies in called for policy in policies))
+def layers_seen(layers: Layers | None) -> dict[str, tuple[str, ...]]:
+    """What a loop's workload says of the layers that were called in graphs of the script's.
 
-
-def random_layers_of(layers: Layers) -> tuple[str, ...]:
-    """Names of layers that only draw, of all that were called in graphs of the script's."""
-    called = [random_layers(layer) for layer, _ in layers.outermost()]
-    return tuple(dict.fromkeys(name for names in called for name in names))
-
-
-def sensitive_layers_of(layers: Layers) -> tuple[str, ...]:
-    """Names of layers that a low precision harms first, likewise."""
-    called = [sensitive_layers(layer) for layer, _ in layers.outermost()]
-    return tuple(dict.fromkeys(name for names in called for name in names))
+    Names of the dtype policies of all of them; of the layers that only draw; and of those that a
+    low precision harms first.
+    """
+    called = [layer for layer, _ in layers.outermost()] if layers is not None else []
+    asked = {
+        "layer_policies": dtype_policies,
+        "random_layers": random_layers,
+        "sensitive_layers": sensitive_layers,
+    }
+    return {
+        field: tuple(dict.fromkeys(name for layer in called for name in ask(layer)))
+        for field, ask in asked.items()
+    }
 
 
 def why_not_anew(written: Any) -> str:

@@ -1,14 +1,17 @@
 """The loss of a step of a user's own scaled for float16, only while the step is traced.
 
 A graph keeps what its gradients were made of. So the step's tape starts with the scale where its
-author's starts with one, what it gives is divided again before anybody sees it, and its optimizer
-leaves a step out in which one is not finite. That is what Keras's ``LossScaleOptimizer`` does
-for a step that asks it to, with its numbers; here nobody has to ask, and no optimizer is wrapped.
+author's starts with one, and what it gives is divided again before anybody sees it. Where that is
+not finite, nobody sees it either: it is zero then, optimizers leave the step out, and the scale is
+halved. So does Keras's ``LossScaleOptimizer`` for a step that asks it to, with these numbers; here
+nobody has to ask, no optimizer is wrapped, and what else the step does with its gradients goes on.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -44,7 +47,7 @@ class Scaling:
         >>> scaled(tf.constant([3.0])).numpy().tolist(), weight.numpy().tolist()
         ([3.0], [-0.5])
         >>> scaled(tf.constant([1e37])).numpy().tolist(), weight.numpy().tolist()
-        ([inf], [-0.5])
+        ([0.0], [-0.5])
         >>> scaling.why_none, scaling.scale
         ('', 16384.0)
     """
@@ -52,11 +55,15 @@ class Scaling:
     def __init__(self) -> None:
         self._gradients = self._applied = 0
         self._against = ""
-        self._variables: tuple[Any, Any] | None = None
+        self._variables: tuple[Any, Any, Any] | None = None
+        self._inside = threading.local()
 
     @property
     def why_none(self) -> str:
-        """Why the loss cannot be scaled, as part of a sentence; ``""`` where it can."""
+        """Why the loss cannot be scaled, as part of a sentence; ``""`` where it can.
+
+        Of what was traced last.
+        """
         if self._against:
             return self._against
         if not self._gradients:
@@ -71,7 +78,7 @@ class Scaling:
     def start(self) -> None:
         """Begin at the first scale again."""
         if self._variables is not None:
-            scale, good = self._variables
+            scale, good, _ = self._variables
             scale.assign(_FIRST)
             good.assign(0)
 
@@ -85,52 +92,65 @@ class Scaling:
 
     @contextmanager
     def _in_force(self) -> Iterator[None]:
+        self._gradients = self._applied = 0
+        self._against = ""
         if self._variables is None:
             with tf.init_scope():
-                number = {"trainable": False, "dtype": tf.float32}
-                self._variables = (tf.Variable(_FIRST, **number), tf.Variable(0, trainable=False))
+                self._variables = tuple(
+                    tf.Variable(value, trainable=False) for value in (_FIRST, 0, False)
+                )
+        scale, good, overflowed = self._state()
+        overflowed.assign(False)
         with _gradient_place.to(self), _apply_place.to(self):
             yield
+        steps = tf.where(overflowed, 0, good + 1)
+        grows = steps >= _GOOD_STEPS
+        scale.assign(tf.where(overflowed, scale / 2.0, tf.where(grows, 2.0 * scale, scale)))
+        good.assign(tf.where(grows, 0, steps))
 
     def gradient(
-        self, tape: Any, target: Any, sources: Any, output_gradients: Any, others: dict[str, Any]
+        self, tape: Any, target: Any, sources: Any, output_gradients: Any, unconnected: Any
     ) -> Any:
         """In the place of what a tape gives."""
+        original = functools.partial(_gradient_place.original, tape, target, sources)
+        parts = tf.nest.flatten(target)
+        if getattr(self._inside, "gradient", False):  # what one is made of is scaled already
+            return original(output_gradients, unconnected)
+        if not all(map(_is_one, parts)):
+            self._against = "it takes a gradient of what is ragged or sparse"
+            return original(output_gradients, unconnected)
         self._gradients += 1
-        scale, _ = self._state()
-        seeds = [
-            tf.cast(scale, part.dtype) * (tf.ones_like(part) if given is None else given)
-            for part, given in zip(*_flat(target, output_gradients), strict=True)
-        ]
-        given = tf.nest.pack_sequence_as(target, seeds)
-        found = _gradient_place.original(tape, target, sources, output_gradients=given, **others)
-        return tf.nest.map_structure(lambda each: _divided(each, scale), found)
+        scale, _, overflowed = self._state()
+        given = [None] * len(parts) if output_gradients is None else _flat(output_gradients)
+        seeds = [_seed(part, seed, scale) for part, seed in zip(parts, given, strict=True)]
+        self._inside.gradient = True
+        try:
+            found = original(tf.nest.pack_sequence_as(target, seeds), unconnected)
+        finally:
+            self._inside.gradient = False
+        divided = tf.nest.map_structure(lambda each: _divided(each, scale), found)
+        values = [_values(each) for each in tf.nest.flatten(divided) if each is not None]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in values])
+        overflowed.assign(tf.logical_or(overflowed, tf.logical_not(finite)))
+        return tf.nest.map_structure(lambda each: _or_zero(each, finite), divided)
 
     def apply(self, optimizer: Any, gradients: Any, weights: Any) -> None:
         """In the place of an optimizer's own, which is not called where something is not finite."""
         self._against = self._against or _why_not(optimizer)
         self._applied += 1
-        scale, good = self._state()
+        _, _, overflowed = self._state()
         gradients = list(gradients)
         if not optimizer.built:
             with tf.init_scope():
                 optimizer.build(weights)
-        finite = tf.reduce_all([_finite(each) for each in gradients if each is not None])
 
         def applied() -> Any:
             _apply_place.original(optimizer, gradients, weights)
-            steps = good + 1
-            grows = steps >= _GOOD_STEPS
-            good.assign(tf.where(grows, 0, steps))
-            return scale.assign(tf.where(grows, 2.0 * scale, scale))
+            return tf.constant(True)
 
-        def left_out() -> Any:
-            good.assign(0)
-            return scale.assign(scale / 2.0)
+        tf.cond(overflowed, lambda: tf.constant(False), applied)
 
-        tf.cond(finite, applied, left_out)
-
-    def _state(self) -> tuple[Any, Any]:
+    def _state(self) -> tuple[Any, Any, Any]:
         assert self._variables is not None
         return self._variables
 
@@ -148,34 +168,56 @@ def _why_not(optimizer: Any) -> str:
     return ""
 
 
-def _flat(target: Any, output_gradients: Any) -> tuple[list[Any], list[Any]]:
-    targets = [tf.convert_to_tensor(part) for part in tf.nest.flatten(target)]
-    if output_gradients is None:
-        return targets, [None] * len(targets)
-    return targets, tf.nest.flatten(output_gradients)
+def _is_one(part: Any) -> bool:
+    """A tensor, or what becomes one; not several."""
+    return not isinstance(part, tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
+
+
+def _flat(structure: Any) -> list[Any]:
+    """Also of what is one ``None`` for each."""
+    return list(tf.nest.flatten(structure))
+
+
+def _seed(part: Any, given: Any, scale: Any) -> Any:
+    part = tf.convert_to_tensor(part)
+    if not (part.dtype.is_floating or part.dtype.is_complex):
+        return given
+    seed = tf.ones_like(part) if given is None else tf.cast(given, part.dtype)
+    return tf.cast(scale, part.dtype) * seed
 
 
 def _divided(gradient: Any, scale: Any) -> Any:
+    return _each_value(gradient, lambda values: values / tf.cast(scale, values.dtype))
+
+
+def _or_zero(gradient: Any, finite: Any) -> Any:
+    return _each_value(gradient, lambda values: tf.where(finite, values, tf.zeros_like(values)))
+
+
+def _each_value(gradient: Any, change: Callable[[Any], Any]) -> Any:
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
-        values = _divided(gradient.values, scale)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient / tf.cast(scale, gradient.dtype)
+        return tf.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
+    return change(gradient)
 
 
-def _finite(gradient: Any) -> Any:
-    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-    return tf.reduce_all(tf.math.is_finite(values))
+def _values(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _gradient(
-    tape: Any, target: Any, sources: Any, output_gradients: Any = None, **others: Any
+    tape: Any,
+    target: Any,
+    sources: Any,
+    output_gradients: Any = None,
+    unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
     scaling: Scaling | None = _gradient_place.answering
+    given = target, sources, output_gradients, unconnected_gradients
     if scaling is None or not tf.inside_function():
-        return _gradient_place.original(tape, target, sources, output_gradients, **others)
-    return scaling.gradient(tape, target, sources, output_gradients, others)
+        return _gradient_place.original(tape, *given)
+    return scaling.gradient(tape, *given)
 
 
 def _apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
