@@ -64,6 +64,11 @@ def test_one_that_takes_long_after_an_epoch_is_named_where_that_hook_begins():
     assert "Watcher takes 1 s an epoch, beside 2 s" in finding.evidence
 
 
+def test_one_that_was_cut_short_takes_longer():
+    (finding,) = of_epochs(cost(0.0, epoch_s=20.0, longer=True))
+    assert "takes more than 20 s an epoch" in finding.evidence
+
+
 def test_what_the_validation_takes_is_part_of_an_epoch():
     validation = Validation(seconds=4.0, samples=9, times=3, every=2)
     (finding,) = of_epochs(cost(0.0, epoch_s=1.0), validation=validation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import sys
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from uncork.step import epoch_costs
 
@@ -88,6 +91,50 @@ class Storing(keras.callbacks.Callback):
         self.base.commit()
 
 
+class ByTensorFlow(keras.callbacks.Callback):
+    """Which no audit hook sees."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def on_epoch_end(self, epoch, logs=None):
+        tf.io.write_file(str(self.path), "epoch")
+
+
+class Descriptor(keras.callbacks.Callback):
+    def __init__(self, path):
+        super().__init__()
+        self.number = os.open(path, os.O_WRONLY | os.O_CREAT)
+
+    def on_epoch_end(self, epoch, logs=None):
+        os.write(self.number, b"epoch")
+
+
+class Endless(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(15)
+
+
+class Tracing(keras.callbacks.Callback):
+    """A loop over data, which only AutoGraph makes one of TensorFlow's."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+        self.total = None
+
+    @tf.function
+    def over(self, data):
+        total = tf.constant(0.0)
+        for x in data:
+            total += tf.reduce_sum(x)
+        return total
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.total = float(self.over(self.data))
+
+
 @pytest.fixture
 def trained():
     made = mlp()
@@ -132,8 +179,42 @@ def test_one_that_leaves_is_timed_as_far_as_it_went(trained):
 
 
 def test_what_writes_is_left_out_and_writes_nothing(trained, tmp_path):
-    assert costs(trained, Writing(tmp_path / "log")) == ()
+    log = tmp_path / "log"
+    assert costs(trained, Writing(log), ByTensorFlow(log)) == ()
     assert list(tmp_path.iterdir()) == []
+    descriptor = Descriptor(log)
+    assert costs(trained, descriptor) == ()
+    os.close(descriptor.number)
+    assert log.read_bytes() == b""
+
+
+@pytest.fixture
+def alarm_of_nobody():
+    """That of the tests' own time limit is put aside."""
+    timer, before = signal.setitimer(signal.ITIMER_REAL, 0), signal.getsignal(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    yield
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+@pytest.mark.usefixtures("alarm_of_nobody")
+def test_one_that_takes_too_long_is_cut_short(trained, monkeypatch):
+    monkeypatch.setattr(sys.modules["uncork.step.epoch_hooks"], "_MOST_S", 0.3)
+    (cost,) = costs(trained, Endless())
+    assert cost.longer
+    assert 0.3 <= cost.epoch_s < 10
+    (cost,) = costs(trained, Slow())
+    assert not cost.longer
+
+
+def test_functions_that_it_traces_are_converted(trained):
+    callback = Tracing(tf.data.Dataset.range(5).map(lambda n: tf.cast(n, tf.float32)))
+    (cost,) = costs(trained, callback)
+    assert callback.total == 10.0
+    assert not cost.longer
 
 
 def test_what_has_a_file_or_a_connection_open_is_not_called(trained, tmp_path):

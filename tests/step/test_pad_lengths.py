@@ -102,12 +102,21 @@ def test_text_is_filled_up_with_nothing() -> None:
     [
         rows(padding_values=(7, None)).map(lambda x, y: (x, x, y)),
         rows(padding_values=(7, None)).map(lambda x, y: (y, x)),
+        rows(padding_values=(7, None)).interleave(
+            lambda x, y: tf.data.Dataset.from_tensors((y, x)), cycle_length=1
+        ),
+        tf.data.Dataset.from_tensor_slices(tf.cast(ROWS, tf.uint64))
+        .map(lambda row: row)
+        .padded_batch(2, padding_values=tf.constant(2**64 - 1, tf.uint64)),
         numbers(float("nan")),
         numbers(float("-inf")),
         rows().map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y)),
         tf.data.Dataset.range(3),
     ],
-    ids=["other tensors by then", "another order", "NaN", "infinite", "ragged", "numbers"],
+    ids=[
+        *("other tensors by then", "another order", "interleaved", "too large for a float"),
+        *("NaN", "infinite", "ragged", "numbers"),
+    ],
 )
 def test_where_nobody_knows_what_to_fill_up_with_nothing_is(data: Any) -> None:
     assert fills_of(read(data)) == ()

@@ -293,6 +293,43 @@ def test_what_is_made_again_for_a_gradient_is_scaled_once() -> None:
     assert scaling.why_none == ""
 
 
+def test_updates_in_a_loop_of_tensorflow_s_own_are_left_alone() -> None:
+    """One of them that overflows would cost all of a call."""
+    training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+
+    def step(x: Any, y: Any) -> None:
+        for _ in tf.range(3):
+            training.eager(x, y)
+
+    tf.function(scaling.in_step(step))(X[0], Y[0])
+    assert "several times a call" in scaling.why_none
+    again = tf.function(scaling.in_step(training.eager))
+    again(X[0], Y[0])
+    assert scaling.why_none == ""
+
+
+def test_whole_numbers_and_complex_ones() -> None:
+    weight, count = keras.Variable([1.0]), tf.Variable([2])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build([weight])
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            wave = tf.complex(weight * x, x)
+            loss = tf.reduce_sum(tf.abs(wave))
+            tape.watch(wave)
+        zero = tf.UnconnectedGradients.ZERO
+        one, two, three = tape.gradient(loss, [weight.value, count, wave], None, zero)
+        optimizer.apply([one], [weight])
+        return two, three
+
+    scaling = Scaling()
+    whole, wave = tf.function(scaling.in_step(step))(tf.constant([3.0]))
+    assert whole.dtype == tf.int32
+    assert wave.dtype == tf.complex64
+    assert scaling.why_none == ""
+
+
 def test_gradients_of_what_is_ragged_are_left_alone() -> None:
     training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
 

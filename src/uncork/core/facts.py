@@ -81,6 +81,7 @@ class CallbackCost(Record, frozen=True, kw_only=True):
         at: Where its hook begins, or where it is made.
         epoch_s: An epoch, before it and after it.
         epoch_at: Where the hook for that begins.
+        longer: They take longer than that: they were cut short.
     """
 
     name: str
@@ -90,6 +91,7 @@ class CallbackCost(Record, frozen=True, kw_only=True):
     at: str | None = None
     epoch_s: float = 0.0
     epoch_at: str | None = None
+    longer: bool = False
 
 
 class Saving(Record, frozen=True, kw_only=True):

@@ -105,25 +105,24 @@ def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording,
     """For each axis the batches that are filled up most, and get longest; then the first ones.
 
     Returns:
-        These, and an axis in which none is filled up, if there is one.
+        These, and an axis in which none of them is filled up, if there is one.
     """
     before, after = (
         [_shapes(b) for b in each] for each in (recording.batches, recording.otherwise)
     )
-    chosen: list[int] = []
+
+    def grown(each: OpenAxis, n: int) -> int:
+        return after[n][each.tensor][each.axis] - before[n][each.tensor][each.axis]
+
+    every, chosen = range(len(before)), list[int]()
     for each in axes:
-        grown = [
-            new[each.tensor][each.axis] - old[each.tensor][each.axis]
-            for old, new in zip(before, after, strict=True)
-        ]
-        if not any(grown):
-            return recording, each
-        lengths = [new[each.tensor][each.axis] for new in after]
-        chosen += [grown.index(max(grown)), lengths.index(max(lengths))]
-    numbers = [*dict.fromkeys([*chosen, *range(len(before))])][:_COMPARED]
+        chosen.append(max(every, key=lambda n: grown(each, n)))
+        chosen.append(max(every, key=lambda n: after[n][each.tensor][each.axis]))
+    numbers = [*dict.fromkeys([*chosen, *every])][:_COMPARED]
+    untold = (each for each in axes if not any(grown(each, n) for n in numbers))
     return Recording(
         tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
-    ), None
+    ), next(untold, None)
 
 
 def _shapes(batch: Any) -> list[tuple[int, ...]]:

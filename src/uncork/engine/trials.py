@@ -52,8 +52,9 @@ class Diagnosing(Trial):
             missing = keep_timeline(subject, self.job.timeline, before.step_s)
             if missing:  # first: it was asked for, and only some notes are shown
                 before = replace(before, notes=(missing, *before.notes))
-        before = with_epoch_hooks(subject, before, machine)
-        return Result(machine=machine, before=before, overhead_share=share)
+        found = Result(machine=machine, before=before, overhead_share=share)
+        self._done(found)  # whatever the hooks of a callback do to this process
+        return replace(found, before=with_epoch_hooks(subject, before, machine))
 
 
 class Tuning(Trial):
@@ -89,10 +90,11 @@ class Tuning(Trial):
         try:
             walk.run()
             handed_over = self._hand_over(subject, walk)
-            walk.before = with_epoch_hooks(subject, walk.before, machine)
         except KeyboardInterrupt:
             return _walked(walk, interrupted=True)
-        return replace(_walked(walk, interrupted=False), handed_over=handed_over)
+        found = replace(_walked(walk, interrupted=False), handed_over=handed_over)
+        self._done(found)  # whatever the hooks of a callback do to this process
+        return replace(found, before=with_epoch_hooks(subject, walk.before, machine))
 
     def _hand_over(self, subject: Subject, walk: Walk) -> bool:
         """Leave what is to be tried in a process of its own; whether there is anything."""

@@ -92,7 +92,14 @@ def _source_edit(multiple: int, axes: tuple[OpenAxis, ...]) -> str:
     first, *others = axes
     value = "" if not first.fill else f", constant_values={first.fill:g}"
     before = ", ".join(["[0, 0]"] * first.axis)
-    part = f"tf.pad(x, [{before}, [0, -tf.shape(x)[{first.axis}] % {multiple}]]{value})"
-    told = "; ".join(f"axis {each.axis} of tensor {each.tensor}" for each in others)
-    likewise = f"  # likewise {told}" if told else ""
-    return f"dataset.map(lambda x, y: ({part}, y)){likewise}"
+    told = "".join(
+        f"\n# likewise axis {each.axis} of tensor {each.tensor}, up to {each.longest}"
+        for each in others
+    )
+    return (
+        f"def fill_up(rows):  # tensor {first.tensor} of a batch\n"
+        f"    n = tf.shape(rows)[{first.axis}]\n"
+        f"    missing = tf.maximum(0, tf.minimum(n + -n % {multiple}, {first.longest}) - n)\n"
+        f"    return tf.pad(rows, [{before}, [0, missing]]{value})\n"
+        f"dataset = dataset.map(lambda x, y: (fill_up(x), y)){told}"
+    )

@@ -42,7 +42,8 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, steps_s: float) -> Iterator[Finding
                 upper_bound=upper,
                 at=cost.epoch_at or diagnosis.workload.at,
                 evidence=(
-                    f"{cost.name} takes {_seconds(cost.epoch_s)} an epoch, beside "
+                    f"{cost.name} takes {'more than ' * cost.longer}{_seconds(cost.epoch_s)} an "
+                    "epoch, beside "
                     f"{_seconds(steps_s)} of its steps"
                 ),
                 remedy="let it act in every tenth epoch, or at the end; on fewer samples, or on "

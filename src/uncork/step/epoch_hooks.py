@@ -1,20 +1,25 @@
 """What a user's own callbacks take before and after an epoch: called for some epochs, last of all.
 
 They may change what no snapshot holds: which layers learn, how the model is compiled, other models
-of the script's. So nothing is measured behind them. What would write or send raises an error, as
-for hooks of batches; what holds an open file or a connection already, or calls a library that
-nobody knows to hold none, is not called at all.
+of the script's. So nothing is measured behind them, and they may be cut short. Python that would
+write or send raises an error, as for hooks of batches. TensorFlow and what is open already write
+without a word: so a hook is not called at all where its code names anything that writes, where it
+holds an open file or a connection, or calls a library that nobody knows to hold none.
 """
 
 from __future__ import annotations
 
 import io
+import signal
 import socket
 import statistics
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
+
+import numpy as np
 
 from uncork.core.facts import CallbackCost
 from uncork.measure.tracing import tracing_s
@@ -26,6 +31,9 @@ _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 # Epochs that are begun and ended, so that one that acts in every tenth acts; and seconds for that.
 _EPOCHS: Final = 11
 _SECONDS: Final = 3.0
+# When they are cut short, and again, should the first time have been caught.
+_MOST_S: Final = 20.0
+_AGAIN_S: Final = 2.0
 # Packages whose functions compute, and keep no file and no connection open. Of streams it is asked
 # which there are: a model, too, is made of them when it is looked into.
 _COMPUTING: Final = frozenset({
@@ -35,6 +43,14 @@ _COMPUTING: Final = frozenset({
     "tensorflow", "textwrap", "time", "types", "typing", "warnings",
 })  # fmt: skip
 _DEPTH: Final = 3
+# Parts of names by which files are written that Python knows nothing of.
+_WRITING: Final = (
+    "checkpoint", "export", "gfile", "memmap", "recordwriter", "save", "send", "summary", "write",
+)  # fmt: skip
+
+
+class _TimeIsUpError(BaseException):
+    pass
 
 
 def epoch_costs(
@@ -51,7 +67,7 @@ def epoch_costs(
     for callback in each_of(callbacks):
         own = is_users_class(type(callback)) or holds_hooks(callback)
         if own and any(own_hooks(callback, _HOOKS)) and not _beyond(callback):
-            taken = _taken(callback, model, arguments)
+            taken, longer = _taken(callback, model, arguments)
             # Without the first one, in which functions are traced and data are read.
             seconds = statistics.fmean(taken[1:] or taken) if taken else 0.0
             if seconds > 0:
@@ -60,33 +76,72 @@ def epoch_costs(
                         name=type(callback).__name__,
                         epoch_s=seconds,
                         epoch_at=next(lines_of(callback, _HOOKS), None),
+                        longer=longer,
                     )
                 )
     return tuple(found)
 
 
-def _taken(callback: Any, model: Any, arguments: Mapping[str, Any]) -> list[float]:
-    """Seconds of each epoch that there was time for, and that the training has."""
+def _taken(callback: Any, model: Any, arguments: Mapping[str, Any]) -> tuple[list[float], bool]:
+    """Seconds of each epoch that there was time for, and that the training has.
+
+    Returns:
+        With whether the first one was cut short.
+    """
+    stops, taken = getattr(model, "stop_training", False), list[float]()
+    began = time.perf_counter()
+    try:
+        with _cut_short(), outside(forbid=True):
+            callback.set_model(model)
+            for seconds in _epochs(callback, model, arguments):
+                taken.append(seconds)
+                if time.perf_counter() - began > _SECONDS:
+                    break
+    except KeyboardInterrupt:
+        raise
+    except _TimeIsUpError:
+        if not taken:
+            return [time.perf_counter() - began], True
+    except BaseException:  # whoever leaves by sys.exit leaves the training, and not this look at it
+        return taken, False
+    finally:
+        model.stop_training = stops
+    return taken, False
+
+
+def _epochs(callback: Any, model: Any, arguments: Mapping[str, Any]) -> Iterator[float]:
     first = int(arguments.get("initial_epoch") or 0)
     epochs = int(arguments.get("epochs") or 1)
     names = ["loss", *getattr(model, "metrics_names", ())]
-    stops, taken = getattr(model, "stop_training", False), list[float]()
-    began = time.perf_counter()
-    # Whoever leaves by sys.exit leaves the training, and not this look at it.
-    with suppress(Exception, SystemExit), outside(forbid=True):
-        callback.set_params({"verbose": 0, "epochs": epochs, "steps": None})
-        callback.set_model(model)
-        callback.on_train_begin()
-        for number in range(first, min(epochs, first + _EPOCHS)):
-            logs = _Logs((key, 1.0) for name in names for key in (name, f"val_{name}"))
-            begin, traced_s = time.perf_counter(), tracing_s()
-            callback.on_epoch_begin(number, {})
-            callback.on_epoch_end(number, logs)
-            taken.append(time.perf_counter() - begin - (tracing_s() - traced_s))
-            if time.perf_counter() - began > _SECONDS:
-                break
-    model.stop_training = stops
-    return taken
+    callback.set_params({"verbose": 0, "epochs": epochs, "steps": None})
+    callback.on_train_begin()
+    for number in range(first, min(epochs, first + _EPOCHS)):
+        logs = _Logs((key, 1.0) for name in names for key in (name, f"val_{name}"))
+        begin, traced_s = time.perf_counter(), tracing_s()
+        callback.on_epoch_begin(number, {})
+        callback.on_epoch_end(number, logs)
+        yield time.perf_counter() - begin - (tracing_s() - traced_s)
+
+
+@contextmanager
+def _cut_short() -> Iterator[None]:
+    """On the thread that gets signals, and where nobody else uses that one."""
+    alarm = getattr(signal, "SIGALRM", None)
+    here = threading.current_thread() is threading.main_thread()
+    if alarm is None or not here or signal.getsignal(alarm) is not signal.SIG_DFL:
+        yield
+        return
+
+    def time_is_up(number: int, frame: Any) -> None:
+        raise _TimeIsUpError
+
+    signal.signal(alarm, time_is_up)
+    signal.setitimer(signal.ITIMER_REAL, _MOST_S, _AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(alarm, signal.SIG_DFL)
 
 
 class _Logs(dict[str, float]):
@@ -104,12 +159,14 @@ def _beyond(callback: Any) -> bool:
     met = [reached(callback), *map(reached_by, own_hooks(callback, _HOOKS))]
     used = frozenset[str]().union(*(found.libraries for found in met))
     held = [value for found in met for _, value in found.values]
-    return bool(used - _COMPUTING) or _holds_open([vars(callback), *held])
+    named = {name for found in met for name in found.names}
+    writes = any(part in name.lower() for name in named for part in _WRITING)
+    return writes or bool(used - _COMPUTING) or _holds_open([vars(callback), *held])
 
 
 def _holds_open(values: Sequence[Any], depth: int = _DEPTH) -> bool:
     for value in values:
-        if isinstance(value, io.IOBase | socket.socket):
+        if isinstance(value, io.IOBase | socket.socket | np.memmap):
             return True
         if depth and isinstance(value, dict):
             inner = list(value.values())

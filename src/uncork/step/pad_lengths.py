@@ -9,6 +9,7 @@ as a model may know of no position beyond.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +22,11 @@ from uncork.pipeline import Pipeline
 from uncork.step.feed import Feed
 
 _LEAVE: Final = "leave the batches as they are"
-# Above a batch: what may make other tensors of it, or hides what fills it up.
-_OTHERWISE: Final = {"map", "zip", "unbatch", "rebatch", "group_by_window", "flat_map", "scan"}
+# Above a batch: what hands it on as it is.
+_HANDING_ON: Final = {
+    "assert_cardinality", "cache", "filter", "model", "options", "padded_batch", "prefetch",
+    "repeat", "shard", "shuffle", "skip", "take",
+}  # fmt: skip
 
 
 class PaddedLengths:
@@ -115,7 +119,7 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
     if not any(values):
         return zeros
     # What a map above makes of the batch may have another order.
-    as_it_is = len(values) == len(specs) and not set(kinds[last:]) & _OTHERWISE
+    as_it_is = len(values) == len(specs) and set(kinds[last:]) <= _HANDING_ON
     known = [number for number in map(_number, values) if number is not None]
     return tuple(known) if as_it_is and len(known) == len(values) else ()
 
@@ -125,7 +129,10 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bytes):
         return None if value else 0.0
     number = float(value)
-    return number if math.isfinite(number) and np.asarray(number, value.dtype) == value else None
+    with suppress(OverflowError):
+        if math.isfinite(number) and np.asarray(number, value.dtype) == value:
+            return number
+    return None
 
 
 def pad_lengths_of(model: Any, edits: tuple[StepEdit, ...]) -> PaddedLengths | None:

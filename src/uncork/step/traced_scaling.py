@@ -120,6 +120,8 @@ class Scaling:
             self._against = "it takes a gradient of what is ragged or sparse"
             return original(output_gradients, unconnected)
         self._gradients += 1
+        if _in_a_loop():
+            self._against = "it takes gradients in a loop of TensorFlow's own, several times a call"
         scale, _, overflowed = self._state()
         given = [None] * len(parts) if output_gradients is None else _flat(output_gradients)
         seeds = [_seed(part, seed, scale) for part, seed in zip(parts, given, strict=True)]
@@ -130,7 +132,7 @@ class Scaling:
             self._inside.gradient = False
         divided = tf.nest.map_structure(lambda each: _divided(each, scale), found)
         values = [_values(each) for each in tf.nest.flatten(divided) if each is not None]
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in values])
+        finite = tf.reduce_all([_finite(each) for each in values if _is_number(each)])
         overflowed.assign(tf.logical_or(overflowed, tf.logical_not(finite)))
         return tf.nest.map_structure(lambda each: _or_zero(each, finite), divided)
 
@@ -180,10 +182,29 @@ def _flat(structure: Any) -> list[Any]:
 
 def _seed(part: Any, given: Any, scale: Any) -> Any:
     part = tf.convert_to_tensor(part)
-    if not (part.dtype.is_floating or part.dtype.is_complex):
+    if not _is_number(part):
         return given
     seed = tf.ones_like(part) if given is None else tf.cast(given, part.dtype)
     return tf.cast(scale, part.dtype) * seed
+
+
+def _is_number(values: Any) -> bool:
+    return bool(values.dtype.is_floating or values.dtype.is_complex)
+
+
+def _finite(values: Any) -> Any:
+    parts = (tf.math.real, tf.math.imag) if values.dtype.is_complex else (tf.identity,)
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(part(values))) for part in parts])
+
+
+def _in_a_loop() -> bool:
+    """What is traced now is the body of a loop that TensorFlow runs."""
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if "while" in getattr(graph, "name", ""):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
 
 
 def _divided(gradient: Any, scale: Any) -> Any:
@@ -195,8 +216,8 @@ def _or_zero(gradient: Any, finite: Any) -> Any:
 
 
 def _each_value(gradient: Any, change: Callable[[Any], Any]) -> Any:
-    if gradient is None:
-        return None
+    if gradient is None or not _is_number(gradient):
+        return gradient
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
     return change(gradient)

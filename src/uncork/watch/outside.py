@@ -24,6 +24,7 @@ _ALTERING: Final = (
     "os.truncate", "os.unsetenv", "os.utime", "shutil.", "smtplib.", "socket.connect",
     "socket.send", "sqlite3.connect", "subprocess.Popen", "urllib.Request",
 )  # fmt: skip
+_AUTOGRAPH: Final = "__autograph_generated_file"
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # What each watched thread was seen to do.
@@ -149,16 +150,26 @@ def _heard(event: str, details: Any) -> None:
     seen = _seen.get(threading.get_ident())
     if seen is None:
         return
-    if event.startswith(_ALTERING) or (event == "open" and _is_writing(*details[1:])):
+    if event.startswith(_ALTERING) or (event == "open" and _is_writing(*details)):
         seen.append(event)
         if threading.get_ident() in _forbidden:
             raise ForbiddenError(event)
 
 
-def _is_writing(mode: Any, flags: Any) -> bool:
+def _is_writing(path: Any, mode: Any, flags: Any) -> bool:
+    if isinstance(path, str) and _is_of_autograph(path):
+        return False
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
     return isinstance(flags, int) and bool(flags & _WRITING)
+
+
+def _is_of_autograph(path: str) -> bool:
+    """Code that TensorFlow is about to trace is written down first, by Python's ``tempfile``.
+
+    That opens the folder, so to speak, and then the file in it.
+    """
+    return os.path.basename(path).startswith(_AUTOGRAPH) or os.path.isdir(path)  # noqa: PTH112, PTH119
 
 
 class _Stream:
