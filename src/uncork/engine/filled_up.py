@@ -29,7 +29,7 @@ from uncork.step import (
 
 # Batches that are looked at, and of these compared: XLA compiles the step as written for each of
 # their shapes.
-_RECORDED: Final = {"most": 256, "max_bytes": 256 << 20}
+_RECORDED: Final = {"most": 64, "max_bytes": 256 << 20}
 _COMPARED: Final = 8
 _STEPS: Final = 8
 # Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
