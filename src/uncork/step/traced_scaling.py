@@ -25,8 +25,6 @@ from uncork.step.giving_way import GivingWay, while_traced
 _FIRST: Final = 2.0**15
 _GOOD_STEPS: Final = 2_000
 _APPLY: Final = "apply"
-# In what TensorFlow calls the graphs of branches.
-_BRANCHES: Final = ("cond", "case")
 
 
 class Scaling:
@@ -59,7 +57,6 @@ class Scaling:
         self._against = ""
         self._variables: tuple[Any, Any, Any] | None = None
         self._inside = threading.local()
-        self._graph: Any = None  # of the step, while it is traced
 
     @property
     def why_none(self) -> str:
@@ -96,7 +93,7 @@ class Scaling:
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         self._gradients = self._applied = 0
-        self._against, self._graph = "", tf.compat.v1.get_default_graph()
+        self._against = ""
         if self._variables is None:
             with tf.init_scope():
                 self._variables = tuple(
@@ -104,11 +101,8 @@ class Scaling:
                 )
         scale, good, overflowed = self._state()
         overflowed.assign(False)
-        try:
-            with _gradient_place.to(self), _apply_place.to(self):
-                yield
-        finally:
-            self._graph = None
+        with _gradient_place.to(self), _apply_place.to(self):
+            yield
         steps = tf.where(overflowed, 0, good + 1)
         grows = steps >= _GOOD_STEPS
         scale.assign(tf.where(overflowed, scale / 2.0, tf.where(grows, 2.0 * scale, scale)))
@@ -126,11 +120,10 @@ class Scaling:
             self._against = "it takes a gradient of what is ragged or sparse"
             return original(output_gradients, unconnected)
         self._gradients += 1
-        if self._may_come_again():
+        if _in_a_loop():
             self._against = "it takes gradients in a loop of TensorFlow's own, several times a call"
         scale, _, overflowed = self._state()
-        flat = tf.nest.flatten(output_gradients)
-        given = [None] * len(parts) if output_gradients is None else flat
+        given = [None] * len(parts) if output_gradients is None else _flat(output_gradients)
         seeds = [_seed(part, seed, scale) for part, seed in zip(parts, given, strict=True)]
         self._inside.gradient = True
         try:
@@ -159,15 +152,6 @@ class Scaling:
 
         tf.cond(overflowed, lambda: tf.constant(False), applied)
 
-    def _may_come_again(self) -> bool:
-        """What is traced now is the body of a loop, over data or not: anything but a branch."""
-        graph = tf.compat.v1.get_default_graph()
-        while graph is not None and graph is not self._graph:
-            if not any(branch in graph.name for branch in _BRANCHES):
-                return True
-            graph = graph.outer_graph
-        return False
-
     def _state(self) -> tuple[Any, Any, Any]:
         assert self._variables is not None
         return self._variables
@@ -191,6 +175,11 @@ def _is_one(part: Any) -> bool:
     return not isinstance(part, tf.IndexedSlices | tf.RaggedTensor | tf.SparseTensor)
 
 
+def _flat(structure: Any) -> list[Any]:
+    """Also of what is one ``None`` for each."""
+    return list(tf.nest.flatten(structure))
+
+
 def _seed(part: Any, given: Any, scale: Any) -> Any:
     part = tf.convert_to_tensor(part)
     if not _is_number(part):
@@ -206,6 +195,16 @@ def _is_number(values: Any) -> bool:
 def _finite(values: Any) -> Any:
     parts = (tf.math.real, tf.math.imag) if values.dtype.is_complex else (tf.identity,)
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(part(values))) for part in parts])
+
+
+def _in_a_loop() -> bool:
+    """What is traced now is the body of a loop that TensorFlow runs."""
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if "while" in getattr(graph, "name", ""):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
 
 
 def _divided(gradient: Any, scale: Any) -> Any:
