@@ -297,12 +297,30 @@ def test_updates_in_a_loop_of_tensorflow_s_own_are_left_alone() -> None:
     """One of them that overflows would cost all of a call."""
     training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
 
-    def step(x: Any, y: Any) -> None:
+    def counted(x: Any, y: Any) -> None:
         for _ in tf.range(3):
             training.eager(x, y)
 
-    tf.function(scaling.in_step(step))(X[0], Y[0])
-    assert "several times a call" in scaling.why_none
+    def over_data(x: Any, y: Any) -> None:
+        for rows in data:
+            training.eager(rows, y)
+
+    def in_a_function_of_its_own(x: Any, y: Any) -> None:
+        for rows in data:
+            once(rows, y)
+
+    once = tf.function(training.eager)
+    data = tf.data.Dataset.from_tensors(X[0]).repeat(3)
+    for step in (counted, over_data, in_a_function_of_its_own):
+        tf.function(scaling.in_step(step))(X[0], Y[0])
+        assert "several times a call" in scaling.why_none, step
+
+    def at_times(x: Any, y: Any) -> None:
+        if tf.reduce_sum(x) > -1e9:
+            training.eager(x, y)
+
+    tf.function(scaling.in_step(at_times))(X[0], Y[0])
+    assert scaling.why_none == ""
     again = tf.function(scaling.in_step(training.eager))
     again(X[0], Y[0])
     assert scaling.why_none == ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import tensorflow as tf
+
+from uncork.core.holders import owners_of
 
 
 def never_changes(handle: Any) -> bool:
@@ -27,12 +28,7 @@ def never_changes(handle: Any) -> bool:
     """
     if handle.dtype != tf.resource:
         return False
-    holders = gc.get_referrers(handle)
-    # An object's attributes lie in the object itself, or in a dictionary that it holds.
-    attributes = [holder for holder in holders if type(holder) is dict]
-    if attributes:
-        holders.extend(gc.get_referrers(*attributes))
-    return any(
-        issubclass(type(holder), tf.lookup.StaticHashTable) and holder._resource_handle is handle
-        for holder in holders
-    )
+    tables: list[Any] = [
+        each for each in owners_of(handle) if issubclass(type(each), tf.lookup.StaticHashTable)
+    ]
+    return any(each._resource_handle is handle for each in tables)

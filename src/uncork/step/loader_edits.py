@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
-import gc
 import inspect
 import queue
 import sys
@@ -25,6 +24,7 @@ from uncork.core.edit import (
     PyDatasetEdit,
 )
 from uncork.core.errors import EditRefused
+from uncork.core.holders import owners_of
 from uncork.pipeline.kept_calls import own, values_bytes
 from uncork.step.loader_processes import InProcesses, end_processes, why_not_forked
 from uncork.watch import Draws, in_class, loader_digest, reached, state_digest, value_digest
@@ -160,9 +160,8 @@ def _stop(enqueuer: Any) -> None:
 
 def _enqueuers(dataset: Any) -> list[Any]:
     """What Keras reads a loader in threads with; it holds the loader in its attributes."""
-    holders = gc.get_referrers(dataset)
-    holders += gc.get_referrers(*[h for h in holders if type(h) is dict])
-    return [h for h in holders if getattr(h, "py_dataset", None) is dataset and hasattr(h, "stop")]
+    owners = owners_of(dataset)
+    return [o for o in owners if getattr(o, "py_dataset", None) is dataset and hasattr(o, "stop")]
 
 
 def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:

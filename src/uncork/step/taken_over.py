@@ -7,10 +7,11 @@ that it was.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
+
+from uncork.core.holders import holders_of
 
 _PLACE: Final = "whatever is called instead"
 _TEMPLATE: Final = """\
@@ -36,7 +37,7 @@ def function_of(code: CodeType) -> FunctionType | None:
     # What holds a code object is found by the collector, which makes no difference between kinds.
     found = [
         each
-        for each in gc.get_referrers(code)
+        for each in holders_of(code)
         if isinstance(each, FunctionType) and each.__code__ is code
     ]
     return found[0] if len(found) == 1 else None

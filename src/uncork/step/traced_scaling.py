@@ -198,10 +198,14 @@ def _finite(values: Any) -> Any:
 
 
 def _in_a_loop() -> bool:
-    """What is traced now is the body of a loop that TensorFlow runs."""
+    """What is traced now is the body of a loop that TensorFlow runs, over data or not.
+
+    A loop over data is a function of tf.data's, which is named after a method of datasets.
+    """
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:
-        if "while" in getattr(graph, "name", ""):
+        name = getattr(graph, "name", "")
+        if "while" in name or name.startswith("Dataset_"):
             return True
         graph = getattr(graph, "outer_graph", None)
     return False
