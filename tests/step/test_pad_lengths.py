@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.batch_facts import OpenAxis
 from uncork.core.errors import EditRefused
-from uncork.core.step_edit import LayersInInput, MapOnDevice, PadLengths
+from uncork.core.step_edit import JitCompileOff, LayersInInput, MapOnDevice, PadLengths
 from uncork.pipeline import read
 from uncork.step import Feed, StepSettings, fills_of
 
@@ -50,6 +50,12 @@ def test_none_gets_longer_than_the_longest_that_was_seen() -> None:
     axes = (OpenAxis(tensor=0, axis=1, longest=4),)
     first, second = (x.shape[1] for x, _ in fed(PadLengths(multiple=8, axes=axes), rows()))
     assert (first, second) == (4, 5)
+
+
+def test_without_xla_they_stay_as_they_are() -> None:
+    settings = StepSettings(model(), (LENGTHS, JitCompileOff()))
+    lengths = [x.shape[1] for x, _ in settings.fed(Feed(rows())).dataset]
+    assert lengths == [3, 5]
 
 
 def test_what_has_such_a_length_stays_what_it_is() -> None:
