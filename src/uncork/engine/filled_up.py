@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Final
@@ -27,8 +28,8 @@ from uncork.step import (
     without_draws,
 )
 
-# Batches that are looked at, and of these compared: XLA compiles the step as written for each of
-# their shapes.
+# Batches that are looked at, and of these compared at most: XLA compiles the step for each of their
+# shapes.
 _RECORDED: Final = {"most": 64, "max_bytes": 256 << 20}
 _COMPARED: Final = 8
 _STEPS: Final = 8
@@ -65,6 +66,7 @@ def prove_filled_up(
     drawn = draws_by_itself(model) and why_not_in_parts(model) is None
     with without_draws(model) if drawn else nullcontext():
         original, edited = (StepSettings(model, edits) for edits in versions)
+        recording = _affordable(original, snapshot, recording, len(edit.axes), budget_s)
         proof = StepProver(original, snapshot, recording).prove(edited, "rounding", budget_s)
         others = _told_otherwise(original, edited, snapshot, recording) if proof.passed else []
     if others:
@@ -72,6 +74,36 @@ def prove_filled_up(
         return replace(proof, passed=False, detail=detail)
     kind = loosest(proof.kind, "resampled" if drawn else "rounding")
     return replace(proof, kind=kind, detail=f"{proof.detail}; {_DRAWN}" if drawn else proof.detail)
+
+
+def compared(step_s: float, budget_s: float, axes: int) -> int:
+    """How many batches can be compared, of which each shape is compiled for both sides.
+
+    Those that tell something of each axis are in any case.
+
+    Args:
+        step_s: What one takes of a shape that is new.
+        budget_s: Seconds; of these, half may go into compiling.
+        axes: That are filled up.
+
+    Example:
+        >>> [compared(step_s, 90.0, axes=1) for step_s in (0.5, 5.0, 60.0)]
+        [8, 4, 2]
+    """
+    return max(2 * axes, min(_COMPARED, int(budget_s / 2 / (2 * step_s))))
+
+
+def _affordable(
+    original: StepSettings, snapshot: Snapshot, recording: Recording, axes: int, budget_s: float
+) -> Recording:
+    """The first batches of a recording, as many as there is time to compile for."""
+    start = time.monotonic()
+    try:
+        replay(original, snapshot, recording.feed((0,)))
+    finally:
+        snapshot.restore_values()
+    most = compared(time.monotonic() - start, budget_s, axes)
+    return Recording(recording.batches[:most], recording.otherwise[:most])
 
 
 def _told_otherwise(
