@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from records import STEPS, plan, workload_diagnosis
+from uncork.capture import FitCall
 from uncork.core.batch_facts import OpenAxis
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.step_edit import PadLengths
 from uncork.engine.fit_subject import FitSubject
+from uncork.engine.running import Running
 from uncork.engine.version import Version
 from uncork.step.snapshot import weights
 from uncork.step.told_loss import told_loss
@@ -23,6 +29,7 @@ from .levers import subject_of
 
 layers = keras.layers
 TOKENS = 40
+KEPT = next(step for step in STEPS if step.outcome == "kept")
 # Of tokens and, where each has a target, of that.
 LENGTHS = (OpenAxis(tensor=0, axis=1, longest=64), OpenAxis(tensor=1, axis=1, longest=64))
 
@@ -132,12 +139,84 @@ def test_what_the_training_tells_must_not_count_them(
 
 
 def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -> None:
-    data = texts().map(lambda x, y: (tf.pad(x, [[0, 0], [0, 8 - tf.shape(x)[1]]]), y))
-    data = data.map(lambda x, y: (tf.ensure_shape(x, (None, None)), y))
-    subject = subject_of(classifying(), tmp_path, data)
+    subject = subject_of(classifying(), tmp_path, filled_to_8())
     found = subject.prove_step(version_of(subject, 1), "rounding", 20.0)
     assert not found.passed
     assert "none is filled up in axis 1 of tensor 0" in found.detail
+
+
+class JudgedByLength(keras.Model):
+    """When it is validated, what batches are filled up with counts."""
+
+    def test_step(self, data: Any) -> Any:
+        self.longest.update_state(data[0], None)
+        return super().test_step(data)
+
+
+def judged_by_length() -> Any:
+    one = classifying()
+    made = JudgedByLength(one.inputs, one.outputs)
+    made.longest = Longest()
+    made.compile("adam", "mse", jit_compile=True)
+    return made
+
+
+def filled_to_8() -> tf.data.Dataset:
+    data = texts().map(lambda x, y: (tf.pad(x, [[0, 0], [0, 8 - tf.shape(x)[1]]]), y))
+    return data.map(lambda x, y: (tf.ensure_shape(x, (None, None)), y))
+
+
+BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], validation=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "data", "detail"),
+    [
+        (classifying, texts(), ""),
+        (judged_by_length, texts(), "the validation tells another longest of itself"),
+        (classifying, filled_to_8(), "of those that it is validated on"),
+        (classifying, None, "may not be tried in this process"),
+    ],
+)
+def test_a_validation_is_compared_too(make: Any, data: Any, detail: str, tmp_path: Path) -> None:
+    made = make()
+    given = {"x": texts(), "validation_data": data, "epochs": 3}
+    subject = FitSubject(made, given, 0, "train.py:9", str(tmp_path))
+    subject.ends_here, before = True, weights(made)
+    found = subject.prove_step(subject.original.with_step_edits((BOTH,)), "rounding", 20.0)
+    assert found.passed is (not detail), found.detail
+    assert detail in found.detail
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+
+
+def test_it_is_proposed_for_a_validation_on_such_batches(tmp_path: Path) -> None:
+    for data, found in ((texts(), True), (texts(tagged=True), False), (None, False)):
+        given = {"x": texts(), "validation_data": data, "epochs": 3}
+        subject = FitSubject(classifying(), given, 0, "train.py:9", str(tmp_path))
+        subject.ends_here = True
+        new = subject.new_shapes(0.001, 0.1)
+        assert new is not None
+        assert new.validation is found
+
+
+def test_under_a_plan_a_validation_is_filled_up(tmp_path: Path) -> None:
+    """Else the history is that of the script, but for what longer sums round."""
+    plain, made = judged_by_length(), judged_by_length()
+    given = {"x": texts(), "validation_data": texts(), "epochs": 2, "verbose": 0}
+    history = plain.fit(**given).history
+    subject = FitSubject(made, given, 0, "train.py:9", str(tmp_path))
+    kept = replace(KEPT, guarantee="rounding", edits=(BOTH,))
+    before = workload_diagnosis(workload=subject.workload, stages=())
+    subject.restore()
+    bound = inspect.signature(made.fit).bind(**given)
+    bound.apply_defaults()
+    fit = functools.partial(keras.Model.fit, made)
+    call = FitCall(0, "train.py:9", made, dict(bound.arguments), fit)
+    found = Running(plan(before=before, steps=(kept,)), strict=True).fit(call).history
+    del history["longest"]  # left from the validation
+    assert (history.pop("val_longest"), found["val_longest"]) == ([7.0, 7.0], [8.0, 8.0])
+    for name, values in history.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4)
 
 
 def two_inputs(later: int) -> tf.data.Dataset:

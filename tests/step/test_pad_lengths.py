@@ -12,7 +12,7 @@ from uncork.core.batch_facts import OpenAxis
 from uncork.core.errors import EditRefused
 from uncork.core.step_edit import JitCompileOff, LayersInInput, MapOnDevice, PadLengths
 from uncork.pipeline import read
-from uncork.step import Feed, StepSettings, fills_of
+from uncork.step import Feed, PlannedStep, StepSettings, are_alike, fills_of
 
 ROWS = tf.ragged.constant([[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 2]], dtype=tf.int32)
 LENGTHS = PadLengths(multiple=4, axes=(OpenAxis(tensor=0, axis=1, longest=64),))
@@ -139,6 +139,43 @@ def test_a_replay_compares_the_batch_as_it_is_with_what_it_becomes() -> None:
     (filled, given), *_ = pairs
     assert [part.shape for part in filled] == [(2, 4), (2,), (2,)]
     assert [part.shape for part in given] == [(2, 3), (2,), (2,)]
+
+
+VALIDATION = PadLengths(multiple=4, axes=LENGTHS.axes, validation=True)
+
+
+@pytest.mark.parametrize(("edit", "lengths"), [(LENGTHS, [3, 5]), (VALIDATION, [4, 8])])
+def test_what_is_validated_on_is_filled_up_where_the_edit_says_so(
+    edit: PadLengths, lengths: list[int]
+) -> None:
+    for_trial = StepSettings(model(), (edit,)).validated(Feed(rows())).dataset
+    assert [x.shape[1] for x, _ in for_trial] == lengths
+    planned = PlannedStep(model(), (edit,))
+    given = planned.validated({"x": rows(), "validation_data": rows(), "epochs": 1})
+    assert bool(given) is edit.validation
+    assert not given or [x.shape[1] for x, _ in given["validation_data"]] == lengths
+
+
+def test_nothing_else_is_validated_on() -> None:
+    planned = PlannedStep(model(), (VALIDATION,))
+    assert planned.validated({"x": rows(), "validation_data": None, "epochs": 1}) == {}
+    arrays = (tf.zeros((4, 3), tf.int32), tf.zeros(4))
+    with pytest.raises(EditRefused, match="of what is validated on: the data is no"):
+        planned.validated({"x": rows(), "validation_data": arrays, "epochs": 1})
+
+
+def test_batches_of_other_parts_or_fills_are_not_alike() -> None:
+    labelled = tf.data.Dataset.from_tensor_slices((ROWS, ROWS)).map(lambda x, y: (x, y))
+    others = [
+        labelled.padded_batch(2),
+        labelled.padded_batch(2, padding_values=(0, -1)),
+        rows().map(lambda x, y: {"x": x, "y": y}),
+        rows().map(lambda x, y: (x, tf.cast(y, tf.int64))),
+        rows().map(lambda x, y: (x, y[:, None])),
+    ]
+    assert are_alike(read(rows()), read(rows().take(1).prefetch(1)))
+    assert not any(are_alike(read(rows()), read(each)) for each in others)
+    assert not are_alike(read(rows()), None)
 
 
 def test_batches_that_are_held_are_filled_up_too() -> None:

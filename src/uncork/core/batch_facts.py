@@ -62,6 +62,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
         compile_s: For one of them.
         axes: In which they differ, fewer rows aside; none where they cannot be filled up.
         padded: What filling these up would leave of them.
+        validation: What is validated on are such batches, too.
     """
 
     batches: int
@@ -71,6 +72,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
     compile_s: float
     axes: tuple[OpenAxis, ...] = ()
     padded: tuple[PaddedShapes, ...] = ()
+    validation: bool = False
 
     @property
     def expected(self) -> float:

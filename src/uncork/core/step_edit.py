@@ -80,11 +80,13 @@ class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
 class PadLengths(Record, tag="pad_lengths", frozen=True, kw_only=True):
     """Fill each batch of a ``fit`` up, so that its lengths are multiples of ``multiple``.
 
-    ``axes`` are those of its tensors that differ from batch to batch.
+    ``axes`` are those of its tensors that differ from batch to batch. With ``validation`` what is
+    validated on is filled up likewise.
     """
 
     multiple: int
     axes: tuple[OpenAxis, ...]
+    validation: bool = False
 
 
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -19,6 +20,8 @@ from uncork.core.step_edit import PadLengths, StepEdit
 from uncork.engine.data_orders import order_of
 from uncork.engine.step_proofs import StepProver
 from uncork.step import (
+    Feed,
+    FitRunner,
     Recording,
     Snapshot,
     StepSettings,
@@ -45,6 +48,7 @@ def prove_filled_up(
     snapshot: Snapshot,
     versions: tuple[tuple[StepEdit, ...], tuple[StepEdit, ...]],
     pairs: Any,
+    validated: Feed | None,
     budget_s: float,
 ) -> Proof:
     """Compare weights, and what the training tells of itself, after the same steps.
@@ -56,24 +60,41 @@ def prove_filled_up(
         snapshot: Where both start.
         versions: Edits of the step as it is, and as it is to be.
         pairs: Of batches, from :meth:`~uncork.step.StepSettings.in_two`.
+        validated: What the training is validated on; None where that may not be tried.
         budget_s: Seconds.
     """
     edit = next(edit for edit in versions[1] if isinstance(edit, PadLengths))
     recording, untold = _telling(Recording.in_two(pairs, **_RECORDED), edit.axes)
-    if untold is not None:
-        where = {"axis": untold.axis, "tensor": untold.tensor}
-        return Proof(kind="rounding", passed=False, detail=_NOTHING.format(**where))
+    held_out = None
+    if edit.validation and not untold:
+        held_out, untold = _held_out(StepSettings(model, versions[1]), validated, edit.axes)
+    if untold:
+        return Proof(kind="rounding", passed=False, detail=untold)
     drawn = draws_by_itself(model) and why_not_in_parts(model) is None
     with without_draws(model) if drawn else nullcontext():
         original, edited = (StepSettings(model, edits) for edits in versions)
         recording = _affordable(original, snapshot, recording, len(edit.axes), budget_s)
         proof = StepProver(original, snapshot, recording).prove(edited, "rounding", budget_s)
-        others = _told_otherwise(original, edited, snapshot, recording) if proof.passed else []
+        others = ""
+        if proof.passed:
+            others = _told_otherwise(original, edited, snapshot, recording)
+        if held_out and proof.passed and not others:
+            held_out = held_out.first(len(recording.batches))
+            others = _told_otherwise(original, edited, snapshot, held_out, validates=True)
     if others:
-        detail = f"the training tells another {', '.join(others)} of itself"
-        return replace(proof, passed=False, detail=detail)
+        return replace(proof, passed=False, detail=others)
     kind = loosest(proof.kind, "resampled" if drawn else "rounding")
     return replace(proof, kind=kind, detail=f"{proof.detail}; {_DRAWN}" if drawn else proof.detail)
+
+
+def _held_out(
+    edited: StepSettings, validated: Feed | None, axes: Sequence[OpenAxis]
+) -> tuple[Recording | None, str]:
+    """As :func:`_telling`, of what the training is validated on."""
+    if validated is None:
+        return None, "what it is validated on may not be tried in this process"
+    found, untold = _telling(Recording.in_two(edited.in_two(validated), **_RECORDED), axes)
+    return found, untold and f"{untold}, of those that it is validated on"
 
 
 def compared(step_s: float, budget_s: float, axes: int) -> int:
@@ -103,25 +124,33 @@ def _affordable(
     finally:
         snapshot.restore_values()
     most = compared(time.monotonic() - start, budget_s, axes)
-    return Recording(recording.batches[:most], recording.otherwise[:most])
+    return recording.first(most)
 
 
 def _told_otherwise(
-    original: StepSettings, edited: StepSettings, snapshot: Snapshot, recording: Recording
-) -> list[str]:
-    """Names of metrics that count what batches are filled up with."""
+    original: StepSettings,
+    edited: StepSettings,
+    snapshot: Snapshot,
+    recording: Recording,
+    *,
+    validates: bool = False,
+) -> str:
+    """Which metrics count what batches are filled up with; ``""`` where none does."""
     order = order_of(len(recording.batches), _STEPS, seed=0)
     found: list[dict[str, Any]] = []
     try:
         for settings in (original, edited):
             feed = recording.feed(order, otherwise=settings is edited)
-            replay(settings, snapshot, feed)
+            if validates:
+                FitRunner(settings, feed, snapshot, 1.0, validates=True).first_epoch(math.inf)
+            else:
+                replay(settings, snapshot, feed)
             told = settings.model.get_metrics_result()
             found.append(keras.tree.map_structure(np.asarray, told))
     finally:
         snapshot.restore_values()
     as_it_is, filled = found
-    return [
+    others = [
         name
         for name in as_it_is
         if not all(
@@ -131,13 +160,15 @@ def _told_otherwise(
             )
         )
     ]
+    who = "validation" if validates else "training"
+    return f"the {who} tells another {', '.join(others)} of itself" if others else ""
 
 
-def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, OpenAxis | None]:
+def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, str]:
     """For each axis the batches that are filled up most, and get longest; then the first ones.
 
     Returns:
-        These, and an axis in which none of them is filled up, if there is one.
+        These, and in which axis none of them is filled up; ``""`` where there is no such axis.
     """
     before, after = (
         [_shapes(b) for b in each] for each in (recording.batches, recording.otherwise)
@@ -151,10 +182,14 @@ def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording,
         chosen.append(max(every, key=lambda n: grown(each, n)))
         chosen.append(max(every, key=lambda n: after[n][each.tensor][each.axis]))
     numbers = [*dict.fromkeys([*chosen, *every])][:_COMPARED]
-    untold = (each for each in axes if not any(grown(each, n) for n in numbers))
+    untold = (
+        _NOTHING.format(axis=each.axis, tensor=each.tensor)
+        for each in axes
+        if not any(grown(each, n) for n in numbers)
+    )
     return Recording(
         tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
-    ), next(untold, None)
+    ), next(untold, "")
 
 
 def _shapes(batch: Any) -> list[tuple[int, ...]]:

@@ -21,6 +21,7 @@ from uncork.core.facts import (
     Validation,
 )
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.stage import BATCH_LOADERS
 from uncork.engine.fit_runs import FitRuns
 from uncork.engine.primed import PrimedRunner
@@ -36,6 +37,7 @@ from uncork.step import (
     Padding,
     StepSettings,
     Validating,
+    are_alike,
     batch_samples,
     callback_costs,
     defects_of_fit,
@@ -123,8 +125,11 @@ class FitLooks(FitRuns):
         settings = StepSettings(self.model, self.original.step)
         runner = FitRunner(settings, feed, self.snapshot, samples)
         seen = shapes_of(self.feed, self.model, _READ_S)
-        fills = fills_of(self.original.pipeline)
-        return new_shapes_of(runner, self._batches, step_s, seconds, seen, fills)
+        pipeline = self.original.pipeline
+        new = new_shapes_of(runner, self._batches, step_s, seconds, seen, fills_of(pipeline))
+        validated = self._validating.feed.dataset if self._validating and self._tried else None
+        alike = validated is not None and are_alike(pipeline, read(validated))
+        return new and replace(new, validation=alike)
 
     def growth(self, seconds: float) -> Growth | None:
         """What the model's own step lets grow."""
@@ -174,9 +179,18 @@ class FitLooks(FitRuns):
         assert found is not None
         return found.prove(version.validation, kind, budget_s)
 
+    def _validated_on(self) -> Feed | None:
+        found = self._validates()
+        return found.feed if found else None
+
+    @property
+    def _tried(self) -> bool:
+        """A validation may be."""
+        return self.ends_here and not self.workload.distributed
+
     def _validates(self) -> Validated | None:
         """Of a process that ends with this: metrics of the user's may keep what they see."""
-        if self._validating is None or self.workload.distributed or not self.ends_here:
+        if self._validating is None or not self._tried:
             return None
         if self._validated is None:
             self._validated = Validated(self._validating, self._with, self.snapshot, self._scratch)

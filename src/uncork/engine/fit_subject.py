@@ -205,8 +205,8 @@ class FitSubject(FitLooks):
         settings = self._with(version.step)
         pairs = settings.in_two(self._feed(version))
         if pairs is not None and kind == "rounding" and self._adds(version, PadLengths):
-            versions = self.original.step, version.step
-            return prove_filled_up(self.model, self.snapshot, versions, pairs, budget_s)
+            versions, validated = (self.original.step, version.step), self._validated_on()
+            return prove_filled_up(self.model, self.snapshot, versions, pairs, validated, budget_s)
         if pairs is None and kind == "rounding" and self._is_cut_otherwise(version):
             return self._prove_without_tf32(version, budget_s)
         if pairs is None:

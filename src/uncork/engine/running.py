@@ -116,6 +116,7 @@ class Running(PassThrough):
             planned = self._planned(call)
             if planned:
                 arguments["x"] = planned.fed(arguments)
+                arguments.update(planned.validated(arguments))
             beside = self._saving(arguments, call.at)
             arguments["callbacks"] = beside.callbacks
             if planned and planned.group:

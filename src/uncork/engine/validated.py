@@ -84,6 +84,7 @@ class Validated:
 
     Attributes:
         samples: In one validation; None where its length is not known, or it has no data.
+        feed: A copy of its data.
     """
 
     def __init__(
@@ -97,17 +98,17 @@ class Validated:
         self._settings = settings
         self._snapshot = snapshot
         pipeline = readable(validating.feed.dataset, scratch)
-        self._feed = validating.feed
+        self.feed = validating.feed
         if pipeline is not None:
-            self._feed = self._feed.with_dataset(pipeline.dataset)
+            self.feed = self.feed.with_dataset(pipeline.dataset)
         self._original = Version(pipeline)
         self._runners: dict[Any, VersionRunner] = {}
         self._versions: dict[tuple[PipelineEdit, ...], Version] = {}
         self._prover = PipelineProver(pipeline)
         model = settings(()).model
-        self._held = held(self._feed.batches_dataset(model), compiled=model.jit_compile is True)
+        self._held = held(self.feed.batches_dataset(model), compiled=model.jit_compile is True)
         self._size = max((batch_samples(batch) or 0 for batch in self._held), default=0)
-        batches = self._batches = self._feed.epochs(model).num_batches or _counted(pipeline)
+        batches = self._batches = self.feed.epochs(model).num_batches or _counted(pipeline)
         self.samples: int | None = batches * self._size if batches and self._size else None
 
     def look(self, epoch_s: float | None, block_s: float) -> Validation | None:
@@ -155,7 +156,7 @@ class Validated:
         """
         if (edits, step) not in self._runners:
             version = self._version(edits)
-            feed = self._feed
+            feed = self.feed
             if version.pipeline is not None:
                 feed = feed.with_dataset(version.pipeline.dataset)
             fill_s = FILL_S if edits else _FILL_S
@@ -187,9 +188,9 @@ class Validated:
 
     def _fed(self, block_s: float) -> ValidationFeed | None:
         pipeline = self._original.pipeline
-        if pipeline is None or self._feed.steps_per_epoch or not self._batches:
+        if pipeline is None or self.feed.steps_per_epoch or not self._batches:
             return None
-        resident = PrimedRunner(self._run(self._feed.resident(self._held), ()), None)
+        resident = PrimedRunner(self._run(self.feed.resident(self._held), ()), None)
         runners = (self.runner(()), resident)
         for runner in runners:
             runner.prime()

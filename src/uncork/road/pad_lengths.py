@@ -52,12 +52,12 @@ class FillBatchesUp(Optimization):
         if gains[best] < WORTH_TRYING:
             return not_worth(gains[best])
         return Proposal(
-            edits=(PadLengths(multiple=best.multiple, axes=new.axes),),
+            edits=(PadLengths(multiple=best.multiple, axes=new.axes, validation=new.validation),),
             predicted=gains[best],
             at=work.step_at or work.at,
             why=f"{best.shapes} shapes are compiled where {new.shapes} were seen, of batches "
             f"{best.larger:.2f}x as large",
-            source_edit=_source_edit(best.multiple, new.axes),
+            source_edit=_source_edit(best.multiple, new.axes, validation=new.validation),
         )
 
 
@@ -87,7 +87,7 @@ def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
     return compiling.likely_gain(1 / larger) if compiling else 1.0
 
 
-def _source_edit(multiple: int, axes: tuple[OpenAxis, ...]) -> str:
+def _source_edit(multiple: int, axes: tuple[OpenAxis, ...], *, validation: bool) -> str:
     """Of the first axis; where there are more, what they are."""
     first, *others = axes
     value = "" if not first.fill else f", constant_values={first.fill:g}"
@@ -102,4 +102,5 @@ def _source_edit(multiple: int, axes: tuple[OpenAxis, ...]) -> str:
         f"    missing = tf.maximum(0, tf.minimum(n + -n % {multiple}, {first.longest}) - n)\n"
         f"    return tf.pad(rows, [{before}, [0, missing]]{value})\n"
         f"dataset = dataset.map(lambda x, y: (fill_up(x), y)){told}"
+        + ("\n# likewise the dataset that is validated on" if validation else "")
     )

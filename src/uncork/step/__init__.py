@@ -41,7 +41,7 @@ from uncork.step.mode import Mode
 from uncork.step.new_shapes import new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.one_pass import OnePass, for_keras, read_on
-from uncork.step.pad_lengths import fills_of
+from uncork.step.pad_lengths import are_alike, fills_of
 from uncork.step.padding import Padding, padding_of
 from uncork.step.per_example import draws_by_itself, why_not_in_parts, without_draws
 from uncork.step.planned import PlannedStep
@@ -116,6 +116,7 @@ __all__ = [
     "Validating",
     "WrittenBeside",
     "apply",
+    "are_alike",
     "around",
     "arrays_in",
     "arrays_in_one_thread",

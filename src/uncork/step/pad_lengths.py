@@ -67,6 +67,16 @@ class PaddedLengths:
         self._check(feed.dataset.element_spec)
         return feed.with_dataset(feed.dataset.map(_as_one(self._filled, feed.dataset)))
 
+    def validated(self, feed: Feed) -> Feed:
+        """Likewise, of what is validated on; as it is where the edit leaves that alone."""
+        if not self._edit.validation:
+            return feed
+        try:
+            return self.fed(feed)
+        except EditRefused as why:
+            received = f"of what is validated on: {why.received}"
+            raise EditRefused(received, why.expected, why.remedy) from None
+
     def in_two(self, feed: Feed) -> Any:
         """A dataset of pairs: each batch filled up, and as it is."""
         dataset = feed.batches_dataset(self._model)
@@ -122,6 +132,34 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
     as_it_is = len(values) == len(specs) and set(kinds[last:]) <= _HANDING_ON
     known = [number for number in map(_number, values) if number is not None]
     return tuple(known) if as_it_is and len(known) == len(values) else ()
+
+
+def are_alike(one: Pipeline | None, other: Pipeline | None) -> bool:
+    """Both give batches of the same parts, but for their lengths, filled up with the same.
+
+    Example:
+        >>> from uncork.pipeline import read
+        >>> rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
+        >>> first, second, third = (
+        ...     read(rows.map(lambda row: row).padded_batch(size, padding_values=fill))
+        ...     for size, fill in ((2, 0), (1, 0), (2, -1))
+        ... )
+        >>> are_alike(first, second), are_alike(first, third)
+        (True, False)
+    """
+    if one is None or other is None or fills_of(one) != fills_of(other):
+        return False
+    specs = one.dataset.element_spec, other.dataset.element_spec
+    with suppress(TypeError, ValueError):  # they are put together otherwise
+        tf.nest.assert_same_structure(*specs)
+        parts = zip(*map(tf.nest.flatten, specs), strict=True)
+        return all(type(a) is type(b) and _unmeasured(a) == _unmeasured(b) for a, b in parts)
+    return False
+
+
+def _unmeasured(spec: Any) -> Any:
+    """A part of a batch, of any length."""
+    return (spec.dtype, spec.shape.rank) if isinstance(spec, tf.TensorSpec) else spec
 
 
 def _number(value: Any) -> float | None:

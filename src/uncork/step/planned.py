@@ -23,6 +23,7 @@ from uncork.step.pad_lengths import pad_lengths_of
 from uncork.step.recompute import recomputed_of
 from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
 from uncork.step.traced_maps import attribute
+from uncork.step.validation import Validating
 
 _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"
@@ -120,6 +121,18 @@ class PlannedStep:
             self._functions[_TRAINS] = None  # the map is part of it
         # Keras sets a validation split aside itself: arrays are given to it whole.
         return arguments["x"] if feed.dataset is None else feed.dataset
+
+    def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``fit`` is to validate on, by the name of its argument; nothing where as written.
+
+        Raises:
+            EditRefused: It is not data that the edits can be used on.
+        """
+        validating = Validating.of(arguments) if self._lengths else None
+        if self._lengths is None or validating is None:
+            return {}
+        fed = self._lengths.validated(validating.feed)
+        return {} if fed is validating.feed else {"validation_data": fed.dataset}
 
     @contextmanager
     def in_force(self) -> Iterator[None]:

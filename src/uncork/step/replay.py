@@ -112,6 +112,10 @@ class Recording:
         found = _first(pairs, most, max_bytes)
         return cls(tuple(made for _, made in found), tuple(given for given, _ in found))
 
+    def first(self, most: int) -> Recording:
+        """The first of its batches."""
+        return Recording(self.batches[:most], self.otherwise[:most])
+
     def of_rows(self, rows: int) -> Recording:
         """The same, of each batch the first rows only."""
         return Recording(tuple(first_rows(batch, rows) for batch in self.batches))

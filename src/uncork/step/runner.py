@@ -108,8 +108,7 @@ class FitRunner:
     @contextmanager
     def _executing(self, *, once: bool = False, whole: bool = False) -> Iterator[Iterator[int]]:
         self.snapshot.restore_values()
-        feed = self.feed if self.validates else self._fed
-        with self.settings.active(), feed.reading(self.settings.model) as epochs:
+        with self.settings.active(), self._fed.reading(self.settings.model) as epochs:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
             self._epoch_steps = epochs.num_batches
@@ -121,7 +120,8 @@ class FitRunner:
 
     @functools.cached_property
     def _fed(self) -> Feed:
-        return self.settings.fed(self.feed)
+        fed = self.settings.validated if self.validates else self.settings.fed
+        return fed(self.feed)
 
     def _executions(self, epochs: Any, callbacks: Any, *, once: bool, whole: bool) -> Iterator[int]:
         """Run epoch after epoch, or one; yields the steps of each execution or whole epoch."""

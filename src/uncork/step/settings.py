@@ -124,6 +124,10 @@ class StepSettings:
             feed = each.fed(feed) if each else feed
         return feed
 
+    def validated(self, feed: Feed) -> Feed:
+        """What is validated on, where the step is run this way."""
+        return self._lengths.validated(feed) if self._lengths else feed
+
     def let_go(self) -> None:
         """Give memory back that only this way of running the step needs; it is taken again."""
         if self._last_map is not None:
