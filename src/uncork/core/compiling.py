@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.measurement import Comparison
-from uncork.core.record import Record
+from uncork.core.record import Record, replace
 from uncork.core.validating import in_whole
+
+# Of the whole training, what a finding must promise.
+_WORTH: Final = 1.1
 
 
 class Compiling(Record, frozen=True, kw_only=True):
@@ -72,6 +76,27 @@ def compiling_of(diagnosis: WorkloadDiagnosis, multiple: int = 0) -> Compiling |
         most_s=most_s,
         rest_s=(min(left, steps) - 1) * new.compile_s,
     )
+
+
+def with_compiling(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
+    """The same, what its steps wait for the compiler taken from what they wait for input.
+
+    Both are what a step takes longer than on batches from memory. Of these the input can take no
+    more than it takes to make a batch by itself.
+    """
+    anew, supply = compiling_of(diagnosis), diagnosis.ceilings.get("supply", 0.0)
+    waited = diagnosis.breakdown.get("input", 0.0)
+    if anew is None or anew.likely_gain() < _WORTH or supply <= 0 or waited <= 0:
+        return diagnosis
+    own = min(waited, diagnosis.measurement.samples_per_s / supply)
+    intervals = dict(diagnosis.intervals)
+    if "input" in intervals:
+        found, part = intervals["input"], own / waited
+        high = None if found.high is None else found.high * part
+        ends = {"median": found.median * part, "low": found.low * part, "high": high}
+        intervals["input"] = replace(found, **ends)
+    breakdown = {**diagnosis.breakdown, "input": own, "compile": waited - own}
+    return replace(diagnosis, breakdown=breakdown, intervals=intervals)
 
 
 def _compiled_s(diagnosis: WorkloadDiagnosis) -> float:

@@ -99,8 +99,8 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
             pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such work,
             ``serial``, ``decode``, ``storage`` and ``disk`` (:mod:`uncork.core.ceilings`).
         headroom: The consumer's ceiling over the measured speed, at least 1.
-        breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, and
-            ``unknown`` for what may be nothing but noise.
+        breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, ``compile``
+            where XLA compiles it anew, and ``unknown`` for what may be nothing but noise.
         intervals: Of the shares of ``input`` and ``host``, noise included.
         consumer_cpu_s: CPU seconds of one step on a resident batch; None where that is not known.
         together: Speed of a core while all are busy, over that of one alone, 0 to 1.
@@ -218,8 +218,13 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
 
     def with_resident_faster(self, ratio: float) -> float:
         """Speed-up of the whole if its step on a resident batch ran this many times as fast."""
-        share = 1 - self.breakdown.get("input", 0.0)
+        share = self.resident
         return 1 / (1 - share + share / ratio)
+
+    @property
+    def resident(self) -> float:
+        """Part of a step that it would take on a batch from memory, 0 to 1."""
+        return 1 - self.breakdown.get("input", 0.0) - self.breakdown.get("compile", 0.0)
 
     @property
     def retraced(self) -> float:
@@ -230,8 +235,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         """
         if self.untraced_s is None:
             return self.tracing
-        resident = 1 - self.breakdown.get("input", 0.0)
-        return max(self.tracing, resident - self.untraced_s / self.step_s)
+        return max(self.tracing, self.resident - self.untraced_s / self.step_s)
 
     @property
     def unclear(self) -> bool:
@@ -241,8 +245,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     @property
     def beside_step(self) -> float:
         """Part of a step that lines of the user's own loop take beside it, 0 to 1."""
-        resident = 1 - self.breakdown.get("input", 0.0)
-        return resident * sum(line.share for line in self.loop_lines if line.is_beside)
+        return self.resident * sum(line.share for line in self.loop_lines if line.is_beside)
 
     def kernels_of(self, slow: SlowLayer) -> float:
         """Share of the layers that were made at one line, of all kernels of the step."""

@@ -89,6 +89,17 @@ class PadLengths(Record, tag="pad_lengths", frozen=True, kw_only=True):
     validation: bool = False
 
 
+class PadArguments(Record, tag="pad_arguments", frozen=True, kw_only=True):
+    """Fill arguments of the ``tf.function`` of a loop, of this ``code``, up as :class:`PadLengths`.
+
+    ``axes`` are of its arguments, taken apart, in which calls differ.
+    """
+
+    code: str
+    multiple: int
+    axes: tuple[OpenAxis, ...]
+
+
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
     """Run ``steps`` training steps for each call from Python."""
 
@@ -184,12 +195,15 @@ FunctionEdit = (
     TensorArguments
     | ArrayArguments
     | ReduceRetracing
+    | PadArguments
     | MapsAtOnce
     | FusedUpdates
     | JitCompile
     | JitCompileOff
     | DtypePolicy
 )
+# What makes batches of few lengths of those of many.
+FillsUp = PadLengths | PadArguments
 # What was proved of a model holds for its own code and layers only.
 OfCode = JitCompile | DtypePolicy | PadLengths | MicroBatches | RecomputeActivations | LargerBatch
 StepEdit = (

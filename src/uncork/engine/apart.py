@@ -14,7 +14,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.measurement import Comparison
 from uncork.core.plan import Proof
 from uncork.core.saving import parts_of, saving_comparison
-from uncork.core.step_edit import JitCompileOff, PadLengths
+from uncork.core.step_edit import FillsUp, JitCompileOff
 from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
 from uncork.engine.subject import Subject
 from uncork.engine.version import Version, VersionRunner
@@ -121,10 +121,10 @@ def apart(base: Version, candidate: Version, now: WorkloadDiagnosis) -> Apart | 
         return _Saving()
     added = candidate.step[len(base.step) :]
     anew = next(
-        (_compiled(now, e) for e in added if isinstance(e, JitCompileOff | PadLengths)), None
+        (_compiled(now, edit) for edit in added if isinstance(edit, JitCompileOff | FillsUp)), None
     )
     return _Compiling(anew) if anew is not None else None
 
 
-def _compiled(now: WorkloadDiagnosis, edit: JitCompileOff | PadLengths) -> Compiling | None:
-    return compiling_of(now, edit.multiple if isinstance(edit, PadLengths) else 0)
+def _compiled(now: WorkloadDiagnosis, edit: JitCompileOff | FillsUp) -> Compiling | None:
+    return compiling_of(now, 0 if isinstance(edit, JitCompileOff) else edit.multiple)

@@ -23,8 +23,10 @@ from uncork.step import (
     Feed,
     FitRunner,
     Recording,
+    Shapes,
     Snapshot,
     StepSettings,
+    argument_shapes,
     draws_by_itself,
     replay,
     why_not_in_parts,
@@ -38,7 +40,7 @@ _COMPARED: Final = 8
 _STEPS: Final = 8
 # Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
 # masked ones too: a mean over batches of many lengths is another one, and most often by more.
-_ALIKE: Final = 3e-3
+ALIKE: Final = 3e-3
 _NOTHING: Final = "of the first batches none is filled up in axis {axis} of tensor {tensor}"
 _DRAWN: Final = "without what layers drop at random, of which longer rows draw more"
 
@@ -154,7 +156,7 @@ def _told_otherwise(
         name
         for name in as_it_is
         if not all(
-            np.allclose(a, b, rtol=_ALIKE, atol=_ALIKE, equal_nan=True)
+            np.allclose(a, b, rtol=ALIKE, atol=ALIKE, equal_nan=True)
             for a, b in zip(
                 keras.tree.flatten(as_it_is[name]), keras.tree.flatten(filled[name]), strict=True
             )
@@ -165,14 +167,37 @@ def _told_otherwise(
 
 
 def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, str]:
+    """Those batches of a recording, as of :func:`telling`."""
+    before, after = (
+        [argument_shapes(tf.nest.flatten(batch)) for batch in each]
+        for each in (recording.batches, recording.otherwise)
+    )
+    numbers, untold = telling(before, after, axes)
+    return Recording(
+        tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
+    ), untold
+
+
+def telling(
+    before: Sequence[Shapes], after: Sequence[Shapes], axes: Sequence[OpenAxis]
+) -> tuple[list[int], str]:
     """For each axis the batches that are filled up most, and get longest; then the first ones.
 
+    Args:
+        before: Shapes of each batch as it is.
+        after: And filled up.
+        axes: That are.
+
     Returns:
-        These, and in which axis none of them is filled up; ``""`` where there is no such axis.
+        Their numbers, and in which axis none of them is filled up; ``""`` where there is none.
+
+    Example:
+        >>> axes = (OpenAxis(tensor=0, axis=1, longest=20),)
+        >>> telling([((2, 8),), ((2, 5),), ((2, 12),)], [((2, 8),), ((2, 8),), ((2, 16),)], axes)
+        ([2, 1, 0], '')
+        >>> telling([((2, 8),)], [((2, 8),)], axes)[1]
+        'of the first batches none is filled up in axis 1 of tensor 0'
     """
-    before, after = (
-        [_shapes(b) for b in each] for each in (recording.batches, recording.otherwise)
-    )
 
     def grown(each: OpenAxis, n: int) -> int:
         return after[n][each.tensor][each.axis] - before[n][each.tensor][each.axis]
@@ -187,10 +212,4 @@ def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording,
         for each in axes
         if not any(grown(each, n) for n in numbers)
     )
-    return Recording(
-        tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
-    ), next(untold, "")
-
-
-def _shapes(batch: Any) -> list[tuple[int, ...]]:
-    return [tuple(part.shape) for part in tf.nest.flatten(batch)]
+    return numbers, next(untold, "")

@@ -10,7 +10,9 @@ from typing import Any, Final
 from uncork.core.edit import Guarantee
 from uncork.core.plan import Proof
 from uncork.core.record import replace
+from uncork.core.step_edit import PadArguments
 from uncork.engine.data_orders import prove_over_orders
+from uncork.engine.filled_up_loops import returns_otherwise, telling_calls
 from uncork.engine.recorded_training import (
     MOVES_NOTHING,
     RecordedTraining,
@@ -73,17 +75,45 @@ def prove_step_of_loop(
     try:
         if kind == "precision":
             return _over_orders(step, candidate, state, budget_s)
-        if (mode.xla or mode.no_xla) and sent is _as_they_are and rounds_to_tf32():
-            return _without_tf32(step, candidate, state)
-        if kind != "exact":
-            return _compared(step, step.calls, candidate, state, _ROUNDING_STEPS, kind)
-        # Bits that differ do so at once, and a step that runs op by op takes its time.
-        first = _compared(step, step.calls, candidate, state, _FIRST_STEPS, kind)
-        if not first.passed:
-            return first
-        return _compared(step, step.calls, candidate, state, _EXACT_STEPS, kind)
+        return _of_weights(step, mode, kind, candidate, state, as_they_are=sent is _as_they_are)
     finally:
         now.restore()
+
+
+def _of_weights(
+    step: TakenStep,
+    mode: Mode,
+    kind: Guarantee,
+    candidate: Callable[..., Any],
+    state: GraphState,
+    *,
+    as_they_are: bool,
+) -> Proof:
+    if (mode.xla or mode.no_xla) and as_they_are and rounds_to_tf32():
+        return _without_tf32(step, candidate, state)
+    if mode.lengths is not None:
+        return _filled_up(step, mode.lengths, candidate, state)
+    if kind != "exact":
+        return _compared(step, step.calls, candidate, state, _ROUNDING_STEPS, kind)
+    # Bits that differ do so at once, and a step that runs op by op takes its time.
+    first = _compared(step, step.calls, candidate, state, _FIRST_STEPS, kind)
+    if not first.passed:
+        return first
+    return _compared(step, step.calls, candidate, state, _EXACT_STEPS, kind)
+
+
+def _filled_up(
+    step: TakenStep, edit: PadArguments, otherwise: Callable[..., Any], state: GraphState
+) -> Proof:
+    """What fills arguments up must count nowhere: in no variable, nor in what the step returns."""
+    calls, untold = telling_calls(step.calls, edit)
+    if untold:
+        return Proof(kind="rounding", passed=False, detail=untold)
+    proof = _compared(step, calls, otherwise, state, _ROUNDING_STEPS, "rounding")
+    others = ""
+    if proof.passed:
+        others = returns_otherwise(step.written, otherwise, calls, state)
+    return replace(proof, passed=False, detail=others) if others else proof
 
 
 def _without_tf32(step: TakenStep, otherwise: Callable[..., Any], state: GraphState) -> Proof:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from types import CodeType, FrameType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from uncork.core.batch_facts import NewShapes
 from uncork.core.edit import Guarantee
 from uncork.core.errors import EditRefused
 from uncork.core.plan import Proof
@@ -21,6 +22,7 @@ from uncork.core.step_edit import (
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
+    PadArguments,
     Precision,
     ReduceRetracing,
     ReuseIterator,
@@ -32,10 +34,12 @@ from uncork.core.step_edit import (
 from uncork.core.workload import Workload
 from uncork.engine import calls_elsewhere
 from uncork.engine.handed_over import HandedCalls, HandedOver
+from uncork.engine.loop_shapes import compile_s_of, new_shapes_of_loop
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared
 from uncork.engine.repetition import own_loops
 from uncork.engine.version import Version
+from uncork.pipeline import Pipeline
 from uncork.step import (
     CompiledStep,
     EagerStep,
@@ -65,6 +69,8 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
     kinds = {type(edit) for edit in edits}
     policies = [edit for edit in edits if isinstance(edit, DtypePolicy)]
     xla = JitCompile in kinds
+    # Without XLA nothing is compiled for a length.
+    lengths = [e for e in edits if isinstance(e, PadArguments) and JitCompileOff not in kinds]
     # XLA compiles for one shape.
     any_shape = ReduceRetracing in kinds and not xla
     return Mode(
@@ -76,6 +82,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
         fused=FusedUpdates in kinds,
         tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
         arrays=tuple(n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.names),
+        lengths=lengths[-1] if lengths else None,
         policy=policies[-1].policy if policies else "",
         keep=policies[-1].keep if policies else (),
         careful=bool(policies and policies[-1].careful),
@@ -178,6 +185,29 @@ class StepSwitch:
         fusable = 0 if refusal else fusable_in(step.graph())
         known = {"step_code": step.code, "not_traceable": refusal, "numbers": step.numbers}
         return replace(work, **known, fusable_weights=fusable)
+
+    def new_shapes(
+        self, batches: Sequence[Any], pipeline: Pipeline, call: Callable[[], object], seconds: float
+    ) -> NewShapes | None:
+        """What calls of new shapes cost; None where they cost nothing, or nobody knows.
+
+        Args:
+            batches: From memory.
+            pipeline: That they come from.
+            call: Lets the loop call its step on each of them.
+            seconds: How long to look.
+        """
+        step = self._step
+        if not (isinstance(step, CompiledStep) and step.is_xla):
+            return None
+        step.record_anew()
+        try:
+            compile_s = self._with_calls(lambda _: compile_s_of(step, seconds), call, call)
+            if compile_s is None:
+                return None
+            return new_shapes_of_loop(step.calls, batches, pipeline, compile_s)
+        finally:
+            step.calls, step.recording = [], False  # proofs compare what comes from the input
 
     def prove(
         self,

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from uncork.capture import LoopCall
+from uncork.core.batch_facts import NewShapes
 from uncork.core.edit import Guarantee
 from uncork.core.errors import NothingToMeasure
 from uncork.core.facts import Answering, LoopLine, Remade, Transfer, Waiting
@@ -201,6 +202,16 @@ class LoopSubject(Subject):
         batches = self._batches if there is None else held(there.below)
         largest = max(batches, key=lambda batch: batch_samples(batch) or 0)
         return transfer_of(largest, device_of(self._again.func))
+
+    def new_shapes(self, step_s: float, seconds: float) -> NewShapes | None:
+        """Of the one compiled function that is the step, where XLA compiles it."""
+        del step_s
+        if self.workload.eager_step or len(self._batches) < 2 or self.seen().replicas > 1:
+            return None
+        self._know_step()
+        assert self._pipeline is not None
+        call = self.resident(self.original).prime
+        return self._step.new_shapes(self._batches, self._pipeline, call, seconds)
 
     def answering(self, seconds: float) -> Answering | None:
         """In the loop as it runs."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from uncork.core.batch_facts import NewShapes
 from uncork.core.ceilings import disk_ceiling, input_ceilings
+from uncork.core.compiling import with_compiling
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.edit import LoaderCache, LoaderProcesses, LoaderWorkers
 from uncork.core.journal import Journal
@@ -20,7 +21,7 @@ from uncork.core.measurement import Measurement
 from uncork.core.record import replace
 from uncork.core.sending import left_to_the_step
 from uncork.core.stage import ENDLESS, Stage, with_chosen
-from uncork.core.step_edit import JitCompileOff, PadLengths, StepEdit, is_graph, on_device
+from uncork.core.step_edit import FillsUp, JitCompileOff, StepEdit, is_graph, on_device
 from uncork.core.workload import Workload
 from uncork.engine.looks import carried, look_once
 from uncork.engine.pipelines import default_rewrites
@@ -167,7 +168,7 @@ def observe(
         **precisions,
         **once,
     )
-    return judge(found, machine)
+    return judge(with_compiling(found), machine)
 
 
 def with_disk(found: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:
@@ -264,7 +265,7 @@ def _compiled_for(new: NewShapes | None, edits: tuple[StepEdit, ...]) -> NewShap
     """Shapes for which a step under these edits is still compiled anew."""
     if new is None or any(isinstance(edit, JitCompileOff) for edit in edits):
         return None
-    filled = next((edit for edit in edits if isinstance(edit, PadLengths)), None)
+    filled = next((edit for edit in edits if isinstance(edit, FillsUp)), None)
     return new.filled_up(filled.multiple) if filled is not None and new.padded else new
 
 

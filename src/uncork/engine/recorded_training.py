@@ -118,10 +118,13 @@ def state_of_step(step: TakenStep) -> GraphState:
 
     What a call changes may depend on its arguments: one network after the other, say.
     """
+    return state_of_calls(step, step.calls)
+
+
+def state_of_calls(step: TakenStep, calls: Sequence[Call]) -> GraphState:
+    """Of all that it changes when it is called so."""
     graph = step.graph()
-    return GraphState(
-        *(graph.get_concrete_function(*args, **kwargs) for args, kwargs in step.calls)
-    )
+    return GraphState(*(graph.get_concrete_function(*args, **kwargs) for args, kwargs in calls))
 
 
 def began(step: TakenStep, now: GraphState) -> GraphState:

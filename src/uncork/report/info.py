@@ -29,6 +29,7 @@ PART_LABELS: Final = {
     "input": "input wait",
     "host": "Python",
     "step": "training step",
+    "compile": "compiling",
     "unknown": "unexplained",
 }
 WORK_LABELS: Final = {

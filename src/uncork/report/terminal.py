@@ -49,11 +49,17 @@ MAX_NOTES: Final = 2
 _BAR_WIDTH: Final = 60
 
 _TONES: Final[dict[Tone, str]] = {"healthy": "bold green", "brake": "bold red", "unknown": "bold"}
-_PART_STYLES: Final = {"input": "red", "host": "yellow", "step": "green", "unknown": "bright_black"}
+_PART_STYLES: Final = {
+    "input": "red",
+    "host": "yellow",
+    "step": "green",
+    "compile": "magenta",
+    "unknown": "bright_black",
+}
 _POINT_STYLES: Final = {"kept": "green", "rejected": "yellow", "failed": "red"}
 
 # Each category has a shape of its own: colour alone tells nothing to some readers and most logs.
-_BLOCKS: Final = {"input": "█", "host": "▓", "step": "▒", "unknown": "░"}
+_BLOCKS: Final = {"input": "█", "host": "▓", "step": "▒", "compile": "▚", "unknown": "░"}
 
 
 def diagnosis_text(

@@ -18,8 +18,8 @@ _MIN_WIDTH: Final = 60
 # Below this the least telling column of a table gives way.
 FULL_WIDTH: Final = 92
 
-_ASCII: Final = str.maketrans("█▓▒░…→←✓✗µ", "#=-.~><+xu")
-_GLYPHS: Final = "█▓▒░…→←✓✗"
+_ASCII: Final = str.maketrans("█▓▒▚░…→←✓✗µ", "#=-%.~><+xu")
+_GLYPHS: Final = "█▓▒▚░…→←✓✗"
 
 
 class Look(NamedTuple):

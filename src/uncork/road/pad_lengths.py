@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.batch_facts import OpenAxis
+from uncork.core.batch_facts import NewShapes
 from uncork.core.compiling import compiling_of
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
-from uncork.core.step_edit import PadLengths
+from uncork.core.step_edit import FillsUp, PadArguments, PadLengths
 from uncork.road.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
+    no_function_edit,
     no_pipeline,
     no_step_edit,
     not_worth,
@@ -52,13 +53,20 @@ class FillBatchesUp(Optimization):
         if gains[best] < WORTH_TRYING:
             return not_worth(gains[best])
         return Proposal(
-            edits=(PadLengths(multiple=best.multiple, axes=new.axes, validation=new.validation),),
+            edits=(_edit(diagnosis, best.multiple, new),),
             predicted=gains[best],
             at=work.step_at or work.at,
             why=f"{best.shapes} shapes are compiled where {new.shapes} were seen, of batches "
             f"{best.larger:.2f}x as large",
-            source_edit=_source_edit(best.multiple, new.axes, validation=new.validation),
+            source_edit=_source_edit(diagnosis, best.multiple, new),
         )
+
+
+def _edit(diagnosis: WorkloadDiagnosis, multiple: int, new: NewShapes) -> FillsUp:
+    if diagnosis.workload.kind == "custom_loop":
+        code = diagnosis.workload.step_code
+        return PadArguments(code=code, multiple=multiple, axes=new.axes)
+    return PadLengths(multiple=multiple, axes=new.axes, validation=new.validation)
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
@@ -66,6 +74,8 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     if not work.jit_compile:
         return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
     forbidden = no_step_edit(diagnosis) or no_pipeline(diagnosis)
+    if work.kind == "custom_loop":
+        forbidden = no_function_edit(diagnosis)
     if forbidden or new is None:
         return forbidden
     if not new.padded:
@@ -87,20 +97,25 @@ def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
     return compiling.likely_gain(1 / larger) if compiling else 1.0
 
 
-def _source_edit(multiple: int, axes: tuple[OpenAxis, ...], *, validation: bool) -> str:
+def _source_edit(diagnosis: WorkloadDiagnosis, multiple: int, new: NewShapes) -> str:
     """Of the first axis; where there are more, what they are."""
-    first, *others = axes
+    first, *others = new.axes
+    whose, use = (
+        (f"tensor {first.tensor} of a batch", "dataset = dataset.map(lambda x, y: (fill_up(x), y))")
+        if diagnosis.workload.kind == "fit"
+        else ("an argument of the step", "loss = train_step(fill_up(x), y)")
+    )
     value = "" if not first.fill else f", constant_values={first.fill:g}"
     before = ", ".join(["[0, 0]"] * first.axis)
     told = "".join(
         f"\n# likewise axis {each.axis} of tensor {each.tensor}, up to {each.longest}"
         for each in others
     )
+    validated = "\n# likewise the dataset that is validated on" if new.validation else ""
     return (
-        f"def fill_up(rows):  # tensor {first.tensor} of a batch\n"
+        f"def fill_up(rows):  # {whose}\n"
         f"    n = tf.shape(rows)[{first.axis}]\n"
         f"    missing = tf.maximum(0, tf.minimum(n + -n % {multiple}, {first.longest}) - n)\n"
         f"    return tf.pad(rows, [{before}, [0, missing]]{value})\n"
-        f"dataset = dataset.map(lambda x, y: (fill_up(x), y)){told}"
-        + ("\n# likewise the dataset that is validated on" if validation else "")
+        f"{use}{told}{validated}"
     )

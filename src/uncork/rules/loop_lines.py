@@ -34,8 +34,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     for cause in _REMEDIES:
         lines = [each for each in diagnosis.loop_lines if _cause_of(each) == cause]
-        resident = 1 - diagnosis.breakdown.get("input", 0.0)
-        share = resident * sum(each.share for each in lines)
+        share = diagnosis.resident * sum(each.share for each in lines)
         upper = bound(1.0, 1.0 - share)
         if upper >= WORTH:
             yield _finding(diagnosis, cause, lines, upper)

@@ -6,6 +6,7 @@ By XLA for each new shape of a batch; or because the script makes a new function
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from uncork.core.batch_facts import NewShapes
 from uncork.core.compiling import compiling_of
@@ -13,6 +14,9 @@ from uncork.core.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.facts import Remade
 from uncork.core.machine import Machine
 from uncork.rules.evidence import WORTH, bound, ms
+
+# Of Keras, and of a loop of one's own.
+_WITHOUT: Final = ("compile(..., jit_compile=False)", "@tf.function without jit_compile")
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -45,7 +49,7 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
             f"{new.batches} batches have {new.shapes} different shapes; XLA compiles the step anew "
             f"for each, which takes {ms(new.compile_s)}, and a step takes {ms(diagnosis.step_s)}"
         ),
-        remedy="pad batches to a few lengths, or compile(..., jit_compile=False)",
+        remedy=f"pad batches to a few lengths, or {_WITHOUT[work.kind == 'custom_loop']}",
         of="the training",
     )
 

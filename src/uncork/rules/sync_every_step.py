@@ -15,7 +15,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     waiting = diagnosis.waiting
     if waiting is None:
         return
-    python, device = 1 - waiting.share, 1 - diagnosis.breakdown.get("input", 0.0)
+    python, device = 1 - waiting.share, diagnosis.resident
     upper = bound(1.0, max(python, device))
     if upper < WORTH:
         return

@@ -13,6 +13,7 @@ from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.epoch_hooks import epoch_costs
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
+from uncork.step.filled_arguments import argument_shapes, longer_shapes
 from uncork.step.first_layers import draws, first_layers
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
@@ -38,7 +39,7 @@ from uncork.step.loader_edits import (
 )
 from uncork.step.loaders import loader_stages
 from uncork.step.mode import Mode
-from uncork.step.new_shapes import new_shapes_of, shapes_of
+from uncork.step.new_shapes import Shapes, counted, filled_up, new_shapes_of, shapes_of
 from uncork.step.one_hot import one_hot_of
 from uncork.step.one_pass import OnePass, for_keras, read_on
 from uncork.step.pad_lengths import are_alike, fills_of
@@ -109,6 +110,7 @@ __all__ = [
     "Replay",
     "ReusedIterators",
     "SavesBeside",
+    "Shapes",
     "Snapshot",
     "StepSettings",
     "TakenStep",
@@ -117,6 +119,7 @@ __all__ = [
     "WrittenBeside",
     "apply",
     "are_alike",
+    "argument_shapes",
     "around",
     "arrays_in",
     "arrays_in_one_thread",
@@ -130,6 +133,7 @@ __all__ = [
     "checkpoint_difference",
     "checkpoints",
     "code_of",
+    "counted",
     "defects_of_fit",
     "defects_of_losses",
     "device_of",
@@ -140,6 +144,7 @@ __all__ = [
     "epoch_costs",
     "executions",
     "fill_loader",
+    "filled_up",
     "fills_of",
     "first_layers",
     "first_rows",
@@ -164,6 +169,7 @@ __all__ = [
     "left_out_of_fit",
     "loader_edited",
     "loader_stages",
+    "longer_shapes",
     "new_shapes_of",
     "not_finite",
     "of_py_dataset",

@@ -11,6 +11,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 
 from uncork.core.record import digest
 from uncork.step.array_arguments import WithKeptArrays
+from uncork.step.filled_arguments import WithLengths
 from uncork.step.mode import Mode
 from uncork.step.number_arguments import Numbers, WithTensors
 from uncork.step.returned_loss import names_returned
@@ -93,7 +94,13 @@ class CompiledStep(TakenStep):
                 self._others[mode] = other = WithTensors(other, mode.tensors)
             if mode.arrays:
                 self._others[mode] = WithKeptArrays(other, python, mode.arrays, self._tensors)
+            if mode.lengths:
+                self._others[mode] = WithLengths(self._others[mode], mode.lengths)
         return self._others[mode]
+
+    def anew(self) -> Any:
+        """The same, not traced yet: what it takes to compile can be timed."""
+        return self._function._clone(self._function.python_function)
 
     def give_back(self) -> None:
         """Let the user's function be what it was."""

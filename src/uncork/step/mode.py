@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from uncork.core.record import Record
+from uncork.core.step_edit import PadArguments
 
 
 class Mode(Record, frozen=True, kw_only=True):
@@ -19,6 +20,7 @@ class Mode(Record, frozen=True, kw_only=True):
         fused: Each weight is updated by one kernel.
         tensors: Arguments that it is given as tensors where they are Python numbers.
         arrays: Arguments of which it is given kept tensors where they are NumPy arrays.
+        lengths: How far arguments are filled up; None where they are left as they are.
         policy: What its layers compute in; ``""`` for their own dtype policy.
         keep: Names of layers that stay as they are.
         careful: Names do not count, as of :class:`~uncork.core.step_edit.DtypePolicy`.
@@ -43,6 +45,7 @@ class Mode(Record, frozen=True, kw_only=True):
     fused: bool = False
     tensors: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
+    lengths: PadArguments | None = None
     policy: str = ""
     keep: tuple[str, ...] = ()
     careful: bool = False
@@ -51,7 +54,7 @@ class Mode(Record, frozen=True, kw_only=True):
     def is_other(self) -> bool:
         """Another function than the user's is traced for it."""
         flags = (self.xla, self.no_xla, self.any_shape, self.at_once, self.fused)
-        return any(flags) or bool(self.tensors or self.arrays or self.policy)
+        return any(flags) or bool(self.tensors or self.arrays or self.lengths or self.policy)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Mode(Record, frozen=True, kw_only=True):
         found = [
             f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
             f"with kept tensors of {', '.join(self.arrays)}" if self.arrays else "",
+            f"on lengths of multiples of {self.lengths.multiple}" if self.lengths else "",
             "traced for all shapes at once" if self.any_shape else "",
             "with its tf.map_fn at once" if self.at_once else "",
             "with one kernel for each weight's update" if self.fused else "",

@@ -76,7 +76,6 @@ def new_shapes_of(
     """
     shapes = [_shapes(batch) for batch in batches]
     known = max(shapes, seen, key=len)
-    counts = Counter(known)
     if len(set(shapes)) < 2:
         return None
     ready, compiled, spent_s = set(shapes[:1]), [], 0.0
@@ -88,13 +87,25 @@ def new_shapes_of(
                 compiled.append(one_s)
                 if spent_s > seconds:
                     break
+    return counted(known, max(0.0, statistics.fmean(compiled) - step_s), fills)
+
+
+def counted(known: Sequence[Shapes], compile_s: float, fills: Sequence[float]) -> NewShapes:
+    """What was seen of batches of several shapes, and what filling them up would leave of these.
+
+    Args:
+        known: Shapes of batches.
+        compile_s: For one of them.
+        fills: As of :func:`new_shapes_of`.
+    """
+    counts = [*Counter(known).values()]
     axes = _axes(known, fills)
     return NewShapes(
         batches=len(known),
         shapes=len(counts),
-        once=sum(count == 1 for count in counts.values()),
-        twice=sum(count == 2 for count in counts.values()),
-        compile_s=max(0.0, statistics.fmean(compiled) - step_s),
+        once=counts.count(1),
+        twice=counts.count(2),
+        compile_s=compile_s,
         axes=axes,
         padded=tuple(_padded(known, axes, multiple) for multiple in _MULTIPLES if axes),
     )

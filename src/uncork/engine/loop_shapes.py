@@ -1,0 +1,106 @@
+"""What the step of a loop is called with: its shapes, and what XLA takes to compile for one."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from uncork.core.batch_facts import NewShapes
+from uncork.engine.recorded_training import state_of_calls
+from uncork.pipeline import Pipeline
+from uncork.step import Call, CompiledStep, Shapes, argument_shapes, counted, fills_of
+from uncork.watch import random_state, set_random_state
+
+# Batches whose shapes are looked at, and how long they are read.
+_MOST: Final = 1024
+_READ_S: Final = 2.0
+
+
+def new_shapes_of_loop(
+    calls: Sequence[Call], batches: Sequence[Any], pipeline: Pipeline, compile_s: float
+) -> NewShapes:
+    """Shapes that the step is called with over the data, as far as it is handed parts of batches.
+
+    Args:
+        calls: Of the step, on these batches.
+        batches: From memory.
+        pipeline: That more of them are read from.
+        compile_s: For one shape, from :func:`compile_s_of`.
+    """
+    leaves = [tf.nest.flatten(call) for call in calls]
+    seen = [argument_shapes(each) for each in leaves]
+    parts = _parts(leaves, batches)
+    fixed = all(len({shapes[n] for shapes in seen}) == 1 for n, m in enumerate(parts) if m is None)
+    if not fixed:  # the loop makes something of its batches first
+        return counted(seen, compile_s, ())
+    fills = fills_of(pipeline)
+    filled = [0.0 if m is None else fills[m] for m in parts] if fills else []
+    known = [
+        tuple(seen[0][n] if m is None else shapes[m] for n, m in enumerate(parts))
+        for shapes in _shapes_of_batches(pipeline.dataset)
+    ]
+    return counted(max(seen, known, key=len), compile_s, filled)
+
+
+def compile_s_of(step: CompiledStep, seconds: float) -> float | None:
+    """Seconds to trace and compile the step for one more shape; its variables are given back.
+
+    Args:
+        step: Calls of it were recorded; on the thread that calls it.
+        seconds: How long to look; one shape beside the first is compiled in any case.
+
+    Returns:
+        None where all of these calls have one shape.
+    """
+    firsts = {argument_shapes(tf.nest.flatten(call)): call for call in reversed(step.calls)}
+    calls = list(reversed(firsts.values()))
+    if len(calls) < 2:
+        return None
+    state, random = state_of_calls(step, calls), random_state()
+    fresh, found, until = step.anew(), list[float](), time.monotonic() + seconds
+    try:
+        for number, call in enumerate(calls):
+            first_s, again_s = (_seconds(fresh, call) for _ in range(2))
+            if number:  # before, what is made once for all shapes
+                found.append(first_s - again_s)
+            if found and time.monotonic() > until:
+                break
+    finally:
+        state.restore()
+        set_random_state(random)
+    return max(0.0, statistics.fmean(found))
+
+
+def _seconds(function: Any, call: Call) -> float:
+    start = time.perf_counter()
+    args, kwargs = call
+    for each in tf.nest.flatten(function(*args, **kwargs), expand_composites=True):
+        if isinstance(each, tf.Tensor) and each.dtype not in (tf.resource, tf.variant):
+            each.numpy()  # it may still be computed on a device
+    context.async_wait()
+    return time.perf_counter() - start
+
+
+def _parts(leaves: Sequence[Sequence[Any]], batches: Sequence[Any]) -> list[int | None]:
+    """For each argument which part of a batch it is; None of what is none in some call."""
+    places = {id(p): m for batch in batches for m, p in enumerate(tf.nest.flatten(batch))}
+    found = [{places.get(id(leaf)) for leaf in same} for same in zip(*leaves, strict=True)]
+    return [each.pop() if len(each) == 1 else None for each in found]
+
+
+def _shapes_of_batches(dataset: Any) -> list[Shapes]:
+    """Of the first ones, over several passes where these are short."""
+    found: list[Shapes] = []
+    until, before = time.monotonic() + _READ_S, -1
+    while before < len(found):
+        before = len(found)
+        for batch in dataset:
+            found.append(argument_shapes(tf.nest.flatten(batch)))
+            if time.monotonic() > until or len(found) >= _MOST:
+                return found
+    return found
