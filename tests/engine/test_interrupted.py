@@ -55,6 +55,7 @@ from uncork.core.step_edit import (
     MapOnDevice,
     MapsAtOnce,
     MicroBatches,
+    PadArguments,
     PadLengths,
     RecomputeActivations,
     ReduceRetracing,
@@ -209,7 +210,7 @@ PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
 # Its elements are other ones: it is proved by what a training learns.
 REBATCHED = ((pipeline, Rebatch(times=2, batch_size=8, expects="")),)
 # Looked at elsewhere: of steps of a loop, and of rows that differ in length.
-ELSEWHERE = (TensorArguments, ArrayArguments, ReduceRetracing, PadLengths)
+ELSEWHERE = (TensorArguments, ArrayArguments, ReduceRetracing, PadArguments, PadLengths)
 
 
 def test_no_lever_is_left_out() -> None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from uncork.capture import LoopCall
 from uncork.capture.calls import LoopEvidence
+from uncork.core.batch_facts import OpenAxis
 from uncork.core.edit import Guarantee
 from uncork.core.step_edit import (
     ArrayArguments,
@@ -25,6 +26,7 @@ from uncork.core.step_edit import (
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
+    PadArguments,
     ReduceRetracing,
     StepEdit,
     TensorArguments,
@@ -42,6 +44,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
     "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
+    "lengths": lambda code: PadArguments(code=code, multiple=8, axes=LENGTHS),
     "at once": lambda code: MapsAtOnce(code=code),
     "fused": lambda code: FusedUpdates(code=code),
     "xla": lambda code: JitCompile(code=code),
@@ -50,6 +53,8 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "float16": lambda code: DtypePolicy(policy="mixed_float16", code=code),
     "float32": lambda code: DtypePolicy(policy="float32", code=code),
 }
+# Of rows of six numbers, of which a step uses six, however many it is given.
+LENGTHS = (OpenAxis(tensor=0, axis=1, longest=8),)
 PROOFS: dict[str, Guarantee] = dict.fromkeys(("bfloat16", "float16", "float32"), "precision")
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 # Numbers of Python's that the loop hands to its step in turn.
@@ -83,10 +88,12 @@ class Training:
         self.maps = lever == "at once"
         self.optimizer = keras.optimizers.Adam(0.01)
         self.optimizer.build(self.model.trainable_variables)
-        made = tf.function(self.eager, jit_compile=True if lever == "no xla" else None)
+        xla = lever in ("no xla", "lengths")
+        made = tf.function(self.eager, jit_compile=True if xla else None)
         self.step = self.eager if lever == "graph" else made
 
     def eager(self, x: Any, y: Any, rate: float) -> Any:
+        x = x[:, :6]
         if self.maps:
             x = tf.map_fn(tf.square, x)
         with tf.GradientTape() as tape:

@@ -194,7 +194,7 @@ def telling(
     Example:
         >>> axes = (OpenAxis(tensor=0, axis=1, longest=20),)
         >>> telling([((2, 8),), ((2, 5),), ((2, 12),)], [((2, 8),), ((2, 8),), ((2, 16),)], axes)
-        ([2, 1, 0], '')
+        ([2, 0, 1], '')
         >>> telling([((2, 8),)], [((2, 8),)], axes)[1]
         'of the first batches none is filled up in axis 1 of tensor 0'
     """

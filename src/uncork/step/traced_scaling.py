@@ -88,17 +88,19 @@ class Scaling:
         Args:
             python: What a ``tf.function`` is made of.
         """
+        # Not while it is traced: a tf.function that made variables in a first trace that failed
+        # does nothing when it is called again, and returns None.
+        if self._variables is None:
+            with tf.init_scope():
+                self._variables = tuple(
+                    tf.Variable(value, trainable=False) for value in (_FIRST, 0, False)
+                )
         return while_traced(python, self._in_force)
 
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         self._gradients = self._applied = 0
         self._against = ""
-        if self._variables is None:
-            with tf.init_scope():
-                self._variables = tuple(
-                    tf.Variable(value, trainable=False) for value in (_FIRST, 0, False)
-                )
         scale, good, overflowed = self._state()
         overflowed.assign(False)
         with _gradient_place.to(self), _apply_place.to(self):

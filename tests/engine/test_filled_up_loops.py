@@ -1,0 +1,179 @@
+"""A loop's step on longer arguments: what XLA compiles for, and whether it trains the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.capture import LoopCall
+from uncork.capture.calls import LoopEvidence
+from uncork.core.batch_facts import NewShapes, OpenAxis
+from uncork.core.plan import Proof
+from uncork.core.step_edit import PadArguments
+from uncork.engine.loop_step_proofs import prove_step_of_loop
+from uncork.engine.loop_subject import LoopSubject
+from uncork.engine.switchboard import run_beside
+from uncork.step import CompiledStep, Mode
+
+layers = keras.layers
+TOKENS = 40
+LONGER = PadArguments(code="", multiple=8, axes=(OpenAxis(tensor=0, axis=1, longest=64),))
+
+
+def texts() -> tf.data.Dataset:
+    """Rows of 3 to 7 tokens, four in a batch."""
+    draw = np.random.default_rng(4)
+    rows = [draw.integers(1, TOKENS, draw.integers(3, 8)) for _ in range(48)]
+    tokens = tf.ragged.constant([row.tolist() for row in rows], dtype=tf.int32)
+    labels = tf.constant([row[0] % 2 for row in rows], tf.float32)
+    data = tf.data.Dataset.from_tensor_slices((tokens, labels)).map(lambda x, y: (x, y))
+    return data.padded_batch(4)
+
+
+class Training:
+    """A classifier, and a step of the user's own that XLA compiles."""
+
+    def __init__(self, *, masked: bool = True, returns: str = "loss", jit_compile: bool = True):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((None,), dtype="int32")
+        x = layers.Embedding(TOKENS, 6, mask_zero=masked)(inputs)
+        self.model = keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(x)))
+        self.optimizer = keras.optimizers.Adam(0.01)
+        self.optimizer.build(self.model.trainable_variables)
+        self.returns = returns
+        self.step = tf.function(self.eager, jit_compile=jit_compile)
+
+    def eager(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y[:, None] - self.model(x, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        others = {
+            "loss": (),
+            "tokens": (tf.size(x),),
+            "mean": (tf.reduce_mean(tf.cast(x, tf.float32)),),
+            "rows": (tf.reduce_max(x, axis=1),),
+            "table": (tf.cast(x, tf.float32),),
+        }
+        return loss, *others[self.returns]
+
+    @property
+    def values(self) -> list[Any]:
+        return [v.numpy() for v in (*self.model.variables, *self.optimizer.variables)]
+
+
+def proved(training: Training, edit: PadArguments = LONGER) -> Proof:
+    step = CompiledStep(training.step)
+    step.recording = step.is_looked_at = True
+    for x, y in texts():
+        training.step(x, y)
+    before = training.values
+    try:
+        return prove_step_of_loop(step, Mode(lengths=edit), "rounding")
+    finally:
+        step.give_back()
+        assert all(map(np.array_equal, before, training.values))
+
+
+@pytest.mark.parametrize("returns", ["loss", "rows"])
+def test_a_model_that_masks_them_learns_the_same(returns: str) -> None:
+    found = proved(Training(returns=returns))
+    assert found.passed, found.detail
+    assert found.kind == "rounding"
+
+
+@pytest.mark.parametrize(
+    ("training", "detail"),
+    [
+        ({"masked": False}, "weights"),
+        ({"returns": "tokens"}, "returns other values"),
+        ({"returns": "mean"}, "returns other values"),
+        ({"returns": "table"}, "as long as its arguments"),
+    ],
+)
+def test_what_counts_them_is_refused(training: dict[str, Any], detail: str) -> None:
+    found = proved(Training(**training))
+    assert not found.passed
+    assert detail in found.detail
+
+
+def test_calls_that_are_as_long_as_that_already_tell_nothing() -> None:
+    axes = (OpenAxis(tensor=0, axis=1, longest=3),)
+    found = proved(Training(), PadArguments(code="", multiple=8, axes=axes))
+    assert not found.passed
+    assert "none is filled up in axis 1 of tensor 0" in found.detail
+
+
+class Ended(BaseException):
+    """The engine has no more use for the loop."""
+
+
+def shapes_of_loop(
+    training: Training, data: tf.data.Dataset, folder: Path, use: Callable[[Any, Any], Any]
+) -> NewShapes | None:
+    """What is found in a loop that calls its step in this way."""
+    evidence = LoopEvidence(eager_step=False, steps_seen=0, tape_calls_per_step=1, eager_codes=())
+    subject = LoopSubject(
+        LoopCall(0, "train.py:9", data, lambda: iter(data), evidence),
+        epochs=None,
+        scratch=str(folder),
+    )
+    ended, found = threading.Event(), list[NewShapes | None]()
+
+    def look() -> None:
+        try:
+            found.append(subject.new_shapes(0.001, 0.2))
+        finally:
+            subject.restore()
+            ended.set()
+
+    def loop() -> None:
+        for x, y in run_beside(look, subject.board, Ended()):
+            use(x, y)
+
+    with pytest.raises(Ended):
+        loop()
+    assert ended.wait(60)
+    return found[0]
+
+
+def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
+    training = Training()
+    found = shapes_of_loop(training, texts(), tmp_path, training.step)
+    assert found is not None
+    assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
+    assert found.batches > 12  # of some passes
+    assert found.shapes == len({tuple(x.shape) for x, _ in texts()})
+    assert found.compile_s > 0
+    assert [each.shapes for each in found.padded if each.multiple == 8] == [1]
+
+
+def test_parts_may_be_handed_over_otherwise(tmp_path: Path) -> None:
+    training = Training()
+    found = shapes_of_loop(training, texts(), tmp_path, lambda a, b: training.step(y=b, x=a))
+    assert found is not None
+    assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
+
+
+def test_what_the_loop_makes_of_its_batch_is_filled_up_by_nobody(tmp_path: Path) -> None:
+    training = Training()
+    found = shapes_of_loop(
+        training, texts(), tmp_path, lambda x, y: training.step(tf.concat([x, x], 1), y)
+    )
+    assert found is not None
+    assert found.shapes > 1
+    assert (found.axes, found.padded) == ((), ())
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_nothing_is_compiled_anew_for_one_shape_or_without_xla(same: bool, tmp_path: Path) -> None:
+    training = Training(jit_compile=same)
+    data = texts().map(lambda x, y: (x[:, :3], y)) if same else texts()
+    assert shapes_of_loop(training, data, tmp_path, training.step) is None

@@ -1,0 +1,89 @@
+"""Arguments of a step filled up to few lengths: which, with what, how far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from uncork.core.batch_facts import OpenAxis
+from uncork.core.step_edit import PadArguments
+from uncork.step.compiled_step import CompiledStep
+from uncork.step.filled_arguments import WithLengths
+from uncork.step.mode import Mode
+
+
+def longer(*axes: OpenAxis, multiple: int = 4) -> PadArguments:
+    return PadArguments(code="", multiple=multiple, axes=axes)
+
+
+def given(edit: PadArguments, *args: Any, **kwargs: Any) -> Any:
+    """What the function is called with."""
+    found: list[Any] = []
+
+    class Function:
+        def __call__(self, *args: Any, **kwargs: Any) -> None:
+            found.append((args, kwargs))
+
+    WithLengths(Function(), edit)(*args, **kwargs)
+    return found[0]
+
+
+FIRST = OpenAxis(tensor=0, axis=1, longest=16, fill=-1.0)
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.float32, tf.bfloat16, tf.int64])
+def test_tensors_are_filled_up_with_a_number(dtype: Any) -> None:
+    (x,), _ = given(longer(FIRST), tf.ones((1, 3), dtype))
+    assert x.dtype == dtype
+    assert tf.cast(x, tf.float32).numpy().tolist() == [[1, 1, 1, -1]]
+
+
+def test_arrays_stay_arrays() -> None:
+    (x,), _ = given(longer(FIRST), np.ones((1, 3), "int16"))
+    assert isinstance(x, np.ndarray)
+    assert (x.tolist(), x.dtype) == ([[1, 1, 1, -1]], np.int16)
+
+
+def test_text_is_filled_up_with_nothing() -> None:
+    (x,), _ = given(longer(OpenAxis(tensor=0, axis=1, longest=16)), tf.constant([["a", "b", "c"]]))
+    assert x.numpy().tolist() == [[b"a", b"b", b"c", b""]]
+
+
+def test_parts_are_counted_as_tensorflow_takes_calls_apart() -> None:
+    """By position first, then by name, dictionaries in the order of their keys."""
+    edit = longer(OpenAxis(tensor=2, axis=1, longest=16), OpenAxis(tensor=3, axis=1, longest=16))
+    short = tf.ones((1, 3))
+    (x, parts), named = given(edit, short, {"b": short, "a": short}, weight=short)
+    shapes = [tuple(part.shape) for part in (x, parts["a"], parts["b"], named["weight"])]
+    assert shapes == [(1, 3), (1, 3), (1, 4), (1, 4)]
+
+
+@pytest.mark.parametrize("length", [16, 17, 20])
+def test_none_gets_longer_than_the_longest_that_was_seen(length: int) -> None:
+    (x,), _ = given(longer(FIRST, multiple=32), tf.ones((1, length)))
+    assert x.shape[1] == length
+
+
+@pytest.mark.parametrize("other", [(), (3.5,), (None,), (tf.ones(3),), ("text",)])
+def test_other_calls_stay_as_they_are(other: tuple[Any, ...]) -> None:
+    assert given(longer(FIRST), *other) == (other, {})
+
+
+def test_what_is_as_long_as_that_is_handed_over_itself() -> None:
+    rows = tf.ones((1, 8))
+    (x,), _ = given(longer(FIRST), rows)
+    assert x is rows
+
+
+def test_a_step_is_traced_for_few_lengths() -> None:
+    function = tf.function(tf.shape, jit_compile=True)
+    step = CompiledStep(function)
+    step.mode = Mode(lengths=longer(FIRST))
+    found = [function(tf.ones((1, length))).numpy()[1] for length in (1, 2, 3, 4, 5, 8, 18)]
+    step.give_back()
+    assert found == [4, 4, 4, 4, 8, 8, 18]
+    assert step.graph(step.mode).experimental_get_tracing_count() == 3
+    assert function(tf.ones((1, 3))).numpy().tolist() == [1, 3]
