@@ -109,7 +109,8 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         type=_seconds(20.0),
         default=270.0,
         metavar="SECONDS",
-        help="time for the tuning (default: %(default)g)",
+        help="time for the tuning (default: %(default)g); to confirm the result six processes are "
+        "started, which may take longer than is left",
     )
     verb.add_argument(
         "--memory",

@@ -149,6 +149,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
         parted_anew: Of a ``fit`` whose validation data is trained on in later epochs.
+        deterministic: The script has TensorFlow's ops made deterministic.
     """
 
     workload: Workload
@@ -197,6 +198,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     growth: Growth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()
     parted_anew: PartedAnew | None = None
+    deterministic: bool = False
 
     @property
     def step_s(self) -> float:

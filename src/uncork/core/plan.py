@@ -44,7 +44,14 @@ OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 # Read by TensorFlow when it begins.
 INTRA_OP_THREADS: Final = "TF_NUM_INTRAOP_THREADS"
 # Why a step was skipped that may have been worth trying.
-NO_TIME: Final = "the time budget is used up; raise it with --budget"
+NO_TIME: Final = (
+    "what is left of the time budget is kept for confirming a result; raise it with --budget"
+)
+# A note.
+ENDED: Final = (
+    "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
+    "more steps or epochs"
+)
 
 
 class Ratio(Record, frozen=True, kw_only=True):

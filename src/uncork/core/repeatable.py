@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.stage import Stage
 
 
-def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
+def repeated(found: WorkloadDiagnosis) -> tuple[str, ...]:
+    """What there is to say of a training of both kinds."""
+    timing = left_to_timing(found.stages, in_turn=found.deterministic)
+    return (*timing, *asked_again(found.stages))
+
+
+def left_to_timing(stages: Sequence[Stage], *, in_turn: bool = False) -> tuple[str, ...]:
     """A sentence where maps draw random numbers in parallel calls; else nothing.
 
     Seeds fix which numbers such a map draws, not which of its elements gets which: the call that
@@ -17,6 +24,7 @@ def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
 
     Args:
         stages: The input pipeline as the script has it.
+        in_turn: The script has enabled that.
 
     Example:
         >>> augment = Stage(index=1, kind="map", at="train.py:9", random=True, parallelism=8)
@@ -25,7 +33,7 @@ def left_to_timing(stages: Sequence[Stage]) -> tuple[str, ...]:
     """
     racing = (s for s in stages if s.random and s.kind != "shuffle")
     places = dict.fromkeys(s.at or s.kind for s in racing if s.parallelism not in (None, 1))
-    if not places:
+    if not places or in_turn:
         return ()
     where = ", ".join(places)
     return (

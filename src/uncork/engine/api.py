@@ -25,7 +25,7 @@ from uncork.core.job import Result
 from uncork.core.journal import Journal
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import replace
-from uncork.core.repeatable import asked_again, left_to_timing
+from uncork.core.repeatable import repeated
 from uncork.engine.confirm import withdrawn
 from uncork.engine.data_kept import data_kept
 from uncork.engine.dataset_subject import DatasetSubject
@@ -85,8 +85,7 @@ def diagnose(
     machine = this_machine()
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         found = observe(subject, machine, _journal(quiet), budget_s=budget)
-    told = (*left_to_timing(found.stages), *asked_again(found.stages))
-    found = replace(found, notes=(*told, *found.notes))
+    found = replace(found, notes=(*repeated(found), *found.notes))
     overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
     return Shown(record)

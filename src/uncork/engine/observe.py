@@ -9,6 +9,7 @@ from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import tensorflow as tf
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from uncork.core.batch_facts import NewShapes
 from uncork.core.ceilings import disk_ceiling, input_ceilings
@@ -34,6 +35,7 @@ from uncork.measure.devices import native_bfloat16, native_float16
 from uncork.pipeline import disk_at
 from uncork.pipeline import measure as measure_stages
 from uncork.rules import judge
+from uncork.step.side_effects import side_effects
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
@@ -158,10 +160,15 @@ def observe(
         untraced_s=subject.untraced_s(seconds.block) if shares.tracing > _TRIFLE else None,
         consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
-        notes=tuple(dict.fromkeys([*subject.notes, *_notes(subject.workload, measured, stages)])),
+        notes=tuple(
+            dict.fromkeys(
+                [*subject.notes, *_notes(subject.workload, measured, stages), *side_effects()]
+            )
+        ),
         memory_available_bytes=available_memory(),
         bfloat16=native_bfloat16(),
         float16=native_float16(),
+        deterministic=is_op_determinism_enabled(),
         start=subject.start,
         first_step_s=known.first_step_s if known else max(shares.traced_s, subject.first_step_s),
         unrolled=known.unrolled if known else subject.unrolled(shares.traced_s),

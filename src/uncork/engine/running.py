@@ -89,7 +89,7 @@ class Running(PassThrough):
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
-        self._told_machine = False
+        self._told_machine = self._told_change = False
         self._trained: Any = None
         self._data = PlannedData(plan, self._refuse, strict=strict)
         self._iterators, self._to_the_end = iterators_of(plan.step_edits), to_the_end
@@ -355,7 +355,17 @@ class Running(PassThrough):
             self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
         else:
             step.expects_code, step.numbers = edit.code, edit.numbers
+            step.on_change = functools.partial(self._traced_anew, at)
             step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
+
+    def _traced_anew(self, at: str, what: str) -> None:
+        """Told once: a loop may change it in every epoch."""
+        if not self._told_change:
+            self._told_change = True
+            sys.stderr.write(
+                f"uncork: the step of {at} is traced anew, as '{what}' has changed: the proof is "
+                "of the step before that\n"
+            )
 
     def _graphs(self) -> frozenset[str]:
         """What the step may be traced to; anything under another TensorFlow or Keras.

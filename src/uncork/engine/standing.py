@@ -53,7 +53,11 @@ class Standing:
     def proposed(self, optimization: Optimization) -> Proposal | Skipped:
         """What an optimization would do now, if it is allowed."""
         skipped = self._not_allowed(optimization)
-        return skipped or optimization.propose(self.now, self.machine, self.policy)
+        if skipped and skipped.reason != NO_TIME:
+            return skipped
+        found = optimization.propose(self.now, self.machine, self.policy)
+        # What would not be proposed is not missed for want of time.
+        return found if isinstance(found, Skipped) else skipped or found
 
     def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
         """Where time is short, it is kept for what promises more further along the road.

@@ -13,7 +13,7 @@ import psutil
 from uncork.core.job import FIRST_EPOCH_S, Confirmation, Job, Result
 from uncork.core.journal import Journal
 from uncork.core.machine import Machine
-from uncork.core.plan import Plan
+from uncork.core.plan import ENDED, Plan
 from uncork.core.record import replace
 from uncork.engine.confirm import confirming_s
 from uncork.engine.made_to_fit import made_to_fit
@@ -32,10 +32,6 @@ from uncork.road.keras_backend import AnotherBackend
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
-_ENDED: Final = (
-    "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
-    "more steps or epochs"
-)
 
 
 class Diagnosing(Trial):
@@ -125,8 +121,8 @@ class Tuning(Trial):
         """The steps tried so far."""
         if self._walk is None:
             return None
-        if not interrupted and _ENDED not in self._notes:
-            self._notes.append(_ENDED)
+        if not interrupted and ENDED not in self._notes:
+            self._notes.append(ENDED)
         return _walked(self._walk, interrupted=interrupted)
 
 

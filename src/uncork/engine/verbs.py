@@ -14,7 +14,7 @@ from uncork.core.job import Job, Result
 from uncork.core.journal import Event
 from uncork.core.plan import Plan, Policy, Speedup
 from uncork.core.record import digest, replace
-from uncork.core.repeatable import asked_again, left_to_timing
+from uncork.core.repeatable import repeated
 from uncork.core.stack import told
 from uncork.core.workload import Workload
 from uncork.engine.backends import BACKEND
@@ -61,7 +61,7 @@ def diagnose(
     )
     result = diagnosed(job, script, follow)
     assert result.before is not None
-    by_chance = left_to_timing(result.before.stages) + asked_again(result.before.stages)
+    by_chance = repeated(result.before)
     notes = tuple(dict.fromkeys([*by_chance, *result.before.notes, *_notes(result)]))
     return Diagnosis(
         script=told(script.path),
@@ -148,7 +148,7 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
     before = result.before
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
-    told_of = (*left_to_timing(before.stages), *asked_again(before.stages))
+    told_of = repeated(before)
     notes = (*_too_large(before), *told_of, *_notes(result))
     if result.failed:
         notes = (*notes, "the script failed: only what was tried until then is here, unconfirmed")

@@ -8,6 +8,7 @@ from uncork.core.edit import Guarantee
 from uncork.core.measurement import is_open
 from uncork.core.plan import Plan, Ratio, Step, TimeToFinish
 from uncork.core.record import Record
+from uncork.report.answers import answering
 from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
 from uncork.report.figures import known, times, words
 from uncork.report.info import (
@@ -147,7 +148,7 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         after=workload_info(after, plan.machine) if after else None,
         kept=tuple(row for row in rows if row.outcome == "kept"),
         tried=tuple(row for row in rows if row.outcome in ("rejected", "failed")),
-        skipped=tuple(row for row in rows if row.outcome == "skipped"),
+        skipped=tuple(row for row in _what_answers_first(plan) if row.outcome == "skipped"),
         predictions=predictions(plan),
         measured_in="fresh processes" if plan.speedup.n_processes > 1 else "the tuning process",
         confirmation=confirmation(plan),
@@ -161,6 +162,11 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         notes=plan.notes,
         next_command=plan_command(plan, path),
     )
+
+
+def _what_answers_first(plan: Plan) -> list[StepRow]:
+    first = answering(plan.before.findings, plan.steps)
+    return [step_row(each) for each in (*first, *(s for s in plan.steps if s not in first))]
 
 
 def road(plan: Plan) -> Road:

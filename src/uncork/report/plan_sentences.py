@@ -6,7 +6,8 @@ import math
 import shlex
 
 from uncork.core.measurement import is_open
-from uncork.core.plan import NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
+from uncork.core.plan import ENDED, NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
+from uncork.report.answers import answering
 from uncork.report.edit_words import GUARANTEE_WORDS
 from uncork.report.figures import count, duration, known, percent, times, words
 from uncork.report.info import HEALTHY, WORTH_NAMING, Verdict, which
@@ -135,11 +136,25 @@ def _nothing_kept(plan: Plan) -> Verdict:
     brake = f"{words(brakes[0]).capitalize()} was found" if brakes else ""
     tried = "no step on the road was faster and kept its promise"
     tried = tried if plan.steps else "nothing on the road was tried"
-    cause = f"{brake}, but {tried}." if brake else f"{tried.capitalize()}."
+    if ENDED in plan.notes:
+        tried = ENDED
+    cause = f"{brake}, but {tried}." if brake else f"{tried[0].upper()}{tried[1:]}."
+    answer = _refused_answer(plan)
+    if answer and ENDED not in plan.notes:
+        cause = f"{brake}; {words(answer.name)}: {answer.reason}."
     untried = sum(step.reason == NO_TIME for step in plan.steps)
     if untried:
         cause += f" For {untried} of {len(plan.steps)} there was no time: raise it with --budget."
     return Verdict(sentence=sentence, cause=cause, tone="unknown")
+
+
+def _refused_answer(plan: Plan) -> Step | None:
+    """What answers the first finding, and says why it cannot here; None where it was tried."""
+    answers = answering(plan.before.findings[:1], plan.steps)
+    first = answers[0] if answers else None
+    if first is None or first.outcome != "skipped" or first.reason == NO_TIME:
+        return None
+    return first
 
 
 def _of_ceiling(plan: Plan) -> str:

@@ -52,6 +52,7 @@ class EagerStep(TakenStep):
 
     Attributes:
         instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
+        on_change: Told what has changed where it is traced anew for that.
         expects_code: A digest that :attr:`code`, of all code of the user's, must be equal to;
             ``""`` for any.
     """
@@ -63,6 +64,7 @@ class EagerStep(TakenStep):
     ) -> None:
         super().__init__(on_refusal)
         self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self.on_change: Callable[[str], None] = lambda _what: None
         self.expects_code = ""
         self._changes = self._served = self._met = 0
         self._graphs: dict[tuple[Mode, tuple[Any, ...]], Any] = {}
@@ -164,7 +166,7 @@ class EagerStep(TakenStep):
         if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
         if not refusal and self.expects_code not in ("", guards.code):
-            refusal = "its code is another one than the plan was made for"
+            refusal = "its code, or what it calls, is another one than the plan was made for"
         if not refusal and self.is_looked_at and self.code not in ("", guards.code):
             refusal = "it is called with objects of several classes of the script's own"
         if refusal.startswith(CHANGES) and form not in self._seen_twice:
@@ -189,6 +191,7 @@ class EagerStep(TakenStep):
             if self._changes_too_often():
                 self._refuse(f"'{changed}' changes too often")
                 return self._written(*args, **kwargs)
+            self.on_change(changed)
             return self._watched(args, kwargs, form, objects)
         self._served += 1
         if self._served > 1:  # it was traced by then
