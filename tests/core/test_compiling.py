@@ -6,10 +6,11 @@ import pytest
 
 from records import observed
 from uncork.core.batch_facts import NewShapes, PaddedShapes
-from uncork.core.compiling import compiling_comparison, compiling_of
+from uncork.core.compiling import compiling_comparison, compiling_of, with_compiling
 from uncork.core.measurement import compare
 from uncork.core.record import replace
 
+PADDED = PaddedShapes(multiple=8, shapes=4, once=0, twice=0, larger=1.1)
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
 
 
@@ -26,9 +27,8 @@ def test_it_is_of_the_whole_training():
 
 
 def test_batches_that_are_filled_up_leave_some_shapes_to_compile():
-    padded = (PaddedShapes(multiple=8, shapes=4, once=0, twice=0, larger=1.1),)
     seen = observed(
-        new_shapes=replace(MANY, padded=padded),
+        new_shapes=replace(MANY, padded=(PADDED,)),
         step_s=0.1,
         workload={"steps_per_epoch": 20, "epochs": 5},
     )
@@ -37,6 +37,49 @@ def test_batches_that_are_filled_up_leave_some_shapes_to_compile():
     assert found.likely_gain(0.8) == pytest.approx(22 / (10 / 0.8 + 3))
     assert found.least_gain(found.faster_for(1.2)) == pytest.approx(1.2)
     assert found.faster_for(100.0) == math.inf, "what is left to compile takes longer alone"
+
+
+def test_a_loop_s_step_is_traced_for_each_shape_without_xla_too():
+    seen = observed(
+        new_shapes=replace(MANY, trace_s=0.5, padded=(PADDED,)),
+        step_s=0.1,
+        workload={"steps_per_epoch": 20, "epochs": 5},
+    )
+    assert compiling_of(seen, 8).likely_gain() == pytest.approx((10 + 18) / (10 + 3 * 1.5))
+    assert compiling_of(seen).likely_gain() == pytest.approx((10 + 18) / (10 + 12 * 0.5))
+
+
+def waiting(new=MANY, *, supply=10.0, **workload):
+    """Of ten seconds in a hundred steps; from memory they take a quarter of that."""
+    shares = {"input": 0.75, "host": 0.0, "step": 0.25}
+    samples = observed().measurement.samples_per_s
+    seen = observed(
+        new_shapes=new,
+        step_s=0.1,
+        workload={"steps_per_epoch": 20, "epochs": 5, **workload},
+        ceilings={"consumer": 4 * samples, "supply": samples * supply},
+        shares=shares,
+    )
+    return with_compiling(seen)
+
+
+def test_what_the_input_cannot_take_is_compiling():
+    found = waiting()
+    parts = (found.breakdown[part] for part in ("input", "step", "compile"))
+    assert tuple(parts) == pytest.approx((0.1, 0.25, 0.65))
+    assert sum(found.breakdown.values()) == pytest.approx(1.0)
+    assert found.resident == pytest.approx(0.25)
+
+
+def test_an_input_that_takes_all_of_it_is_waited_for():
+    found = waiting(supply=1.2)
+    assert found.breakdown["input"] == pytest.approx(0.75)
+    assert found.breakdown.get("compile", 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("new", "workload"), [(None, {}), (MANY, {"epochs": 5_000})])
+def test_where_compiling_comes_to_little_all_is_waiting(new, workload):
+    assert "compile" not in waiting(new, **workload).breakdown
 
 
 def test_a_short_training_has_no_more_shapes_than_steps():

@@ -152,6 +152,7 @@ def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
     assert found.batches > 12  # of some passes
     assert found.shapes == len({tuple(x.shape) for x, _ in texts()})
     assert found.compile_s > 0
+    assert found.trace_s > 0
     assert [each.shapes for each in found.padded if each.multiple == 8] == [1]
 
 

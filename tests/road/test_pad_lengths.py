@@ -5,7 +5,7 @@ import pytest
 from records import observed
 from uncork.core.batch_facts import NewShapes, OpenAxis, PaddedShapes
 from uncork.core.record import replace
-from uncork.core.step_edit import PadLengths
+from uncork.core.step_edit import PadArguments, PadLengths
 from uncork.road.pad_lengths import FillBatchesUp
 
 from .situations import AUGMENTING, SITUATIONS, WAITING, proposal, reason
@@ -46,6 +46,33 @@ def test_a_long_training_makes_up_for_any_compilation():
     found = proposal(FILL, seen(steps_per_epoch=20_000))
     assert found.edits[0].multiple == 8
     assert "predicted gain" in reason(FILL, seen(steps_per_epoch=2_000_000))
+
+
+LOOP = {"kind": "custom_loop", "model": None, "step_code": "4f2a"}
+
+
+def test_a_validation_is_filled_up_with_it():
+    found = proposal(FILL, seen(replace(NEW, validation=True)))
+    assert found.edits[0].validation
+    assert found.source_edit.endswith("# likewise the dataset that is validated on")
+
+
+def test_of_a_loop_arguments_of_its_step_are_filled_up():
+    found = proposal(FILL, seen(replace(NEW, trace_s=0.5), **LOOP))
+    assert found.edits == (PadArguments(code="4f2a", multiple=32, axes=AXES),)
+    assert "train_step(fill_up(x), y)" in found.source_edit
+
+
+@pytest.mark.parametrize(
+    ("workload", "why"),
+    [
+        ({"step_code": ""}, "calls more than one compiled function"),
+        ({"eager_step": True}, "op by op"),
+        ({"replicas": 2}, "tf.distribute"),
+    ],
+)
+def test_a_loop_whose_step_cannot_be_traced_anew_stays_as_it_is(workload, why):
+    assert why in reason(FILL, seen(**LOOP | workload))
 
 
 def test_what_cannot_be_filled_up_is_left_alone():

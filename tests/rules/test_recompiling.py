@@ -5,6 +5,7 @@ import pytest
 from records import MACHINE, observed
 from uncork.core.batch_facts import NewShapes
 from uncork.core.facts import Remade
+from uncork.core.record import replace
 from uncork.rules import recompiling
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
@@ -38,6 +39,12 @@ def test_it_costs_what_compiling_comes_to_over_the_whole_training():
     assert finding.interval == pytest.approx((1.7, (10 + 99) / 10))
     assert finding.at == "train.py:33"
     assert "10 batches have 8 different shapes" in finding.evidence
+
+
+def test_a_loop_of_one_s_own_is_told_what_to_type_there():
+    (finding,) = found(replace(MANY, trace_s=0.5), kind="custom_loop", model=None)
+    assert "compiles the step anew for each, which takes 1.5e+03 ms" in finding.evidence
+    assert finding.remedy.endswith("@tf.function without jit_compile")
 
 
 @pytest.mark.parametrize(

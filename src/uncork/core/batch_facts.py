@@ -62,6 +62,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
         compile_s: For one of them.
         axes: In which they differ, fewer rows aside; none where they cannot be filled up.
         padded: What filling these up would leave of them.
+        trace_s: To trace the step for one of them, where a loop's own is traced for each.
         validation: What is validated on are such batches, too.
     """
 
@@ -72,6 +73,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
     compile_s: float
     axes: tuple[OpenAxis, ...] = ()
     padded: tuple[PaddedShapes, ...] = ()
+    trace_s: float = 0.0
     validation: bool = False
 
     @property

@@ -19,11 +19,11 @@ class Compiling(Record, frozen=True, kw_only=True):
 
     Attributes:
         steps_s: Its steps, each of a shape that is compiled.
-        least_s: To compile the step for the shapes that were seen, but for the first.
+        least_s: To trace and compile it for the shapes that were seen, but for the first.
         likely_s: For those that there are, ones not seen yet included.
         most_s: If each step had another one.
-        rest_s: What is still compiled for batches that are filled up to few shapes; 0 where nothing
-            is compiled any more.
+        rest_s: What is still to be done for batches that are filled up to few shapes; or without
+            XLA, where the step is traced for each of them.
     """
 
     steps_s: float
@@ -65,16 +65,18 @@ def compiling_of(diagnosis: WorkloadDiagnosis, multiple: int = 0) -> Compiling |
     if new is None or not steps:
         return None
     # One shape is compiled in any case.
+    one_s = new.compile_s + new.trace_s
     least_s, likely_s, most_s = (
-        (min(shapes, steps) - 1) * new.compile_s for shapes in (new.shapes, new.expected, steps)
+        (min(shapes, steps) - 1) * one_s for shapes in (new.shapes, new.expected, steps)
     )
     left = next((each.expected for each in new.padded if each.multiple == multiple), 1.0)
+    left, left_s = (left, one_s) if multiple else (new.expected, new.trace_s)
     return Compiling(
         steps_s=steps * _compiled_s(diagnosis),
         least_s=least_s,
         likely_s=likely_s,
         most_s=most_s,
-        rest_s=(min(left, steps) - 1) * new.compile_s,
+        rest_s=(min(left, steps) - 1) * left_s,
     )
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from uncork.core.batch_facts import NewShapes
+from uncork.core.record import replace
 from uncork.engine.recorded_training import state_of_calls
 from uncork.pipeline import Pipeline
 from uncork.step import Call, CompiledStep, Shapes, argument_shapes, counted, fills_of
@@ -22,7 +23,7 @@ _READ_S: Final = 2.0
 
 
 def new_shapes_of_loop(
-    calls: Sequence[Call], batches: Sequence[Any], pipeline: Pipeline, compile_s: float
+    calls: Sequence[Call], batches: Sequence[Any], pipeline: Pipeline, seconds: tuple[float, float]
 ) -> NewShapes:
     """Shapes that the step is called with over the data, as far as it is handed parts of batches.
 
@@ -30,25 +31,32 @@ def new_shapes_of_loop(
         calls: Of the step, on these batches.
         batches: From memory.
         pipeline: That more of them are read from.
-        compile_s: For one shape, from :func:`compile_s_of`.
+        seconds: To trace the step for a shape, and to compile it: :func:`seconds_of_a_shape`.
     """
     leaves = [tf.nest.flatten(call) for call in calls]
     seen = [argument_shapes(each) for each in leaves]
     parts = _parts(leaves, batches)
     fixed = all(len({shapes[n] for shapes in seen}) == 1 for n, m in enumerate(parts) if m is None)
     if not fixed:  # the loop makes something of its batches first
-        return counted(seen, compile_s, ())
+        return _with_seconds(seen, seconds, ())
     fills = fills_of(pipeline)
     filled = [0.0 if m is None else fills[m] for m in parts] if fills else []
     known = [
         tuple(seen[0][n] if m is None else shapes[m] for n, m in enumerate(parts))
         for shapes in _shapes_of_batches(pipeline.dataset)
     ]
-    return counted(max(seen, known, key=len), compile_s, filled)
+    return _with_seconds(max(seen, known, key=len), seconds, filled)
 
 
-def compile_s_of(step: CompiledStep, seconds: float) -> float | None:
-    """Seconds to trace and compile the step for one more shape; its variables are given back.
+def _with_seconds(
+    known: Sequence[Shapes], seconds: tuple[float, float], fills: Sequence[float]
+) -> NewShapes:
+    trace_s, compile_s = seconds
+    return replace(counted(known, compile_s, fills), trace_s=trace_s)
+
+
+def seconds_of_a_shape(step: CompiledStep, seconds: float) -> tuple[float, float] | None:
+    """To trace the step for one more shape, and to compile it; its variables are given back.
 
     Args:
         step: Calls of it were recorded; on the thread that calls it.
@@ -62,18 +70,23 @@ def compile_s_of(step: CompiledStep, seconds: float) -> float | None:
     if len(calls) < 2:
         return None
     state, random = state_of_calls(step, calls), random_state()
-    fresh, found, until = step.anew(), list[float](), time.monotonic() + seconds
+    fresh, until = step.anew(), time.monotonic() + seconds
+    traced, compiled = list[float](), list[float]()
     try:
-        for number, call in enumerate(calls):
-            first_s, again_s = (_seconds(fresh, call) for _ in range(2))
+        for number, (args, kwargs) in enumerate(calls):
+            start = time.perf_counter()
+            fresh.get_concrete_function(*args, **kwargs)
+            trace_s = time.perf_counter() - start
+            first_s, again_s = (_seconds(fresh, (args, kwargs)) for _ in range(2))
             if number:  # before, what is made once for all shapes
-                found.append(first_s - again_s)
-            if found and time.monotonic() > until:
+                traced.append(trace_s)
+                compiled.append(max(0.0, first_s - again_s))
+            if traced and time.monotonic() > until:
                 break
     finally:
         state.restore()
         set_random_state(random)
-    return max(0.0, statistics.fmean(found))
+    return statistics.fmean(traced), statistics.fmean(compiled)
 
 
 def _seconds(function: Any, call: Call) -> float:

@@ -34,7 +34,7 @@ from uncork.core.step_edit import (
 from uncork.core.workload import Workload
 from uncork.engine import calls_elsewhere
 from uncork.engine.handed_over import HandedCalls, HandedOver
-from uncork.engine.loop_shapes import compile_s_of, new_shapes_of_loop
+from uncork.engine.loop_shapes import new_shapes_of_loop, seconds_of_a_shape
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.made_there import Compared
 from uncork.engine.repetition import own_loops
@@ -202,10 +202,8 @@ class StepSwitch:
             return None
         step.record_anew()
         try:
-            compile_s = self._with_calls(lambda _: compile_s_of(step, seconds), call, call)
-            if compile_s is None:
-                return None
-            return new_shapes_of_loop(step.calls, batches, pipeline, compile_s)
+            found = self._with_calls(lambda _: seconds_of_a_shape(step, seconds), call, call)
+            return found and new_shapes_of_loop(step.calls, batches, pipeline, found)
         finally:
             step.calls, step.recording = [], False  # proofs compare what comes from the input
 

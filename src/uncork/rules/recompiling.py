@@ -47,7 +47,8 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding
         at=work.step_at or work.at,
         evidence=(
             f"{new.batches} batches have {new.shapes} different shapes; XLA compiles the step anew "
-            f"for each, which takes {ms(new.compile_s)}, and a step takes {ms(diagnosis.step_s)}"
+            f"for each, which takes {ms(new.compile_s + new.trace_s)}, and a step takes "
+            f"{ms(anew.steps_s / (work.epochs * (work.steps_per_epoch or 1)))} without that"
         ),
         remedy=f"pad batches to a few lengths, or {_WITHOUT[work.kind == 'custom_loop']}",
         of="the training",
