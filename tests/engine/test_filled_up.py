@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,28 @@ def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -
     assert "none is filled up in axis 1 of tensor 0" in found.detail
 
 
+class TellsItself(keras.Model):
+    """What its steps tell is no metric of Keras's, and counts what batches are filled up with."""
+
+    def train_step(self, data: Any) -> Any:
+        found = super().train_step(data)
+        return {"loss": found["loss"], "tokens": tf.size(data[0])}
+
+    def test_step(self, data: Any) -> Any:
+        return {"mean": tf.reduce_mean(tf.cast(data[0], tf.float32))}
+
+
+class ValidatesItself(TellsItself):
+    train_step = keras.Model.train_step
+
+
+def telling_itself(kind: Any) -> Any:
+    one = classifying()
+    made = kind(one.inputs, one.outputs)
+    made.compile("adam", "mse", jit_compile=True)
+    return made
+
+
 class JudgedByLength(keras.Model):
     """When it is validated, what batches are filled up with counts."""
 
@@ -174,6 +197,8 @@ BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], validation=True)
     [
         (classifying, texts(), ""),
         (judged_by_length, texts(), "the validation tells another longest of itself"),
+        (partial(telling_itself, ValidatesItself), texts(), "the validation tells another mean"),
+        (partial(telling_itself, TellsItself), texts(), "the training tells another tokens"),
         (classifying, filled_to_8(), "of those that it is validated on"),
         (classifying, None, "may not be tried in this process"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from uncork.capture import LoopCall
 from uncork.capture.calls import LoopEvidence
 from uncork.core.batch_facts import NewShapes, OpenAxis
 from uncork.core.plan import Proof
+from uncork.core.record import replace
 from uncork.core.step_edit import PadArguments
 from uncork.engine.loop_step_proofs import prove_step_of_loop
 from uncork.engine.loop_subject import LoopSubject
@@ -24,7 +26,15 @@ from uncork.step import CompiledStep, Mode
 
 layers = keras.layers
 TOKENS = 40
-LONGER = PadArguments(code="", multiple=8, axes=(OpenAxis(tensor=0, axis=1, longest=64),))
+FORM = "(('int32 2', 'float32 1'), {})"
+
+
+def longer(longest: int = 64, form: str = FORM) -> PadArguments:
+    axes = (OpenAxis(tensor=0, axis=1, longest=longest),)
+    return PadArguments(code="", form=form, multiple=8, axes=axes)
+
+
+LONGER = longer()
 
 
 def texts() -> tf.data.Dataset:
@@ -105,10 +115,14 @@ def test_what_counts_them_is_refused(training: dict[str, Any], detail: str) -> N
 
 
 def test_calls_that_are_as_long_as_that_already_tell_nothing() -> None:
-    axes = (OpenAxis(tensor=0, axis=1, longest=3),)
-    found = proved(Training(), PadArguments(code="", multiple=8, axes=axes))
+    found = proved(Training(), longer(3))
     assert not found.passed
     assert "none is filled up in axis 1 of tensor 0" in found.detail
+
+
+def test_calls_of_another_form_prove_nothing() -> None:
+    found = proved(Training(), longer(form="((), {})"))
+    assert (found.passed, found.detail) == (False, "no batch was seen")
 
 
 class Ended(BaseException):
@@ -116,7 +130,11 @@ class Ended(BaseException):
 
 
 def shapes_of_loop(
-    training: Training, data: tf.data.Dataset, folder: Path, use: Callable[[Any, Any], Any]
+    training: Training,
+    data: tf.data.Dataset,
+    folder: Path,
+    use: Callable[[Any, Any], Any],
+    look: Callable[[LoopSubject], Any] = lambda subject: subject.new_shapes(0.001, 0.2),
 ) -> NewShapes | None:
     """What is found in a loop that calls its step in this way."""
     evidence = LoopEvidence(eager_step=False, steps_seen=0, tape_calls_per_step=1, eager_codes=())
@@ -127,15 +145,15 @@ def shapes_of_loop(
     )
     ended, found = threading.Event(), list[NewShapes | None]()
 
-    def look() -> None:
+    def looking() -> None:
         try:
-            found.append(subject.new_shapes(0.001, 0.2))
+            found.append(look(subject))
         finally:
             subject.restore()
             ended.set()
 
     def loop() -> None:
-        for x, y in run_beside(look, subject.board, Ended()):
+        for x, y in run_beside(looking, subject.board, Ended()):
             use(x, y)
 
     with pytest.raises(Ended):
@@ -149,6 +167,7 @@ def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
     found = shapes_of_loop(training, texts(), tmp_path, training.step)
     assert found is not None
     assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
+    assert found.form == FORM
     assert found.batches > 12  # of some passes
     assert found.shapes == len({tuple(x.shape) for x, _ in texts()})
     assert found.compile_s > 0
@@ -161,6 +180,35 @@ def test_parts_may_be_handed_over_otherwise(tmp_path: Path) -> None:
     found = shapes_of_loop(training, texts(), tmp_path, lambda a, b: training.step(y=b, x=a))
     assert found is not None
     assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
+
+
+def test_calls_of_several_forms_are_filled_up_by_nobody(tmp_path: Path) -> None:
+    training, turns = Training(), itertools.cycle((True, False))
+
+    def use(x: Any, y: Any) -> Any:
+        return training.step(x, y) if next(turns) else training.step(x, y=y)
+
+    found = shapes_of_loop(training, texts(), tmp_path, use)
+    assert found is not None
+    assert (found.axes, found.padded) == ((), ())
+
+
+def test_proofs_find_room_for_calls_after_it(tmp_path: Path, monkeypatch: Any) -> None:
+    """What was recorded to look at shapes is not counted against what they record."""
+    monkeypatch.setattr("uncork.step.taken_step._RECORDED_BYTES", 3_000)
+    training = Training()
+    steps: list[Any] = []
+
+    def look(subject: LoopSubject) -> Any:
+        found = subject.new_shapes(0.001, 0.2)
+        version = subject.original.with_step_edits(
+            (replace(LONGER, code=subject.seen().step_code),)
+        )
+        steps.append(subject.prove_step(version, "rounding", 5.0))
+        return found
+
+    shapes_of_loop(training, texts(), tmp_path, training.step, look)
+    assert steps[0].passed, steps[0].detail
 
 
 def test_what_the_loop_makes_of_its_batch_is_filled_up_by_nobody(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
     "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
     "all shapes": lambda code: ReduceRetracing(code=code),
-    "lengths": lambda code: PadArguments(code=code, multiple=8, axes=LENGTHS),
+    "lengths": lambda code: PadArguments(code=code, form=FORM, multiple=8, axes=LENGTHS),
     "at once": lambda code: MapsAtOnce(code=code),
     "fused": lambda code: FusedUpdates(code=code),
     "xla": lambda code: JitCompile(code=code),
@@ -54,6 +54,7 @@ LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "float32": lambda code: DtypePolicy(policy="float32", code=code),
 }
 # Of rows of six numbers, of which a step uses six, however many it is given.
+FORM = "(('float32 2', 'float32 2', 'float'), {})"
 LENGTHS = (OpenAxis(tensor=0, axis=1, longest=8),)
 PROOFS: dict[str, Guarantee] = dict.fromkeys(("bfloat16", "float16", "float32"), "precision")
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")

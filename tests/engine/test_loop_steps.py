@@ -19,6 +19,7 @@ from uncork.core.stack import place
 from uncork.core.step_edit import (
     DtypePolicy,
     JitCompile,
+    PadArguments,
     ReduceRetracing,
     StepEdit,
     TensorArguments,
@@ -227,6 +228,58 @@ def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     eager = uncork("run", "--strict", "--plan", both, write(text, path.name), "3")
     assert eager.returncode == 0, eager.stderr
     assert [losses(t) for t in eager.stdout.splitlines()] == expected
+
+
+TEXTS = """
+    import sys
+    import keras, tensorflow as tf
+    keras.utils.set_random_seed(1)
+    optimizer, weight = keras.optimizers.SGD(0.1), keras.Variable([1.0])
+    optimizer.build([weight])
+
+    @tf.function(jit_compile=True)
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            seen = tf.cast(x != {fill}, tf.float32)
+            mean = tf.reduce_sum(seen * tf.cast(x, tf.float32), 1) / tf.reduce_sum(seen, 1)
+            loss = tf.reduce_mean((weight * mean - y) ** 2)
+        optimizer.apply(tape.gradient(loss, [weight]), [weight])
+        return loss
+
+    def main():
+        rows = tf.ragged.constant([[1 + n % 5] * (3 + n % 7) for n in range(40)])
+        data = tf.data.Dataset.from_tensor_slices((rows, tf.ones(40))).map(lambda x, y: (x, y))
+        data = data.padded_batch(4, padding_values=({fill}, 0.0))
+        for epoch in range(int(sys.argv[1])):
+            for x, y in data:
+                loss = train_step(x, y)
+            print(f"epoch {{epoch + 1}}: loss {{float(loss):.5f}}", flush=True)
+
+    main()
+    """
+
+
+@pytest.mark.slow
+def test_a_step_on_longer_arguments(write: Write, uncork: Run, tmp_path: Path):
+    """What they are filled up with is right for the data that the plan was made for alone."""
+    path = write(TEXTS.format(fill=0))
+    found = diagnosed(uncork, path, tmp_path)
+    assert found.new_shapes is not None
+    (axis,) = found.new_shapes.axes
+    assert (axis.tensor, axis.axis, axis.fill, found.workload.jit_compile) == (0, 1, 0.0, True)
+    longer = PadArguments(
+        code=found.workload.step_code, form=found.new_shapes.form, multiple=8, axes=(axis,)
+    )
+    made = planned(tmp_path, found.workload, longer)
+    tuned = uncork("run", "--strict", "--plan", made, path, "3")
+    assert tuned.returncode == 0, tuned.stderr
+    expected = pytest.approx([losses(p) for p in plain(path, 3)], rel=1e-3)
+    assert [losses(t) for t in tuned.stdout.splitlines()] == expected
+    other = write(TEXTS.format(fill=-1))
+    as_it_was = uncork("run", "--plan", made, other, "3")
+    assert as_it_was.stdout.splitlines() == plain(other, 3)
+    assert "goes on as it was: the plan does not fit this loop" in as_it_was.stderr
+    assert uncork("run", "--strict", "--plan", made, other, "3").returncode != 0
 
 
 LENGTHS = """

@@ -58,8 +58,8 @@ def test_a_validation_is_filled_up_with_it():
 
 
 def test_of_a_loop_arguments_of_its_step_are_filled_up():
-    found = proposal(FILL, seen(replace(NEW, trace_s=0.5), **LOOP))
-    assert found.edits == (PadArguments(code="4f2a", multiple=32, axes=AXES),)
+    found = proposal(FILL, seen(replace(NEW, trace_s=0.5, form="a"), **LOOP))
+    assert found.edits == (PadArguments(code="4f2a", form="a", multiple=32, axes=AXES),)
     assert "train_step(fill_up(x), y)" in found.source_edit
 
 

@@ -9,19 +9,20 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.batch_facts import OpenAxis
+from uncork.core.record import replace
 from uncork.core.step_edit import PadArguments
 from uncork.step.compiled_step import CompiledStep
-from uncork.step.filled_arguments import WithLengths
+from uncork.step.filled_arguments import WithLengths, form_of
 from uncork.step.mode import Mode
 
 
-def longer(*axes: OpenAxis, multiple: int = 4) -> PadArguments:
-    return PadArguments(code="", multiple=multiple, axes=axes)
+def longer(*axes: OpenAxis, multiple: int = 4, form: str = "") -> PadArguments:
+    return PadArguments(code="", form=form, multiple=multiple, axes=axes)
 
 
 def given(edit: PadArguments, *args: Any, **kwargs: Any) -> Any:
-    """What the function is called with."""
-    found: list[Any] = []
+    """What the function is called with; of this form, unless the edit is for another one."""
+    edit, found = replace(edit, form=edit.form or form_of(args, kwargs)), list[Any]()
 
     class Function:
         def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -67,9 +68,29 @@ def test_none_gets_longer_than_the_longest_that_was_seen(length: int) -> None:
     assert x.shape[1] == length
 
 
-@pytest.mark.parametrize("other", [(), (3.5,), (None,), (tf.ones(3),), ("text",)])
-def test_other_calls_stay_as_they_are(other: tuple[Any, ...]) -> None:
-    assert given(longer(FIRST), *other) == (other, {})
+ROWS = tf.ones((1, 3))
+FORM = form_of((ROWS, 0.5), {"training": True})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "filled"),
+    [
+        ((ROWS, 0.5), {"training": True}, True),
+        ((ROWS, 0.25), {"training": True}, True),
+        ((ROWS, 0.5), {"training": False}, False),
+        ((ROWS, 0.5), {}, False),
+        ((), {"x": ROWS, "rate": 0.5, "training": True}, False),
+        ((ROWS.numpy(), 0.5), {"training": True}, False),
+        ((tf.ones((1, 3, 1)), 0.5), {"training": True}, False),
+        ((None, 0.5), {"training": True}, False),
+        ((), {}, False),
+    ],
+)
+def test_calls_of_another_form_stay_as_they_are(args: Any, kwargs: Any, filled: bool) -> None:
+    """Of a step that is asked to evaluate, say: nobody has proved that these may be longer."""
+    found, _ = given(longer(FIRST, form=FORM), *args, **kwargs)
+    same = all(one is other for one, other in zip(found, args, strict=True))
+    assert same is not filled
 
 
 def test_what_is_as_long_as_that_is_handed_over_itself() -> None:
@@ -81,7 +102,7 @@ def test_what_is_as_long_as_that_is_handed_over_itself() -> None:
 def test_a_step_is_traced_for_few_lengths() -> None:
     function = tf.function(tf.shape, jit_compile=True)
     step = CompiledStep(function)
-    step.mode = Mode(lengths=longer(FIRST))
+    step.mode = Mode(lengths=longer(FIRST, form=form_of((ROWS,), {})))
     found = [function(tf.ones((1, length))).numpy()[1] for length in (1, 2, 3, 4, 5, 8, 18)]
     step.give_back()
     assert found == [4, 4, 4, 4, 8, 8, 18]

@@ -63,6 +63,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
         axes: In which they differ, fewer rows aside; none where they cannot be filled up.
         padded: What filling these up would leave of them.
         trace_s: To trace the step for one of them, where a loop's own is traced for each.
+        form: Of a loop's calls, whose arguments are meant.
         validation: What is validated on are such batches, too.
     """
 
@@ -74,6 +75,7 @@ class NewShapes(Record, frozen=True, kw_only=True):
     axes: tuple[OpenAxis, ...] = ()
     padded: tuple[PaddedShapes, ...] = ()
     trace_s: float = 0.0
+    form: str = ""
     validation: bool = False
 
     @property

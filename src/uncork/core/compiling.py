@@ -12,6 +12,8 @@ from uncork.core.validating import in_whole
 
 # Of the whole training, what a finding must promise.
 _WORTH: Final = 1.1
+# Fewer shapes are all compiled before anything is measured.
+_MANY: Final = 8
 
 
 class Compiling(Record, frozen=True, kw_only=True):
@@ -88,7 +90,10 @@ def with_compiling(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
     """
     anew, supply = compiling_of(diagnosis), diagnosis.ceilings.get("supply", 0.0)
     waited = diagnosis.breakdown.get("input", 0.0)
-    if anew is None or anew.likely_gain() < _WORTH or supply <= 0 or waited <= 0:
+    new = diagnosis.new_shapes
+    if anew is None or new is None or new.shapes < _MANY or anew.likely_gain() < _WORTH:
+        return diagnosis
+    if supply <= 0 or waited <= 0:
         return diagnosis
     own = min(waited, diagnosis.measurement.samples_per_s / supply)
     intervals = dict(diagnosis.intervals)

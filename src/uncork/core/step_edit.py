@@ -92,10 +92,12 @@ class PadLengths(Record, tag="pad_lengths", frozen=True, kw_only=True):
 class PadArguments(Record, tag="pad_arguments", frozen=True, kw_only=True):
     """Fill arguments of the ``tf.function`` of a loop, of this ``code``, up as :class:`PadLengths`.
 
-    ``axes`` are of its arguments, taken apart, in which calls differ.
+    ``axes`` are of its arguments, taken apart, in which calls differ. Calls of any other ``form``
+    are left as they are.
     """
 
     code: str
+    form: str
     multiple: int
     axes: tuple[OpenAxis, ...]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -21,13 +20,13 @@ from uncork.engine.data_orders import order_of
 from uncork.engine.step_proofs import StepProver
 from uncork.step import (
     Feed,
-    FitRunner,
     Recording,
     Shapes,
     Snapshot,
     StepSettings,
     argument_shapes,
     draws_by_itself,
+    executions,
     replay,
     why_not_in_parts,
     without_draws,
@@ -65,6 +64,7 @@ def prove_filled_up(
         validated: What the training is validated on; None where that may not be tried.
         budget_s: Seconds.
     """
+    until = time.monotonic() + budget_s
     edit = next(edit for edit in versions[1] if isinstance(edit, PadLengths))
     recording, untold = _telling(Recording.in_two(pairs, **_RECORDED), edit.axes)
     held_out = None
@@ -76,7 +76,8 @@ def prove_filled_up(
     with without_draws(model) if drawn else nullcontext():
         original, edited = (StepSettings(model, edits) for edits in versions)
         recording = _affordable(original, snapshot, recording, len(edit.axes), budget_s)
-        proof = StepProver(original, snapshot, recording).prove(edited, "rounding", budget_s)
+        left_s = until - time.monotonic()
+        proof = StepProver(original, snapshot, recording).prove(edited, "rounding", left_s)
         others = ""
         if proof.passed:
             others = _told_otherwise(original, edited, snapshot, recording)
@@ -137,33 +138,50 @@ def _told_otherwise(
     *,
     validates: bool = False,
 ) -> str:
-    """Which metrics count what batches are filled up with; ``""`` where none does."""
+    """What counts what batches are filled up with, of all that steps tell; ``""`` if nothing does.
+
+    That are Keras's metrics, or what a ``train_step`` of the user's own makes.
+    """
     order = order_of(len(recording.batches), _STEPS, seed=0)
-    found: list[dict[str, Any]] = []
-    try:
-        for settings in (original, edited):
-            feed = recording.feed(order, otherwise=settings is edited)
-            if validates:
-                FitRunner(settings, feed, snapshot, 1.0, validates=True).first_epoch(math.inf)
-            else:
-                replay(settings, snapshot, feed)
-            told = settings.model.get_metrics_result()
-            found.append(keras.tree.map_structure(np.asarray, told))
-    finally:
-        snapshot.restore_values()
-    as_it_is, filled = found
+    as_it_is, filled = (
+        _told(settings, snapshot, recording.feed(order, otherwise=settings is edited), validates)
+        for settings in (original, edited)
+    )
     others = [
-        name
-        for name in as_it_is
-        if not all(
-            np.allclose(a, b, rtol=ALIKE, atol=ALIKE, equal_nan=True)
-            for a, b in zip(
-                keras.tree.flatten(as_it_is[name]), keras.tree.flatten(filled[name]), strict=True
-            )
-        )
+        name for name in as_it_is if name not in filled or not _alike(as_it_is[name], filled[name])
     ]
     who = "validation" if validates else "training"
     return f"the {who} tells another {', '.join(others)} of itself" if others else ""
+
+
+def _told(
+    settings: StepSettings, snapshot: Snapshot, feed: Feed, validates: bool
+) -> dict[str, list[Any]]:
+    """By name what the steps of a training, or of a validation, tell one after the other."""
+    model, found = settings.model, dict[str, list[Any]]()
+    snapshot.restore_values()
+    try:
+        with settings.active(), feed.reading(model) as epochs:
+            model.reset_metrics()
+            if validates:
+                model.make_test_function()
+            step = model.test_function if validates else model.train_function
+            with epochs.catch_stop_iteration():
+                for _, _, iterator in executions(epochs):
+                    for name, value in step(iterator).items():
+                        parts = keras.tree.flatten(value)
+                        found.setdefault(name, []).extend(map(np.asarray, parts))
+    finally:
+        snapshot.restore_values()
+    return found
+
+
+def _alike(ours: list[Any], theirs: list[Any]) -> bool:
+    pairs = zip(ours, theirs, strict=False)
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=ALIKE, atol=ALIKE, equal_nan=True)
+        for a, b in pairs
+    )
 
 
 def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, str]:
@@ -203,6 +221,8 @@ def telling(
         return after[n][each.tensor][each.axis] - before[n][each.tensor][each.axis]
 
     every, chosen = range(len(before)), list[int]()
+    if not before:
+        return [], "no batch was seen"
     for each in axes:
         chosen.append(max(every, key=lambda n: grown(each, n)))
         chosen.append(max(every, key=lambda n: after[n][each.tensor][each.axis]))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from uncork.core.step_edit import PadArguments
 from uncork.engine.filled_up import ALIKE, telling
-from uncork.step import Call, GraphState, argument_shapes, longer_shapes
+from uncork.step import Call, GraphState, argument_shapes, filled_up, form_of
 from uncork.watch import random_state, set_random_state
 
 _AS_LONG: Final = "the step returns what is as long as its arguments"
@@ -22,8 +22,9 @@ def telling_calls(calls: Sequence[Call], edit: PadArguments) -> tuple[list[Call]
     Returns:
         These, and in which axis none of them is filled up; ``""`` where there is none.
     """
+    calls = [(args, kwargs) for args, kwargs in calls if form_of(args, kwargs) == edit.form]
     before = [argument_shapes(tf.nest.flatten(call)) for call in calls]
-    after = [longer_shapes(shapes, edit) for shapes in before]
+    after = [filled_up(shapes, edit.axes, edit.multiple) for shapes in before]
     numbers, untold = telling(before, after, edit.axes)
     return [calls[n] for n in numbers], untold
 

@@ -14,7 +14,7 @@ from uncork.core.batch_facts import NewShapes
 from uncork.core.record import replace
 from uncork.engine.recorded_training import state_of_calls
 from uncork.pipeline import Pipeline
-from uncork.step import Call, CompiledStep, Shapes, argument_shapes, counted, fills_of
+from uncork.step import Call, CompiledStep, Shapes, argument_shapes, counted, fills_of, form_of
 from uncork.watch import random_state, set_random_state
 
 # Batches whose shapes are looked at, and how long they are read.
@@ -35,6 +35,9 @@ def new_shapes_of_loop(
     """
     leaves = [tf.nest.flatten(call) for call in calls]
     seen = [argument_shapes(each) for each in leaves]
+    form, *others = {form_of(*call) for call in calls}
+    if others:
+        return _with_seconds(seen, seconds, ())
     parts = _parts(leaves, batches)
     fixed = all(len({shapes[n] for shapes in seen}) == 1 for n, m in enumerate(parts) if m is None)
     if not fixed:  # the loop makes something of its batches first
@@ -45,7 +48,8 @@ def new_shapes_of_loop(
         tuple(seen[0][n] if m is None else shapes[m] for n, m in enumerate(parts))
         for shapes in _shapes_of_batches(pipeline.dataset)
     ]
-    return _with_seconds(max(seen, known, key=len), seconds, filled)
+    found = _with_seconds(max(seen, known, key=len), seconds, filled)
+    return replace(found, form=form)
 
 
 def _with_seconds(

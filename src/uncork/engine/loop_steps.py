@@ -69,8 +69,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
     kinds = {type(edit) for edit in edits}
     policies = [edit for edit in edits if isinstance(edit, DtypePolicy)]
     xla = JitCompile in kinds
-    # Without XLA nothing is compiled for a length.
-    lengths = [e for e in edits if isinstance(e, PadArguments) and JitCompileOff not in kinds]
+    lengths = [edit for edit in edits if isinstance(edit, PadArguments)]
     # XLA compiles for one shape.
     any_shape = ReduceRetracing in kinds and not xla
     return Mode(
@@ -205,7 +204,8 @@ class StepSwitch:
             found = self._with_calls(lambda _: seconds_of_a_shape(step, seconds), call, call)
             return found and new_shapes_of_loop(step.calls, batches, pipeline, found)
         finally:
-            step.calls, step.recording = [], False  # proofs compare what comes from the input
+            step.record_anew()
+            step.recording = False  # proofs compare what comes from the input
 
     def prove(
         self,

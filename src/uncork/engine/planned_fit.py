@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from uncork.capture import FitCall
+from uncork.capture import FitCall, LoopCall, StepCall
 from uncork.core.errors import EditRefused, PlanRefused
 from uncork.core.pipeline_edit import PipelineEdit, PyFunctionCache
 from uncork.core.plan import Plan
+from uncork.core.step_edit import PadArguments
 from uncork.core.workload import Workload
 from uncork.engine.files_room import planned_dataset
 from uncork.engine.fitting import differences
@@ -22,6 +24,7 @@ from uncork.pipeline import Pipeline, continued, read
 from uncork.step import (
     ARRAY_BATCH,
     Feed,
+    PlannedStep,
     batch_hooks,
     check,
     check_loader,
@@ -89,6 +92,37 @@ def validation_of(plan: Plan, call: FitCall) -> Pipeline | None:
             "run 'uncork tune' again to make a plan for this one",
         )
     return pipeline
+
+
+def validated_on(
+    planned: PlannedStep, arguments: Mapping[str, Any], at: str, *, strict: bool
+) -> dict[str, Any]:
+    """What a planned step is validated on, by the name of the argument; nothing where as written.
+
+    Args:
+        planned: That trains.
+        arguments: Of its ``fit``.
+        at: ``file.py:line`` of the call.
+        strict: Other data than the plan was made for is an error.
+
+    Raises:
+        EditRefused: It is other data.
+    """
+    try:
+        return planned.validated(arguments)
+    except EditRefused as refusal:
+        if strict:
+            raise
+        sys.stderr.write(f"uncork: {at} validates as written: {refusal}\n")
+        return {}
+
+
+def fills_up_other_data(plan: Plan, call: LoopCall | StepCall) -> bool:
+    """What a plan fills arguments up with was read off another pipeline than this loop's."""
+    if not any(isinstance(edit, PadArguments) for edit in plan.step_edits):
+        return False
+    meant = plan.before.workload.pipeline
+    return not isinstance(call, LoopCall) or read(call.dataset).digest != meant
 
 
 def edited(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Any:

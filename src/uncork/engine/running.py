@@ -34,7 +34,14 @@ from uncork.engine.loop_steps import (
     step_of_loop,
 )
 from uncork.engine.planned_data import PlannedData
-from uncork.engine.planned_fit import data_of, edited, larger, validation_of
+from uncork.engine.planned_fit import (
+    data_of,
+    edited,
+    fills_up_other_data,
+    larger,
+    validated_on,
+    validation_of,
+)
 from uncork.engine.reached import does_real_work
 from uncork.engine.this_machine import (
     check_memory,
@@ -116,7 +123,7 @@ class Running(PassThrough):
             planned = self._planned(call)
             if planned:
                 arguments["x"] = planned.fed(arguments)
-                arguments.update(planned.validated(arguments))
+                arguments.update(validated_on(planned, arguments, call.at, strict=self.strict))
             beside = self._saving(arguments, call.at)
             arguments["callbacks"] = beside.callbacks
             if planned and planned.group:
@@ -301,11 +308,10 @@ class Running(PassThrough):
             self._goes_on(call.at, "with its process as it is", refusal.received)
         if not self._edits_the_step():
             return False
-        try:
-            check_precision(self.plan)
-        except EditRefused as refusal:
+        why = self._why_as_it_was(call)
+        if why:
             self._step_met = True
-            self._goes_on(call.at, "as it was", refusal.received)
+            self._goes_on(call.at, "as it was", why)
             return False
         self._tell_machine()
         return True
@@ -315,6 +321,16 @@ class Running(PassThrough):
         return not (self._edits_data and isinstance(call, LoopCall)) or (
             self._data.is_handed_out(call.dataset)
         )
+
+    def _why_as_it_was(self, call: LoopCall | StepCall) -> str:
+        """Why its step cannot run as planned, as far as is known before; ``""`` if it can."""
+        if not self._edits_data and fills_up_other_data(self.plan, call):
+            return _other_data().received
+        try:
+            check_precision(self.plan)
+        except EditRefused as refusal:
+            return refusal.received
+        return ""
 
     def _edits_the_step(self) -> bool:
         """What is around it is put in force here, and is all that some plans hold."""

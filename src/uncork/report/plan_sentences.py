@@ -149,12 +149,10 @@ def _nothing_kept(plan: Plan) -> Verdict:
 
 
 def _refused_answer(plan: Plan) -> Step | None:
-    """What answers the first finding, and says why it cannot here; None where it was tried."""
+    """What answers the first finding, and says why it cannot here; None where any was tried."""
     answers = answering(plan.before.findings[:1], plan.steps)
-    first = answers[0] if answers else None
-    if first is None or first.outcome != "skipped" or first.reason == NO_TIME:
-        return None
-    return first
+    told = all(each.outcome == "skipped" and each.reason != NO_TIME for each in answers)
+    return answers[0] if answers and told else None
 
 
 def _of_ceiling(plan: Plan) -> str:

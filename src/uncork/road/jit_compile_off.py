@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from uncork.core.compiling import compiling_of
 from uncork.core.diagnosis import WorkloadDiagnosis
 from uncork.core.machine import Machine
 from uncork.core.plan import Policy
@@ -58,13 +59,13 @@ class LeaveXla(Optimization):
         if forbidden:
             return forbidden
         compiling = next((f for f in diagnosis.findings if f.cause == "recompiling"), None)
-        anew = compiling is not None and diagnosis.new_shapes is not None
+        anew = compiling_of(diagnosis) if compiling else None
         possible = diagnosis.with_step_faster(_AT_BEST)
         if not anew and possible < WORTH_TRYING:
             return not_worth(possible)
         return Proposal(
             edits=(JitCompileOff(code=work.step_code),),
-            predicted=compiling.upper_bound if compiling and anew else None,
+            predicted=anew.likely_gain() if anew else None,
             at=work.step_at or work.called_at or work.at,
             why="no shape is compiled anew" if anew else "TensorFlow's own kernels may be faster",
             source_edit=_SOURCES[work.kind],

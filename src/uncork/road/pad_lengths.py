@@ -65,7 +65,7 @@ class FillBatchesUp(Optimization):
 def _edit(diagnosis: WorkloadDiagnosis, multiple: int, new: NewShapes) -> FillsUp:
     if diagnosis.workload.kind == "custom_loop":
         code = diagnosis.workload.step_code
-        return PadArguments(code=code, multiple=multiple, axes=new.axes)
+        return PadArguments(code=code, form=new.form, multiple=multiple, axes=new.axes)
     return PadLengths(multiple=multiple, axes=new.axes, validation=new.validation)
 
 

@@ -13,7 +13,7 @@ from uncork.step.eager_model import graph_training, traceable
 from uncork.step.eager_step import EagerStep
 from uncork.step.epoch_hooks import epoch_costs
 from uncork.step.feed import ARRAY_BATCH, Feed, batch_samples, executions, spec_text
-from uncork.step.filled_arguments import argument_shapes, longer_shapes
+from uncork.step.filled_arguments import argument_shapes, form_of
 from uncork.step.first_layers import draws, first_layers
 from uncork.step.flat_group import around, small_weights
 from uncork.step.full_size import full_size
@@ -150,6 +150,7 @@ __all__ = [
     "first_rows",
     "flat_group_of",
     "for_keras",
+    "form_of",
     "full_size",
     "function_of",
     "fusable_in",
@@ -169,7 +170,6 @@ __all__ = [
     "left_out_of_fit",
     "loader_edited",
     "loader_stages",
-    "longer_shapes",
     "new_shapes_of",
     "not_finite",
     "of_py_dataset",

@@ -191,8 +191,10 @@ class EagerStep(TakenStep):
             if self._changes_too_often():
                 self._refuse(f"'{changed}' changes too often")
                 return self._written(*args, **kwargs)
-            self.on_change(changed)
-            return self._watched(args, kwargs, form, objects)
+            found = self._watched(args, kwargs, form, objects)
+            if not self.refusal:
+                self.on_change(changed)
+            return found
         self._served += 1
         if self._served > 1:  # it was traced by then
             self._keep_state(args, kwargs)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
 from uncork.core.step_edit import PadArguments
 from uncork.step.new_shapes import Shapes, filled_up
 
@@ -27,7 +26,8 @@ class WithLengths:
     Example:
         >>> from uncork.core.batch_facts import OpenAxis
         >>> axes = (OpenAxis(tensor=0, axis=1, longest=6),)
-        >>> longer = PadArguments(code="", multiple=4, axes=axes)
+        >>> form = form_of((tf.ones((1, 1)),), {})
+        >>> longer = PadArguments(code="", form=form, multiple=4, axes=axes)
         >>> shape = WithLengths(tf.function(lambda rows: tf.shape(rows)), longer)
         >>> [shape(tf.zeros((2, length))).numpy().tolist() for length in (3, 5, 9)]
         [[2, 4], [2, 6], [2, 9]]
@@ -52,13 +52,37 @@ class WithLengths:
         return int(self._function.experimental_get_tracing_count())
 
     def _longer(self, args: Any, kwargs: Any) -> Any:
+        if form_of(args, kwargs) != self._edit.form:
+            return args, kwargs
         leaves = tf.nest.flatten((args, kwargs))
         before = argument_shapes(leaves)
-        after = longer_shapes(before, self._edit)
-        for each in self._edit.axes:
-            if before != after and before[each.tensor] != after[each.tensor]:
-                leaves[each.tensor] = _filled(leaves[each.tensor], after[each.tensor], each.fill)
-        return tf.nest.pack_sequence_as((args, kwargs), leaves)
+        after = filled_up(before, self._edit.axes, self._edit.multiple)
+        fills = {each.tensor: each.fill for each in self._edit.axes}
+        for n in (n for n in fills if before[n] != after[n]):
+            leaves[n] = _filled(leaves[n], after[n], fills[n])
+        return (
+            tf.nest.pack_sequence_as((args, kwargs), leaves) if after != before else (args, kwargs)
+        )
+
+
+def form_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What a call is made of: its arguments' places, names and kinds, and flags among them.
+
+    Of one form are calls that differ in lengths, in what tensors hold, and in numbers.
+
+    Example:
+        >>> form_of((tf.zeros((2, 3)), 0.5), {"training": True})
+        "(('float32 2', 'float'), {'training': 'True'})"
+    """
+    return repr(tf.nest.map_structure(_kind, (args, kwargs)))
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        return f"array {leaf.dtype} {leaf.ndim}"
+    if isinstance(leaf, tf.Tensor):
+        return f"{leaf.dtype.name} {leaf.shape.rank}"
+    return repr(leaf) if leaf is None or isinstance(leaf, bool | str) else type(leaf).__name__
 
 
 def argument_shapes(leaves: Sequence[Any]) -> Shapes:
@@ -71,24 +95,8 @@ def argument_shapes(leaves: Sequence[Any]) -> Shapes:
     return tuple(tuple(leaf.shape) if _is_dense(leaf) else () for leaf in leaves)
 
 
-def longer_shapes(shapes: Shapes, edit: PadArguments) -> Shapes:
-    """What becomes of them; what has no such axis stays as it is.
-
-    Example:
-        >>> axes = (OpenAxis(tensor=0, axis=1, longest=20), OpenAxis(tensor=5, axis=1, longest=20))
-        >>> longer_shapes(((32, 13), ()), PadArguments(code="", multiple=8, axes=axes))
-        ((32, 16), ())
-    """
-    axes = tuple(each for each in edit.axes if _is_there(shapes, each))
-    return filled_up(shapes, axes, edit.multiple)
-
-
 def _is_dense(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray) or (isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank))
-
-
-def _is_there(shapes: Shapes, axis: OpenAxis) -> bool:
-    return axis.tensor < len(shapes) and axis.axis < len(shapes[axis.tensor])
 
 
 def _filled(leaf: Any, shape: tuple[int, ...], fill: float) -> Any:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from uncork.core.batch_facts import OpenAxis
 from uncork.core.errors import EditRefused
-from uncork.core.step_edit import JitCompileOff, LayersInInput, MapOnDevice, PadLengths, StepEdit
+from uncork.core.step_edit import LayersInInput, MapOnDevice, PadLengths, StepEdit
 from uncork.pipeline import Pipeline
 from uncork.step.feed import Feed
 
@@ -174,13 +174,13 @@ def _number(value: Any) -> float | None:
 
 
 def pad_lengths_of(model: Any, edits: tuple[StepEdit, ...]) -> PaddedLengths | None:
-    """What fills a model's batches up; None where no edit asks for it, or nothing is compiled.
+    """What fills a model's batches up; None where no edit asks for it.
 
     Raises:
         EditRefused: It cannot be done for this model, or beside another edit.
     """
     edit = next((edit for edit in edits if isinstance(edit, PadLengths)), None)
-    if edit is None or any(isinstance(each, JitCompileOff) for each in edits):
+    if edit is None:
         return None
     if any(isinstance(e, LayersInInput | MapOnDevice) for e in edits):
         raise EditRefused(

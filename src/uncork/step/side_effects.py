@@ -18,42 +18,38 @@ _EFFECTS: Final = {
     "WriteImageSummary": "tf.summary",
     "WriteAudioSummary": "tf.summary",
 }
-# Functions of datasets are named after what they do there; those are told of by themselves.
-_OF_DATA: Final = "Dataset_"
+# Where a step's gradients are made, TensorFlow puts their ops.
+_GRADIENTS: Final = "gradient_tape/"
 
 
 def side_effects() -> tuple[str, ...]:
-    """A sentence where functions that live in this process call Python or write; else nothing.
+    """A sentence where steps that were traced in this process call Python or write; else nothing.
 
     Example:
         >>> import tensorflow as tf
         >>> @tf.function
         ... def step(x):
         ...     tf.print(x, output_stream="file:///dev/null")
-        ...     return x
-        >>> step(tf.constant(1.0)).shape
-        TensorShape([])
+        ...     with tf.GradientTape() as tape:
+        ...         tape.watch(x)
+        ...         loss = x * x
+        ...     return tape.gradient(loss, x)
+        >>> float(step(tf.constant(1.0)))
+        2.0
         >>> side_effects()[0].partition(":")[0]
-        'functions of the training call tf.print'
+        'steps of the training call tf.print'
     """
-    types = {op.type for graph in living_graphs() if not _of_data(graph) for op in _ops(graph)}
+    types = {op.type for graph in living_graphs() for op in _of_a_step(graph)}
     found = dict.fromkeys(called for type_, called in _EFFECTS.items() if type_ in types)
     if not found:
         return ()
     return (
-        f"functions of the training call {', '.join(found)}: what that prints, counts or writes "
+        f"steps of the training call {', '.join(found)}: what that prints, counts or writes "
         "was done in each step that was looked at, more often than a training does it",
     )
 
 
-def _ops(graph: Any) -> list[Any]:
-    return list(graph.get_operations())
-
-
-def _of_data(graph: Any) -> bool:
-    """It is a function of a dataset, or inside one."""
-    while graph is not None:
-        if getattr(graph, "name", "").startswith(_OF_DATA):
-            return True
-        graph = getattr(graph, "outer_graph", None)
-    return False
+def _of_a_step(graph: Any) -> list[Any]:
+    """Ops of a graph that takes gradients; nothing of others, which are functions of data, say."""
+    ops = list(graph.get_operations())
+    return ops if any(op.name.startswith(_GRADIENTS) for op in ops) else []

@@ -25,6 +25,8 @@ from uncork.step.giving_way import GivingWay, while_traced
 _FIRST: Final = 2.0**15
 _GOOD_STEPS: Final = 2_000
 _APPLY: Final = "apply"
+# How names of functions begin that tf.data calls for each element.
+_OF_DATA: Final = ("Dataset_", "reduce_", "tf_data_")
 
 
 class Scaling:
@@ -202,12 +204,12 @@ def _finite(values: Any) -> Any:
 def _in_a_loop() -> bool:
     """What is traced now is the body of a loop that TensorFlow runs, over data or not.
 
-    A loop over data is a function of tf.data's, which is named after a method of datasets.
+    A loop over data is a function of tf.data's, which is named after what it does there.
     """
     graph = tf.compat.v1.get_default_graph()
     while graph is not None:
         name = getattr(graph, "name", "")
-        if "while" in name or name.startswith("Dataset_"):
+        if "while" in name or name.startswith(_OF_DATA):
             return True
         graph = getattr(graph, "outer_graph", None)
     return False
