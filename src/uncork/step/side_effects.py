@@ -36,8 +36,8 @@ def side_effects() -> tuple[str, ...]:
         ...     return tape.gradient(loss, x)
         >>> float(step(tf.constant(1.0)))
         2.0
-        >>> side_effects()[0].partition(":")[0]
-        'steps of the training call tf.print'
+        >>> "tf.print" in side_effects()[0]
+        True
     """
     types = {op.type for graph in living_graphs() for op in _of_a_step(graph)}
     found = dict.fromkeys(called for type_, called in _EFFECTS.items() if type_ in types)
