@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uncork.measure import Block, Trial, interleave, patiently
+from uncork.measure.benchmark.interleave import Block, Trial, interleave, patiently
 
 # Shared: where in memory a program's data lies can make a difference of some per cent by itself.
 _MATRIX = np.random.default_rng(0).random((160, 160), dtype=np.float32)

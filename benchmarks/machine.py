@@ -6,9 +6,9 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Final
 
-from uncork.core.machine import Machine
-from uncork.core.record import replace
-from uncork.measure import probe
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.measure.machine.probe import probe
 
 _TENSORFLOW: Final = ("tensorflow", "tensorflow-cpu")
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
+
+from running import Run, Write, run_uncork
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -36,3 +40,36 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10 * gc.get_threshold()[0], *gc.get_threshold()[1:])
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a script into an empty folder, the working directory of ``uncork``."""
+
+    def write(text: str, name: str = "train.py") -> Path:
+        path = tmp_path / name
+        path.write_text(dedent(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def uncork(tmp_path: Path) -> Run:
+    """``uncork VERB ...``, with all temporary files in a folder of its own: ``tmp_path/temp``."""
+    (tmp_path / "temp").mkdir()
+    return lambda *args, **options: run_uncork(*args, cwd=tmp_path, **options)
+
+
+@pytest.fixture
+def no_quiesce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block waits until the machine is quiet: while tests run, it never is."""
+    for name in ("training.run.fit_runner", "engine.loop.loop_runner", "engine.fit.checkpoints"):
+        monkeypatch.setattr(f"uncork.{name}.settle", lambda: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_global_seed() -> None:
+    """A global seed, set by an earlier test, would seed every op of this one."""
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.random.set_seed(None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from uncork.watch import random_state
+from uncork.compat.random_state import random_state
 
 ERRORS = (
     KeyboardInterrupt(),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement, Spread
-from uncork.core.pipeline_edit import Cache, Prefetch, SplitMap
-from uncork.core.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, CachePoint, OpCost, Prefix, Stage
-from uncork.core.step_edit import StepsPerExecution
-from uncork.core.workload import ModelSignature, Workload
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Measurement, Spread
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
+from uncork.core.documents.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
+from uncork.core.documents.workload import ModelSignature, Workload
+from uncork.core.edits.pipeline import Cache, Prefetch, SplitMap
+from uncork.core.edits.step import StepsPerExecution
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.stage import AUTOTUNE, CachePoint, OpCost, Prefix, Stage
 
 MACHINE = Machine(
     cpus=2.0,

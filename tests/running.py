@@ -1,3 +1,5 @@
+"""Run ``uncork`` and Python in processes of their own, with temporary files of their own."""
+
 from __future__ import annotations
 
 import os
@@ -6,38 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
-
-import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No block waits until all is quiet: where others are at work, as here, it never is."""
-    for name in ("step.runner", "engine.loop_runner", "engine.saved"):
-        monkeypatch.setattr(f"uncork.{name}.settle", lambda: 0.0)
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Write a script into an empty folder, the working directory of ``uncork``."""
-
-    def write(text: str, name: str = "train.py") -> Path:
-        path = tmp_path / name
-        path.write_text(dedent(text))
-        return path
-
-    return write
-
-
-@pytest.fixture
-def uncork(tmp_path: Path) -> Run:
-    """``uncork VERB ...``, with all temporary files in a folder of its own: ``tmp_path/temp``."""
-    (tmp_path / "temp").mkdir()
-    return lambda *args, **options: run_uncork(*args, cwd=tmp_path, **options)
 
 
 def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -85,7 +58,7 @@ def environment(cwd: Path) -> dict[str, str]:
 def beside_the_tests(cwd: Path) -> dict[str, str]:
     """For a module of the tests that is run by itself: it finds the others."""
     given = environment(cwd)
-    paths = (str(Path(__file__).parents[1]), given.get("PYTHONPATH", ""))
+    paths = (str(Path(__file__).parent), given.get("PYTHONPATH", ""))
     return {**given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 

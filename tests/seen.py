@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from uncork.capture.layer_hooks import watch_layers
-from uncork.capture.patches import Patches
-from uncork.core.layers import Layers
+from uncork.capture.base.patches import Patches
+from uncork.capture.hooks.layer_hooks import watch_layers
+from uncork.pycode.frames.layer_registry import Layers
 
 
 @contextmanager

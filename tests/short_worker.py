@@ -14,17 +14,19 @@ from typing import Any, Final
 
 import pytest
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AsyncCheckpoint, Edit
-from uncork.core.machine import Machine
-from uncork.core.measurement import compare
-from uncork.core.pipeline_edit import DiskCache, SplitMap
-from uncork.core.plan import Policy
-from uncork.core.step_edit import StepsPerExecution
-from uncork.engine import child, processes, verbs
-from uncork.road.proposal import Optimization, Proposal
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import compare
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import AsyncCheckpoint, Edit
+from uncork.core.edits.pipeline import DiskCache, SplitMap
+from uncork.core.edits.step import StepsPerExecution
+from uncork.engine.commands import tune as verbs
+from uncork.engine.process import worker_process as processes
+from uncork.engine.worker import main as child
+from uncork.optimizations.base.proposal import Optimization, Proposal
 
-_TESTS: Final = str(Path(__file__).parents[1])
+_TESTS: Final = str(Path(__file__).parent)
 _CHILD: Final = f"""
 import sys
 sys.path[0] = sys.path[0] or sys.path[1]
@@ -79,7 +81,8 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
     Args:
         put: Sets an attribute of a module.
     """
-    from uncork.engine import observe, walk  # noqa: PLC0415 - they import TensorFlow
+    from uncork.engine.diagnose import observe  # noqa: PLC0415 - they import TensorFlow
+    from uncork.engine.tune import tuner as walk  # noqa: PLC0415 - they import TensorFlow
 
     measured = walk.interleave
 
@@ -100,7 +103,8 @@ def main(road: str, argv: Sequence[str]) -> int:
     make = child._of_mode
 
     def of_mode(job: Any, scratch: str, plan: Any) -> Any:
-        from uncork.engine import trials, walk  # noqa: PLC0415 - they import TensorFlow
+        from uncork.engine.tune import tuner as walk  # noqa: PLC0415 - they import TensorFlow
+        from uncork.engine.worker import tune_job as trials  # noqa: PLC0415 - they import TensorFlow
 
         brief_and_faster(setattr)
         trials.Walk = functools.partial(walk.Walk, road=ROADS[road])

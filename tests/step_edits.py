@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.edit import Guarantee
-from uncork.core.plan import Proof
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.version import Version
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.training.variant import Version
 
 BATCH = 32
 ROWS = 256

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import uncork
 from benchmarks.gpu.trainings import TRAININGS
-from uncork.core.plan import Policy
-from uncork.core.record import to_json, write_atomically
-from uncork.measure.devices import accelerators
+from uncork.core.base.record import to_json, write_atomically
+from uncork.core.documents.plan import Policy
+from uncork.measure.machine.devices import accelerators
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.input.peers import PEERS, make, python_of
-from uncork.core.record import to_json
-from uncork.measure import probe
+from uncork.core.base.record import to_json
+from uncork.measure.machine.probe import probe
 
 _HERE: Final = Path(__file__).parent
 _CONTENDERS: Final = ("naive", "hand_tuned", "uncorked", *PEERS)

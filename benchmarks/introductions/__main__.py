@@ -23,9 +23,9 @@ from typing import Final
 from benchmarks.introductions.catalog import INTRODUCTIONS, Introduction, text_of
 from benchmarks.introductions.stand_ins import FOLDERS, STORE, made
 from benchmarks.machine import machine
-from uncork.core.machine import Machine
-from uncork.core.plan import Plan, load
-from uncork.core.record import Record, to_json, write_atomically
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record, to_json, write_atomically
+from uncork.core.documents.plan import Plan, load
 
 _ROOT: Final = Path(__file__).parents[2]
 _RECORDS: Final = _ROOT / "benchmarks" / "records"

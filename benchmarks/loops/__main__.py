@@ -20,8 +20,8 @@ from typing import Final
 from benchmarks.loops.examine import Examined, examine
 from benchmarks.loops.scripts import find
 from benchmarks.machine import machine
-from uncork.core.machine import Machine
-from uncork.core.record import Record, to_json, write_atomically
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record, to_json, write_atomically
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 

@@ -10,8 +10,8 @@ from typing import Final
 from benchmarks.loops.losses import apart, printed
 from benchmarks.loops.scripts import Loop
 from benchmarks.truth.processes import run
-from uncork.core.plan import Plan, Speedup, load
-from uncork.core.record import Record
+from uncork.core.base.record import Record
+from uncork.core.documents.plan import Plan, Speedup, load
 
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 _EPOCHS: Final = 3

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 ROOT: Final = Path(__file__).parents[2] / "tests" / "loops"
 _MARK: Final = re.compile(r"# brake: (\w+)$")

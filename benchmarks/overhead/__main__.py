@@ -24,9 +24,9 @@ from benchmarks.machine import machine
 from benchmarks.overhead.runs import Runs, cost_of, empty_plan, epochs_for, in_turn
 from benchmarks.truth.catalog import Workload, find
 from benchmarks.truth.fitted import fast_bfloat16, fitted
-from uncork.core.machine import Machine
-from uncork.core.measurement import Comparison
-from uncork.core.record import Record, to_json, write_atomically
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import Record, to_json, write_atomically
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 _NAMES: Final = ("houses_fit", "reviews_transformer", "photos_loop")

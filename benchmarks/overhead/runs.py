@@ -13,9 +13,9 @@ from benchmarks.truth.catalog import Workload
 from benchmarks.truth.examine import examine
 from benchmarks.truth.plain import Plain
 from benchmarks.truth.processes import run
-from uncork.core.measurement import Comparison, compare
-from uncork.core.plan import dump
-from uncork.core.record import Record, write_atomically
+from uncork.core.base.measurement import Comparison, compare
+from uncork.core.base.record import Record, write_atomically
+from uncork.core.documents.plan import dump
 
 # The first epoch of a script traces, fills buffers and caches.
 _TRIED_EPOCHS: Final = 4

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from uncork.capture import PassThrough, run_script
+from uncork.capture.base.listener import PassThrough
+from uncork.capture.script import run_script
 
 
 class Watching(PassThrough):

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from uncork.core.record import digest, from_json, to_json, write_atomically
+from uncork.core.base.record import digest, from_json, to_json, write_atomically
 
 _HERE: Final = Path(__file__).parent
 _RECORDS: Final = _HERE.parent / "records"
@@ -29,7 +29,7 @@ def main() -> int:
     from benchmarks.precision.ask import OF_PLANTED, ask_all  # noqa: PLC0415 - TensorFlow reads it
     from benchmarks.precision.models import MODELS, PLANTED  # noqa: PLC0415
     from benchmarks.precision.page import Answers, Precision, page  # noqa: PLC0415
-    from uncork.measure import probe  # noqa: PLC0415
+    from uncork.measure.machine.probe import probe  # noqa: PLC0415
 
     options = _options()
     every = (*MODELS, *PLANTED)

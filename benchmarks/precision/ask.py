@@ -18,20 +18,16 @@ from benchmarks.precision.harms import (
     faster_learning,
 )
 from benchmarks.precision.models import compiled
-from uncork.core.record import Record
-from uncork.core.step_edit import DtypePolicy
-from uncork.engine.data_orders import Train, order_of, prove_over_orders
-from uncork.proof.rounding import nudge
-from uncork.step import (
-    Feed,
-    Recording,
-    Replay,
-    Snapshot,
-    StepSettings,
-    random_layers,
-    replay,
-    weights,
-)
+from uncork.core.base.record import Record
+from uncork.core.edits.step import DtypePolicy
+from uncork.training.input.feed import Feed
+from uncork.training.precision.float32_layers import random_layers
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.arrays import Replay
+from uncork.training.state.snapshot import Snapshot, weights
+from uncork.verify.criteria.rounding import nudge
+from uncork.verify.provers.data_orders import Train, order_of, prove_over_orders
 
 # As a tuning holds them.
 _BATCHES: Final = 64

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.step import StepSettings
+from uncork.training.run.step_settings import StepSettings
 
 _MANTISSA = 23
 

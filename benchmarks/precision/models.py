@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from uncork.step import Feed
+from uncork.training.input.feed import Feed
 
 BATCH: Final = 32
 _BATCHES: Final = 64  # as many as a proof holds

@@ -12,8 +12,8 @@ from typing import Final
 from benchmarks.precision.ask import CANDIDATES, Asked
 from benchmarks.precision.binomial import interval
 from benchmarks.precision.models import MODELS, PLANTED
-from uncork.core.machine import Machine
-from uncork.core.record import Record
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record
 
 _EDGES: Final = (-math.inf, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.inf)
 # Words of the proof that tell which of its questions was answered with no.

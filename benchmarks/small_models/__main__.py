@@ -21,13 +21,24 @@ import tensorflow as tf
 from benchmarks.small_models.by_hand import WholeEpoch
 from benchmarks.small_models.models import BATCH, MODELS, ROWS, compiled
 from benchmarks.small_models.on_jax import OnJax
-from uncork.core.measurement import Comparison, compare
-from uncork.core.pipeline_edit import AutotuneOff
-from uncork.core.record import to_json
-from uncork.core.step_edit import FlatUpdates, FusedUpdates, JitCompile, StepEdit, StepsPerExecution
-from uncork.measure import Block, in_turn, probe, summarize
-from uncork.pipeline import apply, read
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings
+from uncork.core.base.measurement import Comparison, compare
+from uncork.core.base.record import to_json
+from uncork.core.edits.pipeline import AutotuneOff
+from uncork.core.edits.step import (
+    FlatUpdates,
+    FusedUpdates,
+    JitCompile,
+    StepEdit,
+    StepsPerExecution,
+)
+from uncork.measure.benchmark.interleave import Block, in_turn, summarize
+from uncork.measure.machine.probe import probe
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.training.input.feed import Feed
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 _BLOCK_S: Final = 1.0

@@ -20,11 +20,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.measurement import compare
-from uncork.core.record import to_json
-from uncork.core.step_edit import StepsPerExecution
-from uncork.measure import in_turn, probe, summarize
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import to_json
+from uncork.core.edits.step import StepsPerExecution
+from uncork.measure.benchmark.interleave import in_turn, summarize
+from uncork.measure.machine.probe import probe
+from uncork.training.input.feed import Feed
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
 
 _RECORDS: Final = Path(__file__).parents[1] / "records"
 _BLOCK_S: Final = 0.7

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks.small_models.models import BATCH
-from uncork.measure import Block
+from uncork.measure.benchmark.interleave import Block
 
 
 class WholeEpoch:

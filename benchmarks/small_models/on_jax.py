@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
-from uncork.measure import Block
+from uncork.measure.benchmark.interleave import Block
 
 
 class OnJax:
@@ -54,7 +54,7 @@ def main(name: str, rows: int) -> int:
     import tensorflow as tf  # noqa: PLC0415 - the backend is chosen by then
 
     from benchmarks.small_models.models import BATCH, compiled  # noqa: PLC0415
-    from uncork.step import timed_fit  # noqa: PLC0415
+    from uncork.training.run.timed_fit import timed_fit  # noqa: PLC0415
 
     model, x, y = compiled(name, rows)
     slices = tf.data.Dataset.from_tensor_slices((x, y))

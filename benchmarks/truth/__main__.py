@@ -20,8 +20,8 @@ from benchmarks.truth.fitted import fast_bfloat16, fitted
 from benchmarks.truth.page import page
 from benchmarks.truth.plain import Plain, train
 from uncork import __version__
-from uncork.core.plan import dump
-from uncork.core.record import Record, digest, from_json, replace, to_json, write_atomically
+from uncork.core.base.record import Record, digest, from_json, replace, to_json, write_atomically
+from uncork.core.documents.plan import dump
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"

@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, get_args
 
-from uncork.core.diagnosis import Cause
-from uncork.core.record import Record
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import Cause
 
 ROOT: Final = Path(__file__).parents[2] / "tests" / "workloads"
 LAYERS: Final = ("machine", "input", "host", "device", "scale", "any", "healthy")

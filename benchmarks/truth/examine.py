@@ -11,11 +11,11 @@ from typing import Final
 from benchmarks.truth.catalog import Workload
 from benchmarks.truth.plain import SHOWN_EPOCHS, Effect, Plain, effect, ratio
 from benchmarks.truth.processes import run
-from uncork.core.diagnosis import Diagnosis, WorkloadDiagnosis
-from uncork.core.job import Result
-from uncork.core.plan import Plan, Policy, load
-from uncork.core.record import Record, from_json, replace
-from uncork.engine.verbs import plan_of
+from uncork.core.base.record import Record, from_json, replace
+from uncork.core.documents.diagnosis import Diagnosis, WorkloadDiagnosis
+from uncork.core.documents.job import Result
+from uncork.core.documents.plan import Plan, Policy, load
+from uncork.engine.commands.tune import plan_of
 
 _DIAGNOSE_S: Final = 6
 # As users tune who say nothing of the time: that, and the confirmation that goes beyond it.

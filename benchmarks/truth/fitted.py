@@ -16,8 +16,8 @@ from typing import Final
 import tensorflow as tf
 
 from benchmarks.truth.catalog import Workload
-from uncork.core.record import replace, write_atomically
-from uncork.measure.devices import native_bfloat16
+from uncork.core.base.record import replace, write_atomically
+from uncork.measure.machine.devices import native_bfloat16
 
 _LOW: Final = '"mixed_bfloat16"'
 _FULL: Final = '"float32"'

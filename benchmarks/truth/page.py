@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.truth.catalog import LAYERS
 from benchmarks.truth.examine import Examined
 from benchmarks.truth.scores import STAND_IN, Scores, curable, score
-from uncork.core.machine import Machine
+from uncork.core.base.machine import Machine
 
 
 def page(found: Sequence[Examined], date: str, machine: Machine, version: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.truth.catalog import CORRECTNESS, UNEVEN, Workload
 from benchmarks.truth.processes import Run, run
-from uncork.core.record import Record, digest
+from uncork.core.base.record import Record, digest
 
 SHOWN_EPOCHS: Final = 2
 # A fix is measured once more, in the other order and for longer: in the first epochs tf.data's

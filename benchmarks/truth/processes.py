@@ -18,7 +18,7 @@ from typing import Final
 
 import h5py
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 ROOT: Final = Path(__file__).parents[2]
 WEIGHTS: Final = "trained.weights.h5"

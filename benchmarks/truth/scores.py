@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.truth.catalog import CORRECTNESS, CURES
 from benchmarks.truth.examine import Examined, Named, Tried
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 # A script whose fix wins less does not show the brake that it claims.
 LEAST_FIX: Final = 1.2

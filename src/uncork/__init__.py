@@ -10,22 +10,28 @@ proves for each step what it did to the training, and hands back a plan.
     print(uncork.explain(dataset))
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
-from uncork.core.made_at import remember_lines_if_there
+from uncork.core.base.version import __version__
+from uncork.pycode.frames.dataset_lines import remember_lines_if_there
 
 if TYPE_CHECKING:
-    from uncork.engine.api import diagnose, explain, fit, optimize, tune
+    from uncork.api.functions import diagnose, explain, fit, optimize, tune
+    from uncork.core.documents.plan import Policy
 
-__version__ = "0.1.0"
-
-__all__ = ["__version__", "diagnose", "explain", "fit", "optimize", "tune"]
+__all__ = ["Policy", "__version__", "diagnose", "explain", "fit", "optimize", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the interface on first use: it needs TensorFlow, the command line must not."""
+    if name == "Policy":
+        from uncork.core.documents.plan import Policy  # noqa: PLC0415
+
+        return Policy
     if name in __all__:
-        from uncork.engine import api  # noqa: PLC0415
+        from uncork.api import functions as api  # noqa: PLC0415
 
         return getattr(api, name)
     raise AttributeError(f"module 'uncork' has no attribute {name!r}")

@@ -1,5 +1,7 @@
 """``python -m uncork`` is ``uncork``."""
 
+from __future__ import annotations
+
 import sys
 
 from uncork.cli.main import main

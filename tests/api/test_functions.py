@@ -17,22 +17,22 @@ import tensorflow as tf
 import uncork
 from records import STEPS
 from records import plan as planned
-from uncork.core.errors import NothingToMeasure, PlanRefused, WrongUse
-from uncork.core.pipeline_edit import DiskCache, Prefetch
-from uncork.core.plan import Plan, Policy, dump
-from uncork.core.record import replace
-from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
-from uncork.engine import api
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.larger_steps import is_resumed
-from uncork.engine.running import Running
-from uncork.engine.shown import Shown
-from uncork.pipeline import files_complete, read
-from uncork.pipeline.disk_folder import leave
-from uncork.road import ROAD
-
-from .brief_child import brief_and_faster
-from .conftest import environment
+from running import environment
+from short_worker import brief_and_faster
+from uncork.api import functions as api
+from uncork.api.display import Shown
+from uncork.core.base.errors import NothingToMeasure, PlanRefused, WrongUse
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Policy, dump
+from uncork.core.edits.pipeline import DiskCache, Prefetch
+from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
+from uncork.engine.apply.batch_schedule import is_resumed
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.optimizations.order import ROAD
+from uncork.pipeline.ir.cache_files import leave
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.disk_cache import files_complete
 
 pytestmark = pytest.mark.slow
 

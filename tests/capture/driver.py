@@ -8,17 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from uncork.capture import (
-    FitCall,
-    HeldSaves,
-    LoopCall,
-    PassThrough,
-    StopScript,
-    hold_saves,
-    run_script,
-)
-from uncork.core import exits
-from uncork.core.errors import PlanRefused, ScriptFailed, UncorkError
+from uncork.capture.base.listener import FitCall, LoopCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.sandbox.held_saves import HeldSaves, hold_saves
+from uncork.capture.script import run_script
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import PlanRefused, ScriptFailed, UncorkError
 
 
 class Telling(PassThrough):
@@ -68,8 +63,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
-    return exits.DONE
+        return exit_codes.INTERRUPTED
+    return exit_codes.DONE
 
 
 def tell(saves: HeldSaves) -> None:

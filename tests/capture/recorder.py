@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
 
 
 def line(offset: int = 0) -> int:

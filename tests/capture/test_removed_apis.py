@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import show
-from uncork.core.removed import instead
+from uncork.capture.script import show
+from uncork.pycode.syntax.removed_apis import instead
 
 RANGE = tf.data.Dataset.range(4)
 X, Y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")

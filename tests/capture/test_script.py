@@ -156,8 +156,8 @@ def test_imports_nothing_the_script_does_not(write, uncork):
 
 
 def test_error_in_uncork_is_not_blamed_on_the_script():
-    from uncork.capture.frames import strip  # noqa: PLC0415
-    from uncork.capture.stop import Stops  # noqa: PLC0415
+    from uncork.capture.base.stop import Stops  # noqa: PLC0415
+    from uncork.pycode.frames.training_line import strip  # noqa: PLC0415
 
     try:
         Stops().guarded(None)  # type: ignore[arg-type]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from records import WORKLOAD, plan
-from uncork.cli import patching
+from uncork.cli import diff as patching
 from uncork.cli.main import main
-from uncork.core import exits
-from uncork.core.plan import dump
-from uncork.core.record import digest, replace
-from uncork.core.step_edit import FlatUpdates, JitCompile
-from uncork.engine import patches
-from uncork.engine.processes import Script
+from uncork.core.base import exit_codes
+from uncork.core.base.record import digest, replace
+from uncork.core.documents.plan import dump
+from uncork.core.edits.step import FlatUpdates, JitCompile
+from uncork.engine.commands import diff as patches
+from uncork.engine.process.worker_process import Script
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
 OLD = "strategy.experimental_run_v2(step)\n"
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_patch_is_printed_and_the_rest_said_beside_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["diff", "plan.json"]) == exits.DONE
+    assert main(["diff", "plan.json"]) == exit_codes.DONE
     got = capsys.readouterr()
     assert got.out == (
         "--- train.py\n+++ train.py\n@@ -1,2 +1,2 @@\n-model.compile('adam')\n"
@@ -59,10 +59,10 @@ def test_it_goes_into_a_file_and_over_nothing_else(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        assert main(["diff", "--output", "tuned.diff", "--quiet", "plan.json"]) == exits.DONE
+        assert main(["diff", "--output", "tuned.diff", "--quiet", "plan.json"]) == exit_codes.DONE
     assert capsys.readouterr() == ("", "")
     assert (folder / "tuned.diff").read_bytes().startswith(b"--- train.py\n")
-    assert main(["diff", "--output", "train.py", "plan.json"]) == exits.WRONG_USE
+    assert main(["diff", "--output", "train.py", "plan.json"]) == exit_codes.WRONG_USE
     assert "is not a patch" in capsys.readouterr().err
     assert (folder / "train.py").read_bytes() == TEXT
 
@@ -77,7 +77,7 @@ def test_with_check_the_script_s_arguments_are_handed_on(
         return ("jit_compile",)
 
     monkeypatch.setattr(patches, "check", check)
-    assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exits.DONE
+    assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exit_codes.DONE
     assert str(checked[0]) == "train.py photos --epochs 3"
     said = capsys.readouterr().err
     assert "checked: the patched script trains the same" in said
@@ -86,11 +86,11 @@ def test_with_check_the_script_s_arguments_are_handed_on(
 
 
 def test_a_script_is_brought_to_keras_3(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "old.py"]) == exits.DONE
+    assert main(["diff", "old.py"]) == exit_codes.DONE
     got = capsys.readouterr()
     assert "+strategy.run(step)" in got.out
     assert "old.py:1: experimental_run_v2 is run" in got.err
-    assert main(["diff", "train.py"]) == exits.DONE
+    assert main(["diff", "train.py"]) == exit_codes.DONE
     got = capsys.readouterr()
     assert got.out == ""
     assert "nothing in train.py" in got.err
@@ -110,7 +110,7 @@ def test_wrong_use_says_what_to_do(
 ) -> None:
     (folder / "broken.py").write_text("model.fit(\n")
     (folder / "other.json").write_text("{'holiday'}")
-    assert main(arguments) == exits.WRONG_USE
+    assert main(arguments) == exit_codes.WRONG_USE
     assert said in capsys.readouterr().err
 
 
@@ -119,14 +119,14 @@ def test_a_script_elsewhere_is_patched_by_its_path(
 ) -> None:
     (folder / "below").mkdir()
     monkeypatch.chdir(folder / "below")
-    assert main(["diff", str(folder / "old.py")]) == exits.DONE
+    assert main(["diff", str(folder / "old.py")]) == exit_codes.DONE
     assert f"patch {folder / 'old.py'}" in capsys.readouterr().err
 
 
 def test_what_stands_behind_the_plan_is_for_check_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["diff", "plan.json", "--output", "tuned.diff"]) == exits.WRONG_USE
+    assert main(["diff", "plan.json", "--output", "tuned.diff"]) == exit_codes.WRONG_USE
     assert "options before the file" in capsys.readouterr().err
     assert not (folder / "tuned.diff").exists()
 
@@ -138,11 +138,11 @@ def test_a_patch_that_cannot_be_written_is_printed(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(patching, "write_atomically", full)
-    assert main(["diff", "--output", "tuned.diff", "plan.json"]) == exits.WRONG_USE
+    assert main(["diff", "--output", "tuned.diff", "plan.json"]) == exit_codes.WRONG_USE
     got = capsys.readouterr()
     assert got.out.startswith("--- train.py")
     assert "No space left on device" in got.err
-    assert main(["diff", "--output", "plan.json/tuned.diff", "plan.json"]) == exits.WRONG_USE
+    assert main(["diff", "--output", "plan.json/tuned.diff", "plan.json"]) == exit_codes.WRONG_USE
 
 
 def test_a_script_above_the_working_directory_is_named_whole(
@@ -151,7 +151,7 @@ def test_a_script_above_the_working_directory_is_named_whole(
     """``patch -p0`` refuses names with dots in them."""
     (folder / "below").mkdir()
     monkeypatch.chdir(folder / "below")
-    assert main(["diff", "../old.py"]) == exits.DONE
+    assert main(["diff", "../old.py"]) == exit_codes.DONE
     got = capsys.readouterr()
     assert ".." not in got.out
     assert "patch ../old.py" in got.err

@@ -15,10 +15,10 @@ from records import diagnosis, empty_plan, plan
 from uncork import __version__
 from uncork.cli import verbs
 from uncork.cli.main import main
-from uncork.cli.options import parser
-from uncork.core import exits
-from uncork.core.plan import SCHEMA, dump, load
-from uncork.core.record import to_json
+from uncork.cli.parser import parser
+from uncork.core.base import exit_codes
+from uncork.core.base.record import to_json
+from uncork.core.documents.plan import SCHEMA, dump, load
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_wrong_use_is_told_and_ends_with_2(
 ) -> None:
     with pytest.raises(SystemExit) as ending:
         main(arguments)
-    assert ending.value.code == exits.WRONG_USE
+    assert ending.value.code == exit_codes.WRONG_USE
     assert "usage: uncork" in capsys.readouterr().err
 
 
@@ -102,7 +102,7 @@ def test_a_folder_that_takes_no_files_is_refused_before_anything_runs(
     script.write_text("raise SystemExit('started')")
     plan = ["--plan", str(tmp_path / "plan.json")]
     arguments = ["tune", *plan, "--disk-cache", str(tmp_path / folder), str(script)]
-    assert main(arguments) == exits.WRONG_USE
+    assert main(arguments) == exit_codes.WRONG_USE
     told = capsys.readouterr().err
     assert said in told
     assert "try:" in told
@@ -113,7 +113,9 @@ def test_a_folder_that_takes_no_files_is_refused_before_anything_runs(
 def test_a_saved_file_is_drawn_again(
     name: str, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", str(saved / name), "--html", str(saved / "again.html")]) == exits.DONE
+    assert (
+        main(["report", str(saved / name), "--html", str(saved / "again.html")]) == exit_codes.DONE
+    )
     assert "train.py" in capsys.readouterr().out
     assert (saved / "again.html").read_text().startswith("<!DOCTYPE html>")
 
@@ -124,7 +126,7 @@ def test_a_report_to_hand_on_names_nothing_of_the_user_s(
 ) -> None:
     page = saved / "shared.html"
     options = ["--html", str(page), "--confidential"]
-    assert main(["report", str(saved / name), *options]) == exits.DONE
+    assert main(["report", str(saved / name), *options]) == exit_codes.DONE
     for text in (page.read_text(), capsys.readouterr().out):
         assert "train.py" not in text
         assert str(saved) not in text.replace(f"report: {page}", "")
@@ -137,7 +139,7 @@ def test_a_file_that_is_no_result_is_refused(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other").write_bytes(content)
-    assert main(["report", str(tmp_path / "other")]) == exits.WRONG_USE
+    assert main(["report", str(tmp_path / "other")]) == exit_codes.WRONG_USE
     assert "uncork tune" in capsys.readouterr().err
 
 
@@ -148,7 +150,7 @@ def test_a_plan_of_an_older_format_is_not_called_edited(
     (saved / "old.json").write_text(text.replace(f'"schema": {SCHEMA}', '"schema": 1', 1))
     (saved / "train.py").write_text("raise SystemExit('must not be started')")
     code = main(["run", "--plan", str(saved / "old.json"), str(saved / "train.py")])
-    assert code == exits.WRONG_USE
+    assert code == exit_codes.WRONG_USE
     said = capsys.readouterr().err
     assert "schema 1" in said
     assert "changed after it was proved" not in said
@@ -162,7 +164,7 @@ def test_a_diagnosis_of_another_format_is_not_drawn(
 ) -> None:
     written = json.loads((saved / "diagnosis.json").read_text()) | {"schema": schema, "new": 1}
     (saved / "other.json").write_text(json.dumps(written))
-    assert main(["report", str(saved / "other.json")]) == exits.WRONG_USE
+    assert main(["report", str(saved / "other.json")]) == exit_codes.WRONG_USE
     told = capsys.readouterr().err
     assert f"has schema {schema}" in told
     assert said in told
@@ -172,7 +174,7 @@ def test_a_page_that_cannot_be_written_names_its_own_option(
     saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, plan = str(saved / "plan.json" / "page.html"), str(saved / "plan.json")
-    assert main(["report", plan, "--html", page]) == exits.WRONG_USE
+    assert main(["report", plan, "--html", page]) == exit_codes.WRONG_USE
     told = capsys.readouterr().err
     assert "--html" in told
     assert "--json" not in told
@@ -188,7 +190,7 @@ def test_without_tensorflow_it_is_said_how_to_get_one(
     (tmp_path / "train.py").write_text("pass")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main([verb, "train.py"]) != exits.DONE
+    assert main([verb, "train.py"]) != exit_codes.DONE
     said = capsys.readouterr().err
     assert "uncork[cpu]" in said
     assert "uncork[cuda]" in said
@@ -208,7 +210,7 @@ def test_a_reader_that_stops_reading_costs_nothing(
     monkeypatch.setattr(verbs, "_print", gone)
     nowhere = (tmp_path / "out").open("w")  # main leads it away
     monkeypatch.setattr(sys, "stdout", nowhere)
-    assert main(["tune", "train.py"]) == exits.DONE
+    assert main(["tune", "train.py"]) == exit_codes.DONE
     assert load((tmp_path / "plan.json").read_bytes()).kept == ()
     assert (tmp_path / "report.html").exists()
 
@@ -223,7 +225,7 @@ def test_a_pipe_that_is_closed_early(saved: Path) -> None:
         check=False,
     )
     assert done.stderr == ""
-    assert done.returncode == exits.DONE
+    assert done.returncode == exit_codes.DONE
     assert "train.py" in done.stdout
 
 
@@ -233,7 +235,7 @@ def test_another_file_is_never_overwritten(
     (tmp_path / "train.py").write_text("raise SystemExit('must not be started')")
     (tmp_path / "plan.json").write_text('{"holiday": "Crete"}')
     monkeypatch.chdir(tmp_path)
-    assert main(["tune", "train.py"]) == exits.WRONG_USE
+    assert main(["tune", "train.py"]) == exit_codes.WRONG_USE
     assert "is not a plan" in capsys.readouterr().err
     assert (tmp_path / "plan.json").read_text() == '{"holiday": "Crete"}'
 
@@ -258,7 +260,7 @@ def test_no_page_of_the_user_s_and_no_result_is_overwritten(
     (tmp_path / "train.py").write_text("raise SystemExit('must not be started')")
     (tmp_path / "mine.html").write_text("<h1>Holiday in Crete</h1>")
     monkeypatch.chdir(tmp_path)
-    assert main([*arguments, "train.py"]) == exits.WRONG_USE
+    assert main([*arguments, "train.py"]) == exit_codes.WRONG_USE
     assert said in capsys.readouterr().err
     assert (tmp_path / "mine.html").read_text() == "<h1>Holiday in Crete</h1>"
 
@@ -270,7 +272,7 @@ def test_an_earlier_report_is_replaced_and_arguments_are_typed_again(
     monkeypatch.chdir(saved)
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
     for _ in range(2):
-        assert main(["tune", "train.py", "--data", "my photos"]) == exits.DONE
+        assert main(["tune", "train.py", "--data", "my photos"]) == exit_codes.DONE
     assert "train.py --data 'my photos'" in capsys.readouterr().out
 
 
@@ -284,7 +286,7 @@ def test_what_another_version_wrote_is_replaced(
     (saved / "plan.json").write_text(json.dumps(written))
     monkeypatch.chdir(saved)
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
-    assert main(["tune", "train.py"]) == exits.DONE
+    assert main(["tune", "train.py"]) == exit_codes.DONE
     assert load((saved / "plan.json").read_bytes()).schema == SCHEMA
 
 
@@ -328,11 +330,11 @@ def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
     (saved / "train.py").write_text("")
     earlier = (saved / "plan.json").read_bytes()
     part = empty_plan(notes=("interrupted",))
-    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (part, exits.INTERRUPTED))
-    assert main(["tune", "--quiet", "train.py"]) == exits.INTERRUPTED
+    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (part, exit_codes.INTERRUPTED))
+    assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert (saved / "plan.json").read_bytes() == earlier
     assert load((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)
     assert "plan.json is as it was" in capsys.readouterr().out
     (saved / "plan.json").unlink()
-    assert main(["tune", "--quiet", "train.py"]) == exits.INTERRUPTED
+    assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert load((saved / "plan.json").read_bytes()).notes == ("interrupted",)

@@ -6,11 +6,12 @@ from textwrap import dedent
 from typing import Any
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.core.edit import Edit
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.stage import Buffer, CachePoint, Stage
-from uncork.source import Patch, patch_of_plan
+from uncork.codemod.plan.plan_patch import patch_of_plan
+from uncork.codemod.syntax.patch import Patch
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.edit import Edit
+from uncork.core.evidence.stage import Buffer, CachePoint, Stage
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from .conftest import COUNT, Run
+from examples.conftest import COUNT, Run
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uncork.road import ROAD
+from uncork.optimizations.order import ROAD
 
 PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
 SECTIONS = ("What it does", "Guarantee: ", "Skipped when", "By hand", "Sources")

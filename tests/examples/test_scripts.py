@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import EXAMPLES, Run
+from examples.conftest import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.measure.devices import accelerators
+from uncork.measure.machine.devices import accelerators
 
 DEVICE = "/device:GPU:0"
 

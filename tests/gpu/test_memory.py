@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.levers import convolutions, images, subject_of
-from uncork.core.step_edit import MicroBatches, RecomputeActivations, StepEdit
-from uncork.measure.device_memory import forget_peak, limit, peak
-
-from .conftest import DEVICE
+from gpu.conftest import DEVICE
+from step_edits import convolutions, images, subject_of
+from uncork.core.edits.step import MicroBatches, RecomputeActivations, StepEdit
+from uncork.measure.machine.device_memory import forget_peak, limit, peak
 
 
 def taken(folder: Path, *edits: StepEdit) -> int:

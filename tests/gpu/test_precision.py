@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.levers import BATCH, convolutions, images, proved, small_images, subject_of
-from uncork.core.step_edit import DtypePolicy, Precision
+from step_edits import BATCH, convolutions, images, proved, small_images, subject_of
+from uncork.core.edits.step import DtypePolicy, Precision
 
 SIDE = 32
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import keras
 
-from engine.levers import convolutions, images
-from uncork.step import SavesBeside, checkpoint_difference, checkpoints
+from step_edits import convolutions, images
+from uncork.training.callbacks.async_checkpoint import SavesBeside, checkpoints
+from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
 
 
 def test_checkpoints_hold_the_weights_of_their_epoch(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import keras
 import pytest
 
-from engine.levers import convolutions, subject_of
 from seen import watched_layers
-from uncork.measure.devices import accelerators, machine
+from step_edits import convolutions, subject_of
+from uncork.measure.machine.devices import accelerators, machine
 
 
 def test_the_machine_has_it() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
-from uncork.core.batch_facts import BatchSize, NewShapes, OpenAxis, PaddedShapes, TooLarge
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.disk import Disk, Speed
-from uncork.core.facts import Saving, Transfer, Validation, ValidationFeed
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import PLAIN_ALLOCATOR, Machine
-from uncork.core.measurement import compare
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.stage import (
+from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.evidence.batches import BatchSize, NewShapes, OpenAxis, PaddedShapes, TooLarge
+from uncork.core.evidence.callbacks import Saving, Validation, ValidationFeed
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import (
     AUTOTUNE,
     ENDLESS,
     Buffer,
@@ -26,7 +26,8 @@ from uncork.core.stage import (
     SameArrays,
     Vectorized,
 )
-from uncork.road import Optimization, Proposal, Skipped
+from uncork.core.evidence.storage import Disk, Speed
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(
     cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0", allocator=PLAIN_ALLOCATOR

@@ -16,18 +16,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from uncork import road
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import GUARANTEES
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.plan import Policy, StageName
-from uncork.core.record import from_json, to_json
-from uncork.core.step_edit import LargerBatch, MapOnDevice, StepEdit
-from uncork.road import ROAD, Optimization, Proposal, Skipped
-from uncork.road.proposal import WORTH_TRYING
-
-from .situations import SITUATIONS, ask
+from optimizations.situations import SITUATIONS, ask
+from uncork import optimizations
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import from_json, to_json
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy, StageName
+from uncork.core.edits.edit import GUARANTEES
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import LargerBatch, MapOnDevice, StepEdit
+from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.optimizations.order import ROAD
 
 PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
 MACHINES = {
@@ -56,8 +55,10 @@ def told(*where: str) -> Iterator[None]:
 
 @each
 def test_its_name_is_its_file_its_test_and_its_page(optimization):
-    assert type(optimization).__module__ == f"uncork.road.{optimization.name}"
-    assert (Path(__file__).parent / f"test_{optimization.name}.py").exists()
+    module = type(optimization).__module__.removeprefix("uncork.optimizations.")
+    assert module.split(".")[-1] == optimization.name
+    folder = Path(__file__).parent.joinpath(*module.split(".")[:-1])
+    assert (folder / f"test_{optimization.name}.py").exists()
     assert (PAGES / f"{optimization.name}.md").exists()
 
 
@@ -94,11 +95,15 @@ def test_its_module_argues_why_it_is_legal(optimization):
 
 
 def test_every_file_is_on_the_road_once():
-    files = {m.name for m in pkgutil.iter_modules(road.__path__)} - {"proposal"}
-    assert sorted(o.name for o in ROAD) == sorted(files)
-    for name in files:
-        importlib.import_module(f"uncork.road.{name}")
-    ours = {c for c in Optimization.__subclasses__() if c.__module__.startswith("uncork.road.")}
+    modules = [m for m in pkgutil.walk_packages(optimizations.__path__, "uncork.optimizations.")]
+    modules = [m.name for m in modules if not m.ispkg and ".base." not in m.name]
+    names = [name.rpartition(".")[2] for name in modules]
+    assert sorted(o.name for o in ROAD) == sorted(set(names) - {"order"})
+    for name in modules:
+        importlib.import_module(name)
+    ours = {
+        c for c in Optimization.__subclasses__() if c.__module__.startswith("uncork.optimizations.")
+    }
     assert ours == {type(o) for o in ROAD}
 
 
@@ -109,7 +114,8 @@ def test_stages_are_walked_from_left_to_right():
 
 def test_the_road_sees_neither_tensorflow_nor_numpy():
     code = (
-        "import sys, uncork.road; print({'tensorflow', 'keras', 'numpy'} & set(sys.modules) or 0)"
+        "import sys, uncork.optimizations.order; "
+        "print({'tensorflow', 'keras', 'numpy'} & set(sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
+from optimizations.situations import FED, POINT, SITUATIONS, proposal, reason
 from records import observed, stage
-from uncork.core.edit import ValidationInput
-from uncork.core.facts import Validation
-from uncork.core.pipeline_edit import Cache, ParallelMap
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.stage import CachePoint
-from uncork.road.validation_input import FeedValidation
-
-from .situations import FED, POINT, SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import ValidationInput
+from uncork.core.edits.pipeline import Cache, ParallelMap
+from uncork.core.evidence.callbacks import Validation
+from uncork.core.evidence.stage import CachePoint
+from uncork.optimizations.validation_input import FeedValidation
 
 FEEDING = FeedValidation()
 SMALL = CachePoint(elements=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.2)

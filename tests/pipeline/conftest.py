@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import record_source_lines
+from uncork.pycode.frames.dataset_lines import record_source_lines
 
 record_source_lines()
 
@@ -43,9 +43,3 @@ def load_and_flip(path, label):
 def photos(jpegs: list[str]) -> tf.data.Dataset:
     data = tf.data.Dataset.from_tensor_slices((jpegs, list(range(len(jpegs)))))
     return data.shuffle(12).map(load_and_flip).batch(4)
-
-
-@pytest.fixture(autouse=True)
-def _no_global_seed() -> None:
-    """A global seed, set by an earlier test, would seed every op of this one."""
-    tf.random.set_seed(None)

@@ -8,10 +8,15 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops import testing
 
-from uncork.core.stage import Stage
-from uncork.pipeline import Pipeline, costs, doubtful, element_digests, in_chunks, measure, read
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.probes import Probe
+from uncork.core.evidence.stage import Stage
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.profile import isolated_timing as doubtful
+from uncork.pipeline.profile import stage_costs as costs
+from uncork.pipeline.profile.probes import Probe
+from uncork.pipeline.profile.stage_costs import measure
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.transforms import generator_chunks as in_chunks
 
 # Of each probe, whatever they take.
 TURNS = 3

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import (
+from pipeline.helpers import epochs
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     DecodeAndCrop,
@@ -43,20 +45,14 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.record import replace
-from uncork.pipeline import (
-    apart,
-    apply,
-    in_order,
-    last_maps,
-    leaves_order_open,
-    read,
-    seeded,
-)
-from uncork.pipeline.ahead import draws_too_far
-from uncork.pipeline.legality import is_random
-
-from .helpers import epochs
+from uncork.pipeline.analysis.legality import is_random
+from uncork.pipeline.analysis.lookahead_draws import draws_too_far
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.element_order import in_order, leaves_order_open
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.trial_copy import apart
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.trailing_maps import last_maps
 
 
 def plain(x):

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from .properties import drawn
+from pipeline.properties import drawn
 
 test_every_legal_edit_is_exact = drawn(1)

@@ -12,19 +12,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
-from uncork.core.pipeline_edit import (
-    DecodeAndCrop,
-    DrawFirst,
-    InlineMap,
-    LessAhead,
-    ParallelInterleave,
-    ParallelMap,
-    SplitMap,
-    VectorizeMap,
-)
-from uncork.pipeline import apart, apply, in_order, read, seeded
-
-from .properties import (
+from pipeline.properties import (
     AHEAD,
     BY_HAND,
     STEPS,
@@ -42,6 +30,21 @@ from .properties import (
     untuned,
     whole_edits,
 )
+from uncork.core.edits.pipeline import (
+    DecodeAndCrop,
+    DrawFirst,
+    InlineMap,
+    LessAhead,
+    ParallelInterleave,
+    ParallelMap,
+    SplitMap,
+    VectorizeMap,
+)
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.element_order import in_order
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.trial_copy import apart
+from uncork.pipeline.transforms.apply import apply
 
 IN_PLACE = (
     SplitMap, DrawFirst, DecodeAndCrop, VectorizeMap, InlineMap, ParallelMap, ParallelInterleave,

@@ -5,17 +5,19 @@ import re
 import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
-from uncork.core.confidential import Concealer, conceal
-from uncork.core.disk import Disk
-from uncork.core.errors import PlanRefused, quoted, told
-from uncork.core.facts import CallbackCost, Growth, SlowLayer, Transfer, Validation, Waiting
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import compare
-from uncork.core.pipeline_edit import DiskCache
-from uncork.core.plan import Policy, dump, load, seal
-from uncork.core.record import replace, to_json
-from uncork.core.stage import Copied
-from uncork.core.step_edit import ArrayArguments, DtypePolicy, LayersInInput
+from uncork.core.base.errors import PlanRefused, quoted, told
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace, to_json
+from uncork.core.documents.plan import Policy, dump, load, seal
+from uncork.core.edits.pipeline import DiskCache
+from uncork.core.edits.step import ArrayArguments, DtypePolicy, LayersInInput
+from uncork.core.evidence.callbacks import CallbackCost, Validation
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.loop import Growth, Waiting
+from uncork.core.evidence.model import SlowLayer, Transfer
+from uncork.core.evidence.stage import Copied
+from uncork.core.evidence.storage import Disk
+from uncork.report.redaction import Concealer, conceal
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"

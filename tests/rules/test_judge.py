@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, TRAP, healthy_diagnosis, observed, stage, workload_diagnosis
-from uncork import rules
-from uncork.core.diagnosis import Cause
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.stage import CachePoint, Copied
-from uncork.rules import judge
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Cause
+from uncork.core.evidence.stage import CachePoint, Copied
+from uncork.rules import judge as rules
+from uncork.rules.judge import judge
 
 MANY = observed(
     stage(

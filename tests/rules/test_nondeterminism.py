@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.record import replace
-from uncork.core.repeatable import left_to_timing
-from uncork.core.stage import AUTOTUNE, Stage
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import AUTOTUNE, Stage
+from uncork.rules.nondeterminism import left_to_timing
 
 AUGMENT = Stage(index=2, kind="map", at="train.py:9", random=True, parallelism=AUTOTUNE)
 CROP = replace(AUGMENT, index=3, at="train.py:12", parallelism=4)

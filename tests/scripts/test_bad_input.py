@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.edit import Guarantee
-from uncork.core.plan import Policy, load
-from uncork.core.record import from_json
-from uncork.core.step_edit import DtypePolicy, JitCompile, StepEdit
-from uncork.engine import processes
-from uncork.engine.processes import Script
-from uncork.engine.verbs import list_trainings, tune
-
-from .brief_child import children_by_decree
-from .conftest import Run, Write, as_from_a_terminal, environment, left_behind
+from running import Run, Write, as_from_a_terminal, environment, left_behind
+from short_worker import children_by_decree
+from uncork.core.base.record import from_json
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import Policy, load
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import DtypePolicy, JitCompile, StepEdit
+from uncork.engine.commands.diagnose import list_trainings
+from uncork.engine.commands.tune import tune
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import Script
 
 pytestmark = pytest.mark.slow
 
@@ -198,10 +198,10 @@ model.fit({ROWS}.batch(8), epochs=2)
 
 @pytest.mark.parametrize("case", DATA)
 def test_data_and_models_of_all_kinds_are_diagnosed(case: str, tmp_path: Path) -> None:
-    from uncork.core.journal import Journal  # noqa: PLC0415 - imports TensorFlow below
-    from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415
-    from uncork.engine.observe import observe  # noqa: PLC0415
-    from uncork.measure.devices import machine  # noqa: PLC0415
+    from uncork.core.base.journal import Journal  # noqa: PLC0415 - imports TensorFlow below
+    from uncork.engine.diagnose.observe import observe  # noqa: PLC0415
+    from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415
+    from uncork.measure.machine.devices import machine  # noqa: PLC0415
 
     model, given = fit_of(HEAD + DATA[case])
     subject = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
@@ -260,7 +260,7 @@ def test_a_fit_that_is_called_a_few_times_is_too_small(write: Write, uncork: Run
 def test_a_nan_loss_is_never_proved_to_be_kept(
     edit: StepEdit, guarantee: Guarantee, words: str, tmp_path: Path
 ) -> None:
-    from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
 
     names: dict[str, Any] = {}
     exec(HEAD + f"y = y * np.nan\nmodel = mlp()\ndata = {ROWS}.batch(8)", names)
@@ -453,7 +453,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
     import tensorflow as tf  # noqa: PLC0415
 
     import uncork as package  # noqa: PLC0415
-    from uncork.engine import fit_subject  # noqa: PLC0415
+    from uncork.engine.fit import fit_subject  # noqa: PLC0415
 
     class Greedy:
         def prime(self) -> float:

@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.apply.test_plan_listener import TRAIN, make_plan
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.pipeline_edit import DiskCache, Prefetch, SplitMap
-from uncork.core.plan import Plan, Policy, dump, load
-from uncork.core.record import replace
-from uncork.engine.processes import Script
-from uncork.engine.verbs import tune
-
-from .brief_child import children_by_decree
-from .conftest import Run, as_from_a_terminal, environment, run_python
-from .test_running import TRAIN, make_plan
+from running import Run, as_from_a_terminal, environment, run_python
+from short_worker import children_by_decree
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Policy, dump, load
+from uncork.core.edits.pipeline import DiskCache, Prefetch, SplitMap
+from uncork.engine.commands.tune import tune
+from uncork.engine.process.worker_process import Script
 
 pytestmark = pytest.mark.slow
 

@@ -13,12 +13,14 @@ from types import SimpleNamespace
 import pytest
 
 from records import MACHINE, plan
-from uncork.core.errors import ScriptFailed
-from uncork.core.job import Job, Result
-from uncork.core.record import to_json, write_atomically
-from uncork.engine import child, processes, verbs
-from uncork.engine.confirm import confirm
-from uncork.engine.processes import Script, run_child
+from uncork.core.base.errors import ScriptFailed
+from uncork.core.base.record import to_json, write_atomically
+from uncork.core.documents.job import Job, Result
+from uncork.engine.commands import tune as verbs
+from uncork.engine.commands.confirm import confirm
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import Script, run_child
+from uncork.engine.worker import main as child
 
 
 def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path) -> None:
@@ -56,7 +58,10 @@ def test_one_that_ends_its_process_was_not_interrupted(monkeypatch, code, ending
 
 def test_a_process_imports_nothing_that_a_script_may_set_up_first():
     """How many threads NumPy's library of kernels has, for one."""
-    modules = "uncork.engine.child, uncork.engine.whole, uncork.engine.deferred"
+    modules = ", ".join(
+        f"uncork.{name}"
+        for name in ("engine.worker.main", "engine.commands.run", "capture.base.deferred_listener")
+    )
     said = "print([m for m in ('numpy', 'tensorflow', 'keras') if m in sys.modules])"
     run = [sys.executable, "-c", f"import sys, {modules}; {said}"]
     done = subprocess.run(run, capture_output=True, text=True, check=True)

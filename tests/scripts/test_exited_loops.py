@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.record import from_json
-from uncork.engine.pipelines import repeats
-from uncork.pipeline import read
-
-from .conftest import Run, Write
+from running import Run, Write
+from uncork.core.base.record import from_json
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.pipeline.analysis.passes import repeats
+from uncork.pipeline.ir.tree import read
 
 Dataset = tf.data.Dataset
 RANGE = Dataset.range

@@ -8,14 +8,15 @@ import pytest
 import tensorflow as tf
 
 import uncork
-from uncork.capture import FitCall, StopScript
-from uncork.core.errors import NothingToMeasure, WrongUse
-from uncork.core.job import Job, Result
-from uncork.core.journal import Journal
-from uncork.core.step_edit import FusedUpdates
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.trial import Trial
-from uncork.step import read_on
+from uncork.capture.base.listener import FitCall
+from uncork.capture.base.stop import StopScript
+from uncork.core.base.errors import NothingToMeasure, WrongUse
+from uncork.core.base.journal import Journal
+from uncork.core.documents.job import Job, Result
+from uncork.core.edits.step import FusedUpdates
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.worker.job_listener import Trial
+from uncork.training.input.generator_stream import read_on
 
 
 def trained():
@@ -100,7 +101,7 @@ def begun():
 
 @pytest.fixture
 def trial(tmp_path, monkeypatch):
-    monkeypatch.setattr("uncork.engine.trial.does_real_work", lambda brief: True)
+    monkeypatch.setattr("uncork.engine.worker.job_listener.does_real_work", lambda brief: True)
     return Looking(Job(mode="diagnose"), Journal(), str(tmp_path))
 
 

@@ -13,14 +13,14 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.errors import PlanRefused
-from uncork.core.pipeline_edit import Rebatch
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.step_edit import LargerBatch
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.running import Running
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import Rebatch
+from uncork.core.edits.step import LargerBatch
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.fit_subject import FitSubject
 
 ROWS = np.random.default_rng(0).normal(size=(124, 4)).astype("float32")
 SUMS = ROWS.sum(1, keepdims=True)

@@ -13,14 +13,14 @@ import tensorflow as tf
 from keras import layers
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.errors import PlanRefused
-from uncork.core.pipeline_edit import AutotuneOff
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.step_edit import LayersInInput, StepsPerExecution
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.running import Running
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import AutotuneOff
+from uncork.core.edits.step import LayersInInput, StepsPerExecution
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.fit_subject import FitSubject
 
 WORDS = ["a b c", "b c d", "d d a", "e f"] * 8
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2

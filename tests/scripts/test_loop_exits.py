@@ -7,12 +7,11 @@ import threading
 
 import pytest
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.record import from_json
-from uncork.engine.loop_left import LoopLines
-
-from .conftest import Run, Write
-from .test_step_loops import TRAINING
+from running import Run, Write
+from scripts.test_step_loops import TRAINING
+from uncork.core.base.record import from_json
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.pycode.frames.enclosing_loops import LoopLines
 
 ENDING = """
     with open("log.txt", "w") as log:

@@ -14,22 +14,22 @@ import tensorflow as tf
 from keras import layers
 
 from records import MACHINE, STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.edit import Edit
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.journal import Journal
-from uncork.core.pipeline_edit import AutotuneOff, Rebatch
-from uncork.core.plan import Plan, Policy
-from uncork.core.record import replace
-from uncork.core.step_edit import MapOnDevice, StepsPerExecution
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import observe
-from uncork.engine.promises import Promises
-from uncork.engine.running import _PLANNED, Running
-from uncork.pipeline import measure
-from uncork.road import Proposal
-from uncork.road.map_on_device import MakeOnDevice, to_the_step
-from uncork.step.last_maps import Unmade
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import AutotuneOff, Rebatch
+from uncork.core.edits.step import MapOnDevice, StepsPerExecution
+from uncork.engine.apply.plan_listener import _PLANNED, Running
+from uncork.engine.diagnose.observe import observe
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.tune.guarantee_policy import Promises
+from uncork.optimizations.base.proposal import Proposal
+from uncork.optimizations.host.map_on_device import MakeOnDevice, to_the_step
+from uncork.pipeline.profile.stage_costs import measure
+from uncork.training.transforms.device_maps import Unmade
 
 PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
@@ -179,8 +179,8 @@ def test_arrays_that_find_no_room_are_refused_aloud(
     subject.restore()
     before = workload_diagnosis(workload=subject.workload, stages=())
     kept = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
-    monkeypatch.setattr("uncork.step.last_maps._TRIFLE", 0)
-    monkeypatch.setattr("uncork.step.last_maps.room", lambda device: 0)
+    monkeypatch.setattr("uncork.training.transforms.device_maps._TRIFLE", 0)
+    monkeypatch.setattr("uncork.training.transforms.device_maps.room", lambda device: 0)
     if strict:
         with pytest.raises(PlanRefused, match="cannot run as planned: the arrays take"):
             Running(kept, strict=True).fit(made)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import StepCall
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.record import from_json
-from uncork.engine.kept_arrays import KeptArrays
-from uncork.engine.listing import Skipped
-from uncork.engine.step_arguments import samples_of
-from uncork.engine.step_loop_subject import Between
-
-from .conftest import Run, Write
+from running import Run, Write
+from uncork.capture.base.listener import StepCall
+from uncork.core.base.record import from_json
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.engine.loop.step_arguments import samples_of
+from uncork.engine.loop.step_loop_subject import Between
+from uncork.engine.loop.unchanged_arrays import KeptArrays
+from uncork.engine.worker.list_job import Skipped
 
 TRAINING = """
     import keras, numpy as np, tensorflow as tf

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.overhead import runs, watched
 from benchmarks.overhead.runs import Cost, Runs, cost_of, epochs_for, in_turn
 from benchmarks.truth.processes import Run, run
-from uncork.core.record import replace
+from uncork.core.base.record import replace
 
 BUSY = """
 import time
@@ -28,7 +28,7 @@ print("trained 10 samples in 0.20 s")
 """
 WATCHED = """
 import tensorflow as tf
-from uncork.pipeline.source_lines import source_line
+from uncork.pycode.frames.dataset_lines import source_line
 
 dataset = tf.data.Dataset.range(3)
 print(source_line(dataset), [int(x) for x in dataset])

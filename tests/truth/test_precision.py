@@ -19,9 +19,11 @@ from benchmarks.precision.harms import (
 from benchmarks.precision.models import MODELS, PLANTED, compiled
 from benchmarks.precision.page import Precision, page
 from records import MACHINE
-from uncork.core.step_edit import DtypePolicy
-from uncork.engine.step_proofs import StepProver
-from uncork.step import Recording, Snapshot, StepSettings
+from uncork.core.edits.step import DtypePolicy
+from uncork.training.run.replay import Recording
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.verify.provers.fit_step import StepProver
 
 # So little time that the proof takes its least number of steps.
 NO_TIME_S = 0.0

@@ -14,3 +14,8 @@ def _own_random_state() -> Iterator[None]:
     yield
     tf.random.set_seed(None)
     keras.backend.clear_session(free_memory=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_quiesce(no_quiesce: None) -> None:
+    """Every test of this folder runs without waiting for a quiet machine."""

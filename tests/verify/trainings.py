@@ -10,8 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.engine.step_proofs import StepProver
-from uncork.step import Feed, Recording, Snapshot, StepSettings
+from uncork.training.input.feed import Feed
+from uncork.training.run.replay import Recording
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.verify.provers.fit_step import StepProver
 
 BATCH = 16
 BUDGET_S = 2.0

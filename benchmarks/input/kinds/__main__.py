@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from uncork.core.record import to_json
-from uncork.measure import probe
+from uncork.core.base.record import to_json
+from uncork.measure.machine.probe import probe
 
 _KINDS: Final = ("records", "csv", "text", "audio")
 # The expert's sound draws other numbers than the naive one: so may this one.

@@ -11,8 +11,9 @@ import keras
 import tensorflow as tf
 from keras.src.saving.keras_saveable import KerasSaveable
 
-from uncork.pipeline import python_state, read, state_kept
-from uncork.watch import state_digest
+from uncork.pipeline.equivalence.seeded_twin import python_state, state_kept
+from uncork.pipeline.ir.tree import read
+from uncork.pycode.purity.reachability import state_digest
 
 
 @contextmanager

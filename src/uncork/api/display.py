@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.errors import WrongUse
-from uncork.core.explanation import Explanation
-from uncork.core.plan import Plan, dump
-from uncork.core.record import to_json, write_atomically
-from uncork.report.explanation_text import explanation_text
-from uncork.report.html import diagnosis_html, plan_html
-from uncork.report.save import save_report
-from uncork.report.terminal import diagnosis_text, plan_text
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import to_json, write_atomically
+from uncork.core.documents.diagnosis import Diagnosis, Explanation
+from uncork.core.documents.plan import Plan, dump
+from uncork.report.html.page import diagnosis_html, plan_html, save_report
+from uncork.report.terminal.explanation import explanation_text
+from uncork.report.terminal.page import diagnosis_text, plan_text
 
 R = TypeVar("R", Diagnosis, Plan, Explanation)
 

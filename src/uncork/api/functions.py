@@ -15,40 +15,41 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from uncork.capture import FitCall
-from uncork.capture.frames import user_line
-from uncork.core.diagnosis import Diagnosis, Overhead
-from uncork.core.edit import GUARANTEES, Guarantee
-from uncork.core.errors import EditRefused, PlanRefused, WrongUse
-from uncork.core.explanation import Explanation
-from uncork.core.job import Result
-from uncork.core.journal import Journal
-from uncork.core.plan import Plan, Policy, Speedup
-from uncork.core.record import replace
-from uncork.core.repeatable import repeated
-from uncork.engine.confirm import withdrawn
-from uncork.engine.data_kept import data_kept
-from uncork.engine.dataset_subject import DatasetSubject
-from uncork.engine.explain import explanation
-from uncork.engine.files import load_plan
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import BUDGET_S, observe, with_disk
-from uncork.engine.processes import require_tensorflow
-from uncork.engine.running import Running
-from uncork.engine.seconds import LOOKING_SHARE
-from uncork.engine.shown import Shown
-from uncork.engine.single_process import refuse_cluster
-from uncork.engine.subject import Subject
-from uncork.engine.verbs import plan_of
-from uncork.engine.version import Version
-from uncork.engine.walk import Walk
-from uncork.measure import Trial, interleave
-from uncork.measure.devices import machine as this_machine
-from uncork.measure.devices import processes_of_cluster
-from uncork.measure.overhead import clock_s
-from uncork.pipeline import continued, fill, read, record_source_lines
-from uncork.report.progress import Progress
-from uncork.step import has_hooks
+from uncork.api.data_state import data_kept
+from uncork.api.display import Shown
+from uncork.capture.base.listener import FitCall
+from uncork.compat.versions import require_tensorflow
+from uncork.core.base.errors import EditRefused, PlanRefused, WrongUse
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Diagnosis, Explanation, Overhead
+from uncork.core.documents.job import Result
+from uncork.core.documents.plan import Plan, Policy, Speedup, load_plan
+from uncork.core.edits.edit import GUARANTEES, Guarantee
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.commands.confirm import withdrawn
+from uncork.engine.commands.tune import plan_of
+from uncork.engine.diagnose.explain import explanation
+from uncork.engine.diagnose.observe import BUDGET_S, observe, with_disk
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.process.cluster_guard import refuse_cluster
+from uncork.engine.subject.dataset_subject import DatasetSubject
+from uncork.engine.subject.subject import Subject
+from uncork.engine.subject.time_budget import LOOKING_SHARE
+from uncork.engine.tune.tuner import Walk
+from uncork.measure.benchmark.interleave import Trial, interleave
+from uncork.measure.benchmark.timed_block import clock_s
+from uncork.measure.machine.devices import machine as this_machine
+from uncork.measure.machine.devices import processes_of_cluster
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.resume_state import continued
+from uncork.pipeline.transforms.disk_cache import fill
+from uncork.pycode.frames.dataset_lines import record_source_lines
+from uncork.pycode.frames.training_line import user_line
+from uncork.report.terminal.progress import Progress
+from uncork.rules.nondeterminism import repeated
+from uncork.training.input.loader_edits import has_hooks
+from uncork.training.variant import Version
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
 _EPOCHS = 10
@@ -114,7 +115,7 @@ def tune(
     """
     begin, policy = time.monotonic(), policy or Policy()
     if not isinstance(policy, Policy):
-        raise WrongUse(f"{policy!r} is no policy", "uncork.core.plan.Policy(loosest='exact')")
+        raise WrongUse(f"{policy!r} is no policy", "uncork.Policy(loosest='exact')")
     machine, journal = this_machine(), _journal(quiet)
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         walk = _walked(subject, policy, journal, reserved_s=_FINAL_BUDGET_S)

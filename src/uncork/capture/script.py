@@ -16,13 +16,13 @@ from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from uncork.capture.calls import Listener
-from uncork.capture.frames import strip
-from uncork.capture.hooks import listening
-from uncork.capture.outline import outlined
-from uncork.core.errors import ScriptFailed, UncorkError, WrongUse
-from uncork.core.removed import instead
-from uncork.core.stack import places_from_here
+from uncork.capture.base.listener import Listener
+from uncork.capture.hooks.install import listening
+from uncork.capture.outline.rewrite import outlined
+from uncork.core.base.errors import ScriptFailed, UncorkError, WrongUse
+from uncork.pycode.frames.stack import places_from_here
+from uncork.pycode.frames.training_line import strip
+from uncork.pycode.syntax.removed_apis import instead
 
 
 def run_script(
@@ -42,7 +42,7 @@ def run_script(
         script: As the user typed it.
         args: What follows it on the command line.
         listener: Is told about training calls, and may raise
-            :class:`~uncork.capture.stop.StopScript`.
+            :class:`~uncork.capture.base.stop.StopScript`.
         source: A text to run as if it lay where the script does, with what lies beside that.
         outline: Training steps that stand in a loop itself become functions, which can be run in
             other ways.

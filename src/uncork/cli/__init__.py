@@ -1,1 +1,4 @@
-"""Words, progress, exit codes. The only place that turns errors into exit codes."""
+"""Words, options and exit codes of the command line; never TensorFlow.
+
+May import: engine.commands, engine.process, report, codemod, capture, core.
+"""

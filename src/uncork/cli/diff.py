@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from uncork.cli.targets import check_writable, unwritable
-from uncork.core import exits
-from uncork.core.errors import WrongUse
-from uncork.core.plan import Plan, load
-from uncork.core.record import write_atomically
-from uncork.engine import patches
-from uncork.engine.processes import Script
-from uncork.report.progress import Progress
+from uncork.cli.output_files import check_writable, unwritable
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import write_atomically
+from uncork.core.documents.plan import Plan, load
+from uncork.engine.commands import diff as patches
+from uncork.engine.process.worker_process import Script
+from uncork.report.terminal.progress import Progress
 
 if TYPE_CHECKING:
-    from uncork.source import Patch
+    from uncork.codemod.syntax.patch import Patch
+
 
 _BEGIN: Final = b"--- "
 
@@ -53,7 +54,7 @@ def diff(options: argparse.Namespace) -> int:
     told = _of_plan(patch, options, unseen) if plan else _of_script(patch, options.output)
     if not options.quiet:
         sys.stderr.write("".join(f"uncork: {line}\n" for line in told))
-    return exits.DONE
+    return exit_codes.DONE
 
 
 def _plan_in(path: Path) -> Plan | None:

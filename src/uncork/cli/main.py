@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from uncork.cli.options import parser
-from uncork.core import exits
-from uncork.core.errors import ScriptFailed, UncorkError
+from uncork.cli.parser import parser
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import ScriptFailed, UncorkError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,17 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("uncork: interrupted before there was a result\n")
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, `uncork report FILE | head`
         # What is still to be written is written nowhere, or Python would complain at its end.
         with suppress(OSError):  # a stream that is no file
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.DONE
+        return exit_codes.DONE
 
 
 def _call(options: argparse.Namespace) -> int:
     # Imported here: each verb pays for what it uses, and --help for nothing.
-    from uncork.cli import patching, verbs  # noqa: PLC0415
+    from uncork.cli import diff as patching  # noqa: PLC0415
+    from uncork.cli import verbs  # noqa: PLC0415
 
     if options.verb in ("diagnose", "tune", "diff"):
         _save_when_ended()
@@ -59,7 +60,7 @@ def _call(options: argparse.Namespace) -> int:
 
 def _save_when_ended() -> None:
     """Ended from outside, by a job's time limit or a terminal that is closed: as after Ctrl-C."""
-    from uncork.capture import last_signals  # noqa: PLC0415
+    from uncork.capture.sandbox.restore import last_signals  # noqa: PLC0415
 
     for number in set(last_signals()) - {signal.SIGINT}:
         signal.signal(number, _interrupt_once)
@@ -72,7 +73,7 @@ def _interrupt_once(number: int, frame: FrameType | None) -> None:
 
 
 def _tell(error: UncorkError) -> None:
-    from uncork.engine.processes import ChildFailed  # noqa: PLC0415
+    from uncork.engine.process.worker_process import ChildFailed  # noqa: PLC0415
 
     # A child has told its own story, and the traceback of a script that raised stands already.
     if not isinstance(error, ChildFailed | ScriptFailed):

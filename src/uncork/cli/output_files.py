@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from uncork.core.errors import WrongUse
+from uncork.core.base.errors import WrongUse
 
 
 def check_writable(path: Path, options: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from uncork import __version__
-from uncork.core.edit import GUARANTEES
+from uncork.core.base.version import __version__
+from uncork.core.edits.edit import GUARANTEES
 
 _DAY_S = 86_400
 _DESCRIPTION = """\

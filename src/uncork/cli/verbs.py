@@ -13,17 +13,21 @@ from typing import Final
 
 import msgspec
 
-from uncork.cli.targets import check_writable, unwritable
-from uncork.core import diagnosis, exits
-from uncork.core.confidential import R, conceal
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.disk import refused_name
-from uncork.core.errors import WrongUse
-from uncork.core.plan import Plan, Policy, dump, load
-from uncork.core.record import to_json, write_atomically
-from uncork.engine import reached, verbs, whole
-from uncork.engine.processes import Script
-from uncork.report.progress import Progress
+from uncork.cli.output_files import check_writable, unwritable
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import to_json, write_atomically
+from uncork.core.documents import diagnosis
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import Plan, Policy, dump, load
+from uncork.core.evidence.storage import refused_name
+from uncork.engine.commands import diagnose as diagnose_command
+from uncork.engine.commands import run as run_command
+from uncork.engine.commands import tune as tune_command
+from uncork.engine.process import reached_trainings as reached
+from uncork.engine.process.worker_process import Script
+from uncork.report.redaction import R, conceal
+from uncork.report.terminal.progress import Progress
 
 # What every report has had since the first version, and no other page has.
 _MASTHEAD: Final = b'<span class="brand">Uncork</span>'
@@ -39,14 +43,14 @@ def diagnose(options: argparse.Namespace) -> int:
     """Measure, print, save ``diagnosis.json`` and the report."""
     script, progress = _script(options), Progress(quiet=options.quiet)
     if options.list:
-        for workload in verbs.list_trainings(script, progress):
+        for workload in diagnose_command.list_trainings(script, progress):
             print(reached.line(workload))
-        return exits.DONE
+        return exit_codes.DONE
     _check_target(options.report)
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
         _check_apart(options.report, path)
-    found = verbs.diagnose(
+    found = diagnose_command.diagnose(
         script,
         progress,
         training=options.training,
@@ -60,7 +64,7 @@ def diagnose(options: argparse.Namespace) -> int:
     print(f"report: {options.report}")
     if options.timeline and any(options.timeline.rglob("*.xplane.pb")):
         print(f"timeline: tensorboard --logdir {options.timeline}")
-    return exits.DONE
+    return exit_codes.DONE
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -77,14 +81,14 @@ def tune(options: argparse.Namespace) -> int:
         disk_cache=_folder(options.disk_cache),
     )
     script = _script(options)
-    plan, code = verbs.tune(
+    plan, code = tune_command.tune(
         script,
         Progress(quiet=options.quiet),
         policy=policy,
         training=options.training,
     )
     target = options.plan
-    if code != exits.DONE:  # what was found before is worth more than a part
+    if code != exit_codes.DONE:  # what was found before is worth more than a part
         target, report = _beside(target), _beside(report)
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
@@ -101,7 +105,7 @@ def tune(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Train, in this process; the exit code is the script's own."""
-    return whole.run(_script(options), options.plan, strict=options.strict)
+    return run_command.run(_script(options), options.plan, strict=options.strict)
 
 
 def report(options: argparse.Namespace) -> int:
@@ -114,7 +118,7 @@ def report(options: argparse.Namespace) -> int:
         _check_apart(options.html, options.file, named="--html")
         _save(options.html, _html(record, path), named="--html")
         print(f"report: {options.html}")
-    return exits.DONE
+    return exit_codes.DONE
 
 
 def _beside(path: Path) -> Path:
@@ -255,7 +259,8 @@ def _read(path: Path) -> Diagnosis | Plan:
 def _print(
     record: Diagnosis | Plan, path: Path = Path("plan.json"), args: tuple[str, ...] = ()
 ) -> None:
-    from uncork.report import terminal, text  # noqa: PLC0415 - rich is paid for here
+    from uncork.report.terminal import page as terminal  # noqa: PLC0415
+    from uncork.report.terminal import text  # noqa: PLC0415
 
     columns = shutil.get_terminal_size((100, 40)).columns
     style = text.look(sys.stdout, columns)
@@ -266,7 +271,7 @@ def _print(
 
 
 def _html(record: Diagnosis | Plan, path: Path) -> bytes:
-    from uncork.report import html  # noqa: PLC0415 - so is jinja2
+    from uncork.report.html import page as html  # noqa: PLC0415
 
     if isinstance(record, Plan):
         return html.plan_html(record, str(path)).encode()

@@ -1,5 +1,4 @@
-"""The nouns: frozen records and pure functions over them.
+"""Frozen records and pure functions; no TensorFlow, no NumPy.
 
-Nothing here imports TensorFlow, NumPy or any other layer of Uncork. A saved diagnosis or plan can
-therefore be read, drawn and checked on a machine that has none of them.
+May import: nothing else of Uncork.
 """

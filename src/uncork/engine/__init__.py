@@ -1,1 +1,4 @@
-"""The verbs, and the two processes behind them: a parent without TensorFlow, a child with it."""
+"""The work itself: the parent process, the worker process, and what both share.
+
+May import: everything below; not cli, not api.
+"""

@@ -3,57 +3,59 @@
 Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
 """
 
-from uncork.road.array_arguments import CopyWhatChanged
-from uncork.road.array_feed import CutInOneThread
-from uncork.road.async_checkpoint import SaveBeside
-from uncork.road.autotune_off import StopAutotune
-from uncork.road.cache import CacheDeterministic
-from uncork.road.data_on_device import GatherOnDevice
-from uncork.road.decode_and_crop import DecodeWhatIsCropped
-from uncork.road.disk_cache import CacheInFiles
-from uncork.road.draw_first import DrawBeforeWork
-from uncork.road.drop_unused import MakeWhatIsTaken
-from uncork.road.filter_first import FilterBeforeMaps
-from uncork.road.flat_updates import UpdateAtOnce
-from uncork.road.full_precision import FullPrecision
-from uncork.road.fused_updates import UpdateInOneKernel
-from uncork.road.generator_cache import KeepElements
-from uncork.road.generator_chunks import TakeInChunks
-from uncork.road.inline_map import RunInline
-from uncork.road.intra_op_threads import KernelsOnOneThread
-from uncork.road.jit_compile import CompileStep
-from uncork.road.jit_compile_off import LeaveXla
-from uncork.road.keep_freed_memory import KeepMemory
-from uncork.road.keras_backend import AnotherBackend
-from uncork.road.larger_batch import TrainInLargerBatches
-from uncork.road.layers_in_input import PreprocessBeside
-from uncork.road.less_ahead import PrepareLessAhead
-from uncork.road.loader_cache import KeepBatches
-from uncork.road.loader_processes import LoadInProcesses
-from uncork.road.loader_workers import LoadInThreads
-from uncork.road.map_on_device import MakeOnDevice
-from uncork.road.micro_batches import TrainInParts
-from uncork.road.mixed_bfloat16 import MixedBfloat16
-from uncork.road.mixed_float16 import MixedFloat16
-from uncork.road.pad_lengths import FillBatchesUp
-from uncork.road.parallel_interleave import ParallelizeInterleave
-from uncork.road.parallel_map import ParallelizeMap
-from uncork.road.parallelize_prefix import ParallelizePrefix
-from uncork.road.prefetch import PrefetchBatches
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
-from uncork.road.py_function_cache import KeepAnswers
-from uncork.road.read_ahead import ReadFilesAhead
-from uncork.road.recompute_activations import RunSegmentsAgain
-from uncork.road.reduce_retracing import OpenShapes
-from uncork.road.reuse_iterator import KeepIterator
-from uncork.road.row_updates import UpdateRows
-from uncork.road.shuffle_first import ShuffleBeforeMaps
-from uncork.road.steps_per_execution import ChainSteps
-from uncork.road.tensor_arguments import PassTensors
-from uncork.road.tf_function import GraphStep
-from uncork.road.validation_input import FeedValidation
-from uncork.road.vectorize import VectorizeMaps
-from uncork.road.vectorized_map import MapAtOnce
+from __future__ import annotations
+
+from uncork.optimizations.base.proposal import Optimization
+from uncork.optimizations.batch.larger_batch import TrainInLargerBatches
+from uncork.optimizations.batch.micro_batches import TrainInParts
+from uncork.optimizations.batch.recompute_activations import RunSegmentsAgain
+from uncork.optimizations.compile.jit_compile import CompileStep
+from uncork.optimizations.compile.jit_compile_off import LeaveXla
+from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.optimizations.compile.pad_lengths import FillBatchesUp
+from uncork.optimizations.compile.vectorized_map import MapAtOnce
+from uncork.optimizations.host.array_arguments import CopyWhatChanged
+from uncork.optimizations.host.async_checkpoint import SaveBeside
+from uncork.optimizations.host.data_on_device import GatherOnDevice
+from uncork.optimizations.host.flat_updates import UpdateAtOnce
+from uncork.optimizations.host.fused_updates import UpdateInOneKernel
+from uncork.optimizations.host.intra_op_threads import KernelsOnOneThread
+from uncork.optimizations.host.keep_freed_memory import KeepMemory
+from uncork.optimizations.host.layers_in_input import PreprocessBeside
+from uncork.optimizations.host.map_on_device import MakeOnDevice
+from uncork.optimizations.host.reduce_retracing import OpenShapes
+from uncork.optimizations.host.reuse_iterator import KeepIterator
+from uncork.optimizations.host.row_updates import UpdateRows
+from uncork.optimizations.host.steps_per_execution import ChainSteps
+from uncork.optimizations.host.tensor_arguments import PassTensors
+from uncork.optimizations.host.tf_function import GraphStep
+from uncork.optimizations.input_caching.cache import CacheDeterministic
+from uncork.optimizations.input_caching.disk_cache import CacheInFiles
+from uncork.optimizations.input_caching.generator_cache import KeepElements
+from uncork.optimizations.input_caching.loader_cache import KeepBatches
+from uncork.optimizations.input_caching.py_function_cache import KeepAnswers
+from uncork.optimizations.input_parallelism.array_feed import CutInOneThread
+from uncork.optimizations.input_parallelism.autotune_off import StopAutotune
+from uncork.optimizations.input_parallelism.draw_first import DrawBeforeWork
+from uncork.optimizations.input_parallelism.inline_map import RunInline
+from uncork.optimizations.input_parallelism.less_ahead import PrepareLessAhead
+from uncork.optimizations.input_parallelism.loader_processes import LoadInProcesses
+from uncork.optimizations.input_parallelism.loader_workers import LoadInThreads
+from uncork.optimizations.input_parallelism.parallel_interleave import ParallelizeInterleave
+from uncork.optimizations.input_parallelism.parallel_map import ParallelizeMap
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
+from uncork.optimizations.input_parallelism.prefetch import PrefetchBatches
+from uncork.optimizations.input_parallelism.read_ahead import ReadFilesAhead
+from uncork.optimizations.input_rewrites.decode_and_crop import DecodeWhatIsCropped
+from uncork.optimizations.input_rewrites.drop_unused import MakeWhatIsTaken
+from uncork.optimizations.input_rewrites.filter_first import FilterBeforeMaps
+from uncork.optimizations.input_rewrites.generator_chunks import TakeInChunks
+from uncork.optimizations.input_rewrites.shuffle_first import ShuffleBeforeMaps
+from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
+from uncork.optimizations.precision.full_precision import FullPrecision
+from uncork.optimizations.precision.mixed_bfloat16 import MixedBfloat16
+from uncork.optimizations.precision.mixed_float16 import MixedFloat16
+from uncork.optimizations.validation_input import FeedValidation
 
 ROAD: tuple[Optimization, ...] = (
     # input: what the step waits for; exact steps before the one that draws other random numbers
@@ -112,5 +114,3 @@ ROAD: tuple[Optimization, ...] = (
     # another training, with consent; last, as every step before it changes what it gains
     TrainInLargerBatches(),
 )
-
-__all__ = ["ROAD", "WORTH_TRYING", "Optimization", "Proposal", "Skipped"]

@@ -12,17 +12,23 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import ValidationInput
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.plan import Policy
-from uncork.core.validating import WORTH_LOOKING, as_training, epoch_gain, seconds_of
-from uncork.road.cache import CacheDeterministic
-from uncork.road.parallelize_prefix import ParallelizePrefix
-from uncork.road.prefetch import PrefetchBatches
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
-from uncork.road.vectorize import VectorizeMaps
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.validation_time import WORTH_LOOKING, as_training, epoch_gain, seconds_of
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import ValidationInput
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
+from uncork.optimizations.input_caching.cache import CacheDeterministic
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
+from uncork.optimizations.input_parallelism.prefetch import PrefetchBatches
+from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
 
 # Of equal ones the first: what is not done again needs no threads.
 _WAYS: Final[tuple[Optimization, ...]] = (

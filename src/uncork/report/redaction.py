@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.disk import Disk
-from uncork.core.facts import CallbackCost, FullSize, Growth, SlowLayer
-from uncork.core.kernels import KernelPart
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.stage import Stage
-from uncork.core.workload import ModelSignature, Workload
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.workload import ModelSignature, Workload
+from uncork.core.evidence.callbacks import CallbackCost
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.loop import Growth
+from uncork.core.evidence.model import FullSize, SlowLayer
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.storage import Disk
 
 R = TypeVar("R", bound=Diagnosis | Plan)
 
@@ -48,7 +50,7 @@ def conceal(record: R) -> R:
         record: A diagnosis or a plan; it stays as it is.
 
     Example:
-        >>> from uncork.core.confidential import Concealer
+        >>> from uncork.report.redaction import Concealer
         >>> hidden = Concealer(files=["src/secret.py"], functions=["load_scans"])
         >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'

@@ -7,55 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.record import replace
-from uncork.rules import (
-    array_copies,
-    augmentation_in_model,
-    autotune_memory,
-    cache,
-    callbacks,
-    compute_bound,
-    dense_embedding_update,
-    eager,
-    environment,
-    fit_in_loop,
-    growing_state,
-    healthy,
-    idle_devices,
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules import healthy
+from uncork.rules.correctness import (
     keras_defects,
     leaking_split,
-    loop_lines,
+    random_under_cache,
+    repeated_draws,
+)
+from uncork.rules.device import (
+    augmentation_in_model,
+    compute_bound,
+    dense_embedding_update,
     low_precision,
     low_precision_harmful,
-    metrics_every_step,
-    no_prefetch,
-    one_hot_labels,
     optimizer_kernels,
     padding,
-    page_faults,
-    per_element_work,
     per_example_loop,
-    python_loader,
-    random_under_cache,
-    recompiling,
-    repeated_draws,
     replica_too_small,
-    retracing,
     rnn_slow_kernel,
+    slow_kernel,
+)
+from uncork.rules.host import (
+    callbacks,
+    eager,
+    fit_in_loop,
+    growing_state,
+    loop_lines,
+    metrics_every_step,
+    recompiling,
+    retracing,
+    small_steps,
+    sync_every_step,
+    validation_setup,
+)
+from uncork.rules.input import (
+    array_copies,
+    autotune_memory,
+    cache,
+    no_prefetch,
+    one_hot_labels,
+    per_element_work,
+    python_loader,
     serial_maps,
     shuffle_of_decoded,
-    slow_kernel,
-    slow_start,
-    small_steps,
     storage_bound,
-    sync_every_step,
     transfer,
-    validation_setup,
     wasted_work,
     wide_dtype,
 )
+from uncork.rules.machine import environment, idle_devices, page_faults, slow_start
 
 # What says why a loader is slow, where it does, stands instead of the finding that it is.
 _WHY_PYTHON = ("array_copies", "wide_dtype")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.stage import Stage
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.stage import Stage
 
 
 def repeated(found: WorkloadDiagnosis) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""One way to run a training, and what runs it."""
+"""What is looked at once, of a training as its author wrote it: no edit in between changes it.
+
+One way to run a training, and what runs it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 
-from uncork.core.edit import AsyncCheckpoint, Edit, LoaderEdit, of_validation
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.record import replace
-from uncork.core.step_edit import StepEdit, batches_in_one
-from uncork.measure.interleave import Block
-from uncork.pipeline import Pipeline, apply
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import AsyncCheckpoint, Edit, LoaderEdit, of_validation
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import StepEdit, batches_in_one
+from uncork.measure.benchmark.interleave import Block, paired
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.apply import apply
 
 
 @dataclass(frozen=True)
@@ -93,3 +98,10 @@ class VersionRunner(ABC):
     @abstractmethod
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
+
+
+def against(base: VersionRunner, candidate: VersionRunner, block_s: float) -> Comparison:
+    """Two runners on batches from memory, compiled first: a few pairs are enough."""
+    candidate.prime()
+    base.prime()
+    return paired(base, candidate, block_s=block_s).comparison

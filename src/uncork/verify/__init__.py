@@ -1,1 +1,4 @@
-"""Is it still right? One file for each guarantee; ``not passed`` is the default answer."""
+"""Checks that an edited training is still the same training.
+
+May import: training and below.
+"""

@@ -16,11 +16,12 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.eager import backprop
 
-from uncork.capture import PassThrough, StopScript, listening
-from uncork.core.errors import PlanRefused, WrongUse
-from uncork.pipeline import source_line
-
-from .recorder import Recorder, at, line, make_step
+from capture.recorder import Recorder, at, line, make_step
+from uncork.capture.base.listener import PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.hooks.install import listening
+from uncork.core.base.errors import PlanRefused, WrongUse
+from uncork.pycode.frames.dataset_lines import source_line
 
 HERE = Path(__file__)
 

@@ -9,10 +9,11 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.capture import StepCall, StopScript, listening
-from uncork.capture.evidence import Evidence
-
-from .recorder import Recorder, at, line, make_step
+from capture.recorder import Recorder, at, line, make_step
+from uncork.capture.base.listener import StepCall
+from uncork.capture.base.stop import StopScript
+from uncork.capture.hooks.install import listening
+from uncork.capture.hooks.training_evidence import Evidence
 
 
 @pytest.fixture

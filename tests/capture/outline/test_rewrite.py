@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from uncork.capture.outline import outlined
-from uncork.core.stack import OUTLINED
+from uncork.capture.outline.rewrite import outlined
+from uncork.pycode.frames.stack import OUTLINED
 
 # Stand-ins that compute with plain numbers, and tell in what order they were asked.
 WORLD = """

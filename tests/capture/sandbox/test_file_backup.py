@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import PutBack, keep_files, own_files, put_back, putting_back
+from uncork.capture.sandbox import file_backup as own_files
+from uncork.capture.sandbox import restore as putting_back
+from uncork.capture.sandbox.file_hooks import keep_files
+from uncork.capture.sandbox.restore import PutBack, put_back
 
 OLD = b"three days of training"
 
@@ -281,7 +284,7 @@ def test_without_room_for_a_copy_it_is_named(old, kept, monkeypatch):
 def test_a_process_that_is_killed_leaves_what_is_needed(old, kept):
     program = f"""
 import os, pathlib
-from uncork.capture import keep_files
+from uncork.capture.sandbox.file_hooks import keep_files
 with keep_files(pathlib.Path({str(kept)!r})):
     pathlib.Path({str(old)!r}).write_text("new")
     os.kill(os.getpid(), 9)

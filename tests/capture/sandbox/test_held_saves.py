@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.capture import hold_saves
+from uncork.capture.sandbox.held_saves import hold_saves
 
 
 @pytest.fixture

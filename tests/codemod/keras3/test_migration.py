@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uncork.core.removed import instead
-from uncork.source import patch_to_keras3
-
-from .scripts import script
+from codemod.scripts import script
+from uncork.codemod.keras3.migration import patch_to_keras3
+from uncork.pycode.syntax.removed_apis import instead
 
 SCALED = script("""
     import keras

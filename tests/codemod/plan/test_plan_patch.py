@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-from uncork.core.edit import IntraOpThreads, KeepFreedMemory
-from uncork.core.errors import WrongUse
-from uncork.core.pipeline_edit import (
+from codemod.scripts import FIT, KEPT, LOOP, at, lines, of_fit, of_loop, patched, with_point
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import IntraOpThreads, KeepFreedMemory
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     LessAhead,
@@ -17,8 +19,7 @@ from uncork.core.pipeline_edit import (
     ShuffleFirst,
     SplitMap,
 )
-from uncork.core.record import replace
-from uncork.core.step_edit import (
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     JitCompile,
@@ -27,8 +28,6 @@ from uncork.core.step_edit import (
     ReduceRetracing,
     StepsPerExecution,
 )
-
-from .scripts import FIT, KEPT, LOOP, at, lines, of_fit, of_loop, patched, with_point
 
 MAP = ParallelMap(stage=1, expects="")
 CACHE = Cache(stage=1, expects="")

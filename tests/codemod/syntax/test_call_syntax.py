@@ -6,8 +6,8 @@ import libcst as cst
 import pytest
 from libcst import matchers
 
-from uncork.core.errors import EditRefused
-from uncork.source.calls import check_keyword, linked, with_keyword, without_arguments
+from uncork.codemod.syntax.call_syntax import check_keyword, linked, with_keyword, without_arguments
+from uncork.core.base.errors import EditRefused
 
 
 def call(text: str) -> cst.Call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.source import Patch
+from uncork.codemod.syntax.patch import Patch
 
 
 def diff(before: bytes, after: bytes, name: str = "train.py") -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.errors import EditRefused
-from uncork.source.tree import Source
+from uncork.codemod.syntax.script_tree import Source
+from uncork.core.base.errors import EditRefused
 
 
 def source(text: str) -> Source:

@@ -11,13 +11,13 @@ from tensorflow.python.data import ops as tensorflow_ops
 from tensorflow.python.data.experimental import ops as tensorflow_experimental_ops
 from tensorflow.python.data.ops import dataset_ops
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline import apart, read
-from uncork.pipeline.kinds import KINDS, kind_of
-from uncork.pipeline.order import keeps_order
-from uncork.pipeline.rebuild import rebuild
-
-from .helpers import behind_unknown, epochs
+from pipeline.helpers import behind_unknown, epochs
+from uncork.compat.tfdata.dataset_classes import KINDS, kind_of
+from uncork.compat.tfdata.dataset_rebuild import rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.ir.element_order import keeps_order
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.trial_copy import apart
 
 RANGE = tf.data.Dataset.range
 

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core import errors, exits
+from uncork.core.base import errors, exit_codes
 
 TREE = [
-    (errors.WrongUse, exits.WRONG_USE),
-    (errors.MissingTensorFlow, exits.WRONG_USE),
-    (errors.PlanRefused, exits.WRONG_USE),
-    (errors.EditRefused, exits.WRONG_USE),
-    (errors.PatchRefused, exits.WRONG_USE),
-    (errors.NothingToMeasure, exits.NOTHING_TO_MEASURE),
-    (errors.ScriptFailed, exits.SCRIPT_FAILED),
-    (errors.OutOfMemory, exits.NOTHING_TO_MEASURE),
-    (errors.RegressionFound, exits.REGRESSION),
+    (errors.WrongUse, exit_codes.WRONG_USE),
+    (errors.MissingTensorFlow, exit_codes.WRONG_USE),
+    (errors.PlanRefused, exit_codes.WRONG_USE),
+    (errors.EditRefused, exit_codes.WRONG_USE),
+    (errors.PatchRefused, exit_codes.WRONG_USE),
+    (errors.NothingToMeasure, exit_codes.NOTHING_TO_MEASURE),
+    (errors.ScriptFailed, exit_codes.SCRIPT_FAILED),
+    (errors.OutOfMemory, exit_codes.NOTHING_TO_MEASURE),
+    (errors.RegressionFound, exit_codes.REGRESSION),
 ]
 
 
@@ -39,7 +39,7 @@ def test_a_message_says_received_expected_remedy():
 
 
 def test_exit_codes_are_what_scripts_rely_on():
-    assert {n: v for n, v in vars(exits).items() if n.isupper()} == {
+    assert {n: v for n, v in vars(exit_codes).items() if n.isupper()} == {
         "DONE": 0,
         "SCRIPT_FAILED": 1,
         "WRONG_USE": 2,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from records import STEPS
-from uncork.core.journal import Event, Journal, read
-from uncork.core.plan import Step
+from uncork.core.base.journal import Event, Journal, read
+from uncork.core.documents.plan import Step
 
 
 @pytest.fixture

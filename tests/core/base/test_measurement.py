@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from uncork.core.measurement import compare, spread, t95
+from uncork.core.base.measurement import compare, spread, t95
 
 DRAWS = 400
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from records import MACHINE, diagnosis, plan
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.machine import Machine
-from uncork.core.record import digest, from_json, replace, to_json, write_atomically
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import digest, from_json, replace, to_json, write_atomically
+from uncork.core.documents.diagnosis import Diagnosis
 
 
 def test_records_are_frozen():
@@ -117,7 +117,7 @@ def test_a_device_without_space_leaves_the_old_file(tmp_path: Path):
 def test_the_nouns_need_neither_tensorflow_nor_numpy():
     code = (
         "import sys, pkgutil, importlib, uncork.core as core\n"
-        "for module in pkgutil.iter_modules(core.__path__, 'uncork.core.'):\n"
+        "for module in pkgutil.walk_packages(core.__path__, 'uncork.core.'):\n"
         "    importlib.import_module(module.name)\n"
         "print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
     )

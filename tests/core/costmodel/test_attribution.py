@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from records import STAGES, measurement, workload_diagnosis
-from uncork.core.attribution import _together, costs_of, overlapped_s, thrown_away_s
-from uncork.core.costmodel import StepCosts
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS, Draws, Stage
+from uncork.core.base.record import replace
+from uncork.core.costmodel.attribution import _together, costs_of, overlapped_s, thrown_away_s
+from uncork.core.costmodel.step_cost import StepCosts
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.stage import AUTOTUNE, ENDLESS, Draws, Stage
 
 # 40 ms of a step, on all cores.
 DECODE = Stage(

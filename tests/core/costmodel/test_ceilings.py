@@ -1,6 +1,6 @@
-from uncork.core.ceilings import disk_ceiling, input_ceilings
-from uncork.core.disk import FromDisk
-from uncork.core.stage import OpCost, Stage
+from uncork.core.costmodel.ceilings import disk_ceiling, input_ceilings
+from uncork.core.evidence.stage import OpCost, Stage
+from uncork.core.evidence.storage import FromDisk
 
 
 def stage(kind="map", cpu_s=0.001, parallelism=-1, ops=(), **fields):

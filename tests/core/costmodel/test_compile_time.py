@@ -5,10 +5,10 @@ import math
 import pytest
 
 from records import observed
-from uncork.core.batch_facts import NewShapes, PaddedShapes
-from uncork.core.compiling import compiling_comparison, compiling_of, with_compiling
-from uncork.core.measurement import compare
-from uncork.core.record import replace
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.costmodel.compile_time import compiling_comparison, compiling_of, with_compiling
+from uncork.core.evidence.batches import NewShapes, PaddedShapes
 
 PADDED = PaddedShapes(multiple=8, shapes=4, once=0, twice=0, larger=1.1)
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts, gain
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Draws, Prefix, Stage
+from uncork.core.base.record import replace
+from uncork.core.costmodel.step_cost import StepCosts, gain
+from uncork.core.evidence.stage import AUTOTUNE, Draws, Prefix, Stage
+from uncork.core.evidence.stage_graph import made_from
 
 
 def stage(index: int, cost_s: float, kind: str = "map", **fields) -> Stage:

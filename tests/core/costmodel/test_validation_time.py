@@ -5,10 +5,9 @@ import math
 import pytest
 
 from records import measurement, stage, workload_diagnosis
-from uncork.core.facts import Validation, ValidationFeed
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.validating import (
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.costmodel.validation_time import (
     as_training,
     epoch_comparison,
     epoch_gain,
@@ -16,6 +15,7 @@ from uncork.core.validating import (
     with_part_faster,
     with_validation,
 )
+from uncork.core.evidence.callbacks import Validation, ValidationFeed
 
 FEED = ValidationFeed(
     pipeline="4f2a",

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from records import MACHINE, STEPS, WORKLOAD, measurement, workload_diagnosis
-from uncork.core.job import Confirmation, Job, Result
-from uncork.core.record import from_json, to_json
+from uncork.core.base.record import from_json, to_json
+from uncork.core.documents.job import Confirmation, Job, Result
 
 
 def test_a_job_and_its_result_survive_the_file():

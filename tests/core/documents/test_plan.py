@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from records import STEPS, empty_plan, plan
-from uncork.core.errors import PlanRefused
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.plan import SCHEMA, Policy, dump, load, seal
-from uncork.core.plan import _digest as seal_of
-from uncork.core.record import replace
-from uncork.core.step_edit import StepEdit
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import SCHEMA, Policy, dump, load, seal
+from uncork.core.documents.plan import _digest as seal_of
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import StepEdit
 
 
 def changed(**fields: Any) -> bytes:

@@ -5,9 +5,8 @@ import itertools
 import msgspec
 import pytest
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.edit import GUARANTEES, AsyncCheckpoint, Edit, loosest
-from uncork.core.pipeline_edit import (
+from uncork.core.edits.edit import GUARANTEES, AsyncCheckpoint, Edit, loosest
+from uncork.core.edits.pipeline import (
     Cache,
     GatherLast,
     ParallelMap,
@@ -15,7 +14,7 @@ from uncork.core.pipeline_edit import (
     Prefetch,
     SplitMap,
 )
-from uncork.core.step_edit import (
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     FlatUpdates,
@@ -35,6 +34,7 @@ from uncork.core.step_edit import (
     StepsPerExecution,
     TensorArguments,
 )
+from uncork.core.evidence.batches import OpenAxis
 
 EDITS = (
     SplitMap(stage=1, expects="a"),

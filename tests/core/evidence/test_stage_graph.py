@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.branches import depths, inputs_of, neighbours
-from uncork.core.stage import Stage
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.stage_graph import depths, inputs_of, neighbours
 
 
 def listed(*firsts: int) -> list[Stage]:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.pipeline_edit import AutotuneOff, Cache, Prefetch, SplitMap
-from uncork.core.plan import dump
-from uncork.core.record import replace
-from uncork.core.step_edit import FlatUpdates, StepsPerExecution
+from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.script import run_script
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import dump
+from uncork.core.edits.pipeline import AutotuneOff, Cache, Prefetch, SplitMap
+from uncork.core.edits.step import FlatUpdates, StepsPerExecution
 
 STEP_EDITS = (StepsPerExecution(steps=2), FlatUpdates())
 
@@ -25,7 +27,7 @@ class Maker(PassThrough):
         self._target = target
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+        from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)

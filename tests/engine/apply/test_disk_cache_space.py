@@ -10,16 +10,16 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache, DiskCache, Prefetch
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.engine.files_room import files_failed, planned_dataset
-from uncork.engine.pipelines import keeps
-from uncork.engine.running import Running
-from uncork.engine.version import Version
-from uncork.pipeline import read
-from uncork.pipeline.disk_folder import leave
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import Cache, DiskCache, Prefetch
+from uncork.engine.apply.disk_cache_space import files_failed, planned_dataset
+from uncork.engine.apply.memory_budget import keeps
+from uncork.engine.apply.plan_listener import Running
+from uncork.pipeline.ir.cache_files import leave
+from uncork.pipeline.ir.tree import read
+from uncork.training.variant import Version
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

@@ -11,22 +11,22 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.capture import StepCall
-from uncork.core.edit import KeepFreedMemory, LoaderCache
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.pipeline_edit import Cache, GeneratorCache, Prefetch, PyFunctionCache, ReadAhead
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, ReuseIterator
-from uncork.engine import this_machine
-from uncork.engine.pipelines import enough_memory
-from uncork.engine.planned_data import _EDITED
-from uncork.engine.running import Running
-from uncork.engine.this_machine import check_precision, other_machine
-from uncork.measure import probe
-from uncork.measure.devices import accelerators
-from uncork.measure.machine import available_memory
-from uncork.pipeline import bytes_named, read
+from uncork.capture.base.listener import StepCall
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.edit import KeepFreedMemory, LoaderCache
+from uncork.core.edits.pipeline import Cache, GeneratorCache, Prefetch, PyFunctionCache, ReadAhead
+from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, ReuseIterator
+from uncork.engine.apply import machine_match as this_machine
+from uncork.engine.apply.loop_datasets import _EDITED
+from uncork.engine.apply.machine_match import check_precision, other_machine
+from uncork.engine.apply.memory_budget import enough_memory
+from uncork.engine.apply.plan_listener import Running
+from uncork.measure.machine.devices import accelerators
+from uncork.measure.machine.probe import available_memory, probe
+from uncork.pipeline.analysis.input_files import bytes_named
+from uncork.pipeline.ir.tree import read
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 
 from records import empty_plan
-from uncork.core.plan import SCHEMA, dump
-
-from .conftest import (
+from running import (
     Run,
     Write,
     as_from_a_terminal,
@@ -25,6 +23,7 @@ from .conftest import (
     left_behind,
     run_python,
 )
+from uncork.core.documents.plan import SCHEMA, dump
 
 pytestmark = pytest.mark.slow
 

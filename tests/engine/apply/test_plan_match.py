@@ -9,11 +9,12 @@ import keras
 import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.core.edit import KerasBackend
-from uncork.core.pipeline_edit import Prefetch
-from uncork.core.plan import Plan, Step
-from uncork.core.record import replace
-from uncork.core.step_edit import (
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Step
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import KerasBackend
+from uncork.core.edits.pipeline import Prefetch
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
@@ -22,8 +23,7 @@ from uncork.core.step_edit import (
     StepsPerExecution,
     TfFunction,
 )
-from uncork.core.workload import Workload
-from uncork.engine.fitting import differences
+from uncork.engine.apply.plan_match import differences
 
 
 def with_edits(*edits: Any, **of_the_call: Any) -> Plan:

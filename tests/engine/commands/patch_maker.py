@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.pipeline_edit import AutotuneOff, Cache, ParallelMap, Prefetch
-from uncork.core.plan import dump
-from uncork.core.record import replace
-from uncork.core.stage import Stage
-from uncork.core.step_edit import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
-from uncork.engine.verbs import script_digest
+from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.script import run_script
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import dump
+from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch
+from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
+from uncork.core.evidence.stage import Stage
+from uncork.engine.commands.tune import script_digest
 
 
 class Maker(PassThrough):
@@ -27,8 +29,8 @@ class Maker(PassThrough):
         self._target = target
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
-        from uncork.pipeline.source_lines import source_line  # noqa: PLC0415
+        from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+        from uncork.pycode.frames.dataset_lines import source_line  # noqa: PLC0415
 
         at = {"step_at": call.step_at}
         with tempfile.TemporaryDirectory() as scratch:

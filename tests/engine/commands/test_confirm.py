@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from records import MACHINE, measurement, plan
-from uncork.core.edit import LoaderCache, ValidationInput
-from uncork.core.facts import Validation
-from uncork.core.job import Confirmation, Result
-from uncork.core.pipeline_edit import Cache
-from uncork.core.plan import dump, load
-from uncork.core.record import replace
-from uncork.core.step_edit import MicroBatches
-from uncork.engine import confirm as confirming
-from uncork.engine import processes as processes_of
-from uncork.engine.processes import Script
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Confirmation, Result
+from uncork.core.documents.plan import dump, load
+from uncork.core.edits.edit import LoaderCache, ValidationInput
+from uncork.core.edits.pipeline import Cache
+from uncork.core.edits.step import MicroBatches
+from uncork.core.evidence.callbacks import Validation
+from uncork.engine.commands import confirm as confirming
+from uncork.engine.process import worker_process as processes_of
+from uncork.engine.process.worker_process import Script
 
 WRITTEN = (600.0, 606.0, 597.0)
 KEPT = plan().kept[0]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.plan import Plan, load
-from uncork.core.record import from_json
-from uncork.road import ROAD
+from uncork.core.base.record import from_json
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import Plan, load
+from uncork.optimizations.order import ROAD
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def uncork(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from records import WORKLOAD, plan
-from uncork.core.errors import PatchRefused, PlanRefused, WrongUse
-from uncork.core.job import Job, Result
-from uncork.core.plan import Plan, load
-from uncork.core.record import digest, replace
-from uncork.core.step_edit import DtypePolicy, JitCompile, StepsPerExecution
-from uncork.core.workload import Workload
-from uncork.engine import patches, processes
-from uncork.engine.processes import ChildFailed, Script
-
-from .conftest import Run, Write, environment, run_python
+from running import Run, Write, environment, run_python
+from uncork.core.base.errors import PatchRefused, PlanRefused, WrongUse
+from uncork.core.base.record import digest, replace
+from uncork.core.documents.job import Job, Result
+from uncork.core.documents.plan import Plan, load
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.step import DtypePolicy, JitCompile, StepsPerExecution
+from uncork.engine.commands import diff as patches
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import ChildFailed, Script
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
 EDITS = (StepsPerExecution(steps=8), JitCompile())
@@ -175,7 +175,7 @@ def test_a_patch_is_run_and_trains_as_the_plan_does(
 ) -> None:
     write(SCRIPT)
     here = Path(__file__)
-    paths = os.pathsep.join([str(here.parents[1]), *sys.path])
+    paths = os.pathsep.join([str(here.parents[2]), *sys.path])
     env = {**environment(tmp_path), "PYTHONPATH": paths}
     arguments = here.with_name("patch_maker.py"), "plan.json", "train.py", 8
     maker = run_python(*arguments, cwd=tmp_path, env=env)

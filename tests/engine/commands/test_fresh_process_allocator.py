@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 
+from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
-from road.situations import FOUR_CORES
-from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import KeepFreedMemory
-from uncork.core.errors import EditRefused
-from uncork.core.job import Job, ProcessTrial, Result
-from uncork.core.plan import Plan, Proof, Step, dump
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.engine import processes
-from uncork.engine.kept_memory import MEMORY
-from uncork.engine.processes import Script, run_child
-
-from .conftest import begun, run_python
+from running import begun, run_python
+from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.script import run_script
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, ProcessTrial, Result
+from uncork.core.documents.plan import Plan, Proof, Step, dump
+from uncork.core.edits.edit import KeepFreedMemory
+from uncork.core.edits.step import DtypePolicy
+from uncork.engine.commands.fresh_process import MEMORY
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import Script, run_child
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 SLOWED = replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=0.08)
@@ -73,7 +74,7 @@ def test_a_process_that_would_take_nearly_all_memory_is_not_started_so(monkeypat
 
 
 def test_a_process_that_was_not_started_so_is_told_how(monkeypatch):
-    from uncork.engine.this_machine import check_memory  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine.apply.machine_match import check_memory  # noqa: PLC0415 - imports TensorFlow
 
     found = tried(monkeypatch, 1.5)
     with pytest.raises(EditRefused, match="start the script by 'uncork run'"):
@@ -108,8 +109,8 @@ class Maker(PassThrough):
         self._folder = folder
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine import handed_over  # noqa: PLC0415 - imports TensorFlow
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - likewise
+        from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - likewise
+        from uncork.verify.provers import handover as handed_over  # noqa: PLC0415 - imports TensorFlow
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
@@ -128,7 +129,9 @@ class Maker(PassThrough):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return begun(tmp_path_factory.mktemp("memory"), TRAIN, "engine.test_kept_memory")
+    return begun(
+        tmp_path_factory.mktemp("memory"), TRAIN, "engine.commands.test_fresh_process_allocator"
+    )
 
 
 @glibc

@@ -12,21 +12,23 @@ from typing import Any
 
 import pytest
 
+from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from road.situations import FOUR_CORES
-from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import KerasBackend
-from uncork.core.job import Job, ProcessTrial, Result
-from uncork.core.measurement import Measurement
-from uncork.core.plan import NO_TIME, Plan, Policy, Proof, Step, dump
-from uncork.core.record import replace
-from uncork.engine import processes
-from uncork.engine.backends import BACKEND, written_for_tensorflow
-from uncork.engine.handed_over import HandedFit
-from uncork.engine.processes import ChildFailed, Script, run_child
-from uncork.measure.machine import jax_version
-
-from .conftest import begun, run_python
+from running import begun, run_python
+from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.script import run_script
+from uncork.core.base.measurement import Measurement
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, ProcessTrial, Result
+from uncork.core.documents.plan import NO_TIME, Plan, Policy, Proof, Step, dump
+from uncork.core.edits.edit import KerasBackend
+from uncork.engine.commands.fresh_process import BACKEND
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import ChildFailed, Script, run_child
+from uncork.measure.machine.probe import jax_version
+from uncork.pycode.syntax.backend_portability import written_for_tensorflow
+from uncork.verify.provers.handover import HandedFit
 
 BEFORE = workload_diagnosis(workload=replace(WORKLOAD, data="numpy", pipeline=""))
 PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
@@ -182,8 +184,8 @@ class Maker(PassThrough):
         self._folder = folder
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine import data_orders  # noqa: PLC0415 - imports TensorFlow
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - likewise
+        from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - likewise
+        from uncork.verify.provers import data_orders  # noqa: PLC0415 - imports TensorFlow
 
         data_orders._STEPS = (200, 200)  # however busy the machine is
 
@@ -206,7 +208,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = tuple(int(part) for part in metadata.version("keras").split(".")[:2])
     if release < (3, 10) and not hasattr(pytest.importorskip("jax"), "spmd_mode"):
         pytest.skip("Keras before 3.10 wants an older JAX")
-    return begun(tmp_path_factory.mktemp("jax"), TRAIN, "engine.test_backends")
+    return begun(
+        tmp_path_factory.mktemp("jax"), TRAIN, "engine.commands.test_fresh_process_backend"
+    )
 
 
 def asked(folder: Path, monkeypatch: Any, **changes: Any) -> Result:
@@ -233,7 +237,7 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
 @pytest.mark.slow
 def test_another_training_is_not(made):
     """Whatever backend it is asked on: it is this process's."""
-    from uncork.engine.other_backend import proved  # noqa: PLC0415 - imports Keras
+    from uncork.engine.worker.backend_job import proved  # noqa: PLC0415 - imports Keras
 
     names: dict[str, Any] = {}
     exec(TRAIN.partition("model.fit(")[0], names)

@@ -10,20 +10,22 @@ from typing import Any
 
 import pytest
 
+from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
-from road.situations import FOUR_CORES
-from uncork.capture import FitCall, PassThrough, StopScript, run_script
-from uncork.core.edit import IntraOpThreads
-from uncork.core.job import Job, ProcessTrial, Result
-from uncork.core.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
-from uncork.core.record import replace
-from uncork.core.step_edit import JitCompile, LargerBatch, StepsPerExecution
-from uncork.engine import handed_over, processes
-from uncork.engine.handed_over import HandedFit
-from uncork.engine.kernel_threads import THREADS
-from uncork.engine.processes import Script, run_child
-
-from .conftest import begun, run_python
+from running import begun, run_python
+from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.stop import StopScript
+from uncork.capture.script import run_script
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, ProcessTrial, Result
+from uncork.core.documents.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
+from uncork.core.edits.edit import IntraOpThreads
+from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
+from uncork.engine.commands.fresh_process import THREADS
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_process import Script, run_child
+from uncork.verify.provers import handover as handed_over
+from uncork.verify.provers.handover import HandedFit
 
 BEFORE = workload_diagnosis(
     workload=replace(WORKLOAD, data="numpy", pipeline=""),
@@ -125,7 +127,7 @@ class Maker(PassThrough):
         self._folder = folder
 
     def fit(self, call: FitCall) -> Any:
-        from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+        from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
@@ -145,7 +147,9 @@ class Maker(PassThrough):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return begun(tmp_path_factory.mktemp("threads"), TRAIN, "engine.test_kernel_threads")
+    return begun(
+        tmp_path_factory.mktemp("threads"), TRAIN, "engine.commands.test_fresh_process_threads"
+    )
 
 
 def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
@@ -171,7 +175,7 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
 @pytest.mark.slow
 def test_another_training_is_not(made, monkeypatch, tmp_path):
     """Which threads a process has says nothing of that: it is asked in this one."""
-    from uncork.engine.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
 
     monkeypatch.setattr(sys, "argv", ["train.py"])
     names: dict[str, Any] = {}

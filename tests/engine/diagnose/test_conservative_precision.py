@@ -7,9 +7,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.engine.fit_subject import FitSubject
+from uncork.core.base.record import replace
+from uncork.core.edits.step import DtypePolicy
+from uncork.engine.fit.fit_subject import FitSubject
 
 OFFSET = 300.0  # in bfloat16 the next number is 302
 

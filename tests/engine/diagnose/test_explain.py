@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 import uncork
-from uncork.core.errors import WrongUse
-from uncork.core.explanation import Explanation
-from uncork.core.record import from_json, to_json
-from uncork.pipeline import record_source_lines
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import from_json, to_json
+from uncork.core.documents.diagnosis import Explanation
+from uncork.pycode.frames.dataset_lines import record_source_lines
 
 record_source_lines()
 
@@ -77,7 +77,7 @@ def test_it_can_be_kept_and_shown_in_a_notebook():
 
 
 def test_without_lines_it_says_how_to_have_them(monkeypatch):
-    monkeypatch.setattr("uncork.pipeline.node.source_line", lambda dataset: None)
+    monkeypatch.setattr("uncork.pipeline.ir.node.source_line", lambda dataset: None)
     shown = str(uncork.explain(tf.data.Dataset.range(9), budget=0.2))
     assert "make the dataset again" in " ".join(shown.split())
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from records import WORKLOAD, measurement, stage
-from uncork.core.record import replace
-from uncork.core.stage import ENDLESS
-from uncork.engine.observe import _notes
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import ENDLESS
+from uncork.engine.diagnose.observe import _notes
 
 
 def test_functions_that_run_op_by_op_are_told() -> None:

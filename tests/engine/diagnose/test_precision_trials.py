@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import uncork
-from uncork.engine import observe, precisions
-from uncork.measure import devices
-from uncork.step import warms_up
+from uncork.engine.diagnose import observe
+from uncork.engine.diagnose import precision_trials as precisions
+from uncork.measure.machine import devices
+from uncork.training.optimizer.learning_rate import warms_up
 
 
 def trained(**fake: bool):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from uncork.core.measurement import spread
-from uncork.engine.shares import breakdown, take_apart
-from uncork.measure import Block
+from uncork.core.base.measurement import spread
+from uncork.engine.diagnose.time_breakdown import breakdown, take_apart
+from uncork.measure.benchmark.interleave import Block
 
 CERTAIN = spread([0.2, 0.2, 0.2])
 

@@ -17,13 +17,13 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from uncork.core.journal import Journal
-from uncork.core.plan import Policy
-from uncork.engine import larger_batches
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.in_parts import train_in_parts
-from uncork.engine.room import ran_out, said_of
-from uncork.step.snapshot import weights
+from uncork.core.base.journal import Journal
+from uncork.core.documents.plan import Policy
+from uncork.engine.fit import larger_batches
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.tune.memory_model import ran_out, said_of
+from uncork.engine.tune.memory_strategies import train_in_parts
+from uncork.training.state.snapshot import weights
 
 ROOM = 850_000_000
 ROWS, TOKENS, WIDTH, BATCH = 128, 2000, 1024, 64  # half a gigabyte for what one layer gives

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.engine.fit_subject import FitSubject
-from uncork.step.one_order import ONE_ORDER
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.training.input.array_order import ONE_ORDER
 
 ROWS = np.arange(40, dtype="float32").reshape(40, 1)
 

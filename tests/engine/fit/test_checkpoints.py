@@ -10,22 +10,24 @@ import keras
 import numpy as np
 import pytest
 
+from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, observed, plan
-from road.situations import FOUR_CORES
-from uncork.capture import FitCall, hold_saves
-from uncork.core.edit import AsyncCheckpoint
-from uncork.core.errors import PlanRefused
-from uncork.core.journal import Journal
-from uncork.core.measurement import compare
-from uncork.core.plan import Plan, Policy
-from uncork.core.record import replace
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.running import Running
-from uncork.engine.walk import Walk
-from uncork.measure import Block, Trial
-from uncork.road.async_checkpoint import SaveBeside
-from uncork.step import CopiedSave, checkpoint_difference
-from uncork.step.feed import spec_text
+from uncork.capture.base.listener import FitCall
+from uncork.capture.sandbox.held_saves import hold_saves
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.journal import Journal
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.edits.edit import AsyncCheckpoint
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.tune.tuner import Walk
+from uncork.measure.benchmark.interleave import Block, Trial
+from uncork.optimizations.host.async_checkpoint import SaveBeside
+from uncork.training.callbacks.checkpoint_copy import CopiedSave
+from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
+from uncork.training.input.feed import spec_text
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -119,7 +121,7 @@ def test_it_counts_by_what_lies_between_two_saves(
         found = compare([1.0, 1.01, 1.0], [faster, faster, faster], at_least=how["at_least"])
         return Trial(base=measurement(1.0), candidate=measurement(faster), comparison=found)
 
-    monkeypatch.setattr("uncork.engine.walk.interleave", compared)
+    monkeypatch.setattr("uncork.engine.tune.tuner.interleave", compared)
     found = subject.saving(step_s=0.1)
     assert found is not None
     # As long as two of its eight steps, with four of them behind it.

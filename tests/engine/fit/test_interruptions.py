@@ -16,9 +16,17 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.capture import FitCall
-from uncork.core.edit import ArrayFeed, AsyncCheckpoint, LoaderCache, LoaderWorkers, ValidationInput
-from uncork.core.pipeline_edit import (
+from interruptions import cases, drawn_next
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import (
+    ArrayFeed,
+    AsyncCheckpoint,
+    LoaderCache,
+    LoaderWorkers,
+    ValidationInput,
+)
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     DecodeAndCrop,
@@ -42,8 +50,7 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.record import replace
-from uncork.core.step_edit import (
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     FlatUpdates,
@@ -66,16 +73,16 @@ from uncork.core.step_edit import (
     TensorArguments,
     TfFunction,
 )
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.repeated_fit import RepeatedFitSubject
-from uncork.engine.version import VersionRunner
-from uncork.pipeline import Pipeline, element_digests, last_maps
-from uncork.pipeline.python_calls import generator_of, python_digest
-from uncork.step.snapshot import give_state, state_of, weights
-from uncork.watch import function_digest, loader_digest
-
-from .interrupting import cases, drawn_next
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.fit.repeated_fit import RepeatedFitSubject
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.ir.python_functions import generator_of, python_digest
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.pycode.purity.reachability import function_digest, loader_digest
+from uncork.training.state.snapshot import give_state, state_of, weights
+from uncork.training.variant import VersionRunner
+from uncork.verify.provers.pipeline import PipelineProver
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 Dataset = tf.data.Dataset
@@ -381,7 +388,7 @@ def half_read(error: BaseException) -> Iterator[None]:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("uncork.engine.pipeline_proofs.element_digests", reading)
+        patch.setattr("uncork.verify.provers.pipeline.element_digests", reading)
         with pytest.raises(type(error)):
             yield
     assert next(calls) == 3

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.core.journal import Journal
-from uncork.engine.dataset_subject import DatasetSubject
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.looks import look_once
+from uncork.core.base.journal import Journal
+from uncork.engine.diagnose.collect_evidence import look_once
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.subject.dataset_subject import DatasetSubject
 
 
 @pytest.fixture

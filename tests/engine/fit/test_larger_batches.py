@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import Rebatch
-from uncork.core.record import replace
-from uncork.core.step_edit import LargerBatch
-from uncork.engine import larger_batches
-from uncork.engine.fit_subject import FitSubject
-from uncork.step.snapshot import weights
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import Rebatch
+from uncork.core.edits.step import LargerBatch
+from uncork.engine.fit import larger_batches
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.training.state.snapshot import weights
 
 DRAW = np.random.default_rng(0)
 ROWS = DRAW.normal(size=(4096, 16)).astype("float32")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import StepCall
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.step_loop_subject import StepLoopSubject
+from uncork.capture.base.listener import StepCall
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.loop.step_loop_subject import StepLoopSubject
 
 LONGEST, MEAN = 40, 10
 

@@ -15,17 +15,21 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.python.eager import context
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.job import Job
-from uncork.core.journal import Journal
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.core.step_edit import FusedUpdates, ReuseIterator
-from uncork.engine import call_proofs
-from uncork.engine.repeated_fit import Calls, RepeatedFitSubject
-from uncork.engine.running import Running
-from uncork.engine.trial import Trial
-from uncork.step import ReusedIterators, StepSettings, signature, spec_text, weights
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import FusedUpdates, ReuseIterator
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.repeated_fit import Calls, RepeatedFitSubject
+from uncork.engine.worker.job_listener import Trial
+from uncork.training.input.feed import spec_text
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.run.signature import signature
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import weights
+from uncork.verify.provers import keras_calls as call_proofs
 
 KERAS_RANDOM = ("global_seed_generator", "global_random_seed")
 KERAS_S = keras_trainer.TFEpochIterator

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.engine.fit_subject import FitSubject
+from uncork.engine.fit.fit_subject import FitSubject
 
 ROWS = np.arange(40, dtype="float32").reshape(40, 1)
 

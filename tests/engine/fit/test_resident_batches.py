@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.capture import StopScript
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.loop_runner import ResidentRunner
-from uncork.engine.switchboard import Switchboard, run_beside
-from uncork.engine.version import Version
+from uncork.capture.base.stop import StopScript
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.loop.loop_driver import Switchboard, run_beside
+from uncork.engine.loop.loop_runner import ResidentRunner
+from uncork.training.variant import Version
 
 LENGTHS = [3, 9, 4]
 

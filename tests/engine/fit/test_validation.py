@@ -13,27 +13,28 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from road.situations import FOUR_CORES
-from uncork.capture import FitCall
-from uncork.core.edit import Edit, ValidationInput
-from uncork.core.errors import NothingToMeasure, PlanRefused
-from uncork.core.journal import Journal
-from uncork.core.pipeline_edit import Cache
-from uncork.core.plan import Plan, Policy
-from uncork.core.record import replace
-from uncork.core.step_edit import JitCompile, TfFunction
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import observe
-from uncork.engine.running import Running
-from uncork.engine.validated import _ValidationRunner
-from uncork.engine.version import Version
-from uncork.engine.walk import Walk
-from uncork.measure import Block
-from uncork.pipeline import element_digests, read
-from uncork.road.validation_input import FeedValidation
-from uncork.step.feed import spec_text
-from uncork.step.snapshot import weights
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.errors import NothingToMeasure, PlanRefused
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.edits.edit import Edit, ValidationInput
+from uncork.core.edits.pipeline import Cache
+from uncork.core.edits.step import JitCompile, TfFunction
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.diagnose.observe import observe
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.fit.validation import _ValidationRunner
+from uncork.engine.tune.tuner import Walk
+from uncork.measure.benchmark.interleave import Block
+from uncork.optimizations.validation_input import FeedValidation
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.ir.tree import read
+from uncork.training.input.feed import spec_text
+from uncork.training.state.snapshot import weights
+from uncork.training.variant import Version
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -113,7 +114,7 @@ def test_what_one_takes(tmp_path: Path, arguments: dict[str, Any], samples: int 
 
 
 def test_what_takes_too_long_is_reckoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uncork.engine.validated._THROUGH_S", 0.1)
+    monkeypatch.setattr("uncork.engine.fit.validation._THROUGH_S", 0.1)
     slow = validation(rows=16).map(lambda x, y: (_waiting(x), y)).repeat(5)
     given = {"x": training(), "validation_data": slow, "epochs": 2}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
@@ -191,7 +192,7 @@ def test_a_cache_that_takes_too_long_to_fill_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it keeps: a validation is no reason to wait for minutes."""
-    monkeypatch.setattr("uncork.engine.validated._FILL_S", 0.01)
+    monkeypatch.setattr("uncork.engine.fit.validation._FILL_S", 0.01)
     given = {"x": training(), "validation_data": validation().cache(), "epochs": 2}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
     made.ends_here = True

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.capture import LoopCall, StepCall
-from uncork.capture.calls import LoopEvidence
-from uncork.core.errors import NothingToMeasure
-from uncork.core.facts import StartLine
-from uncork.engine.briefs import started
-from uncork.engine.loop_subject import LoopSubject
+from uncork.capture.base.listener import LoopCall, LoopEvidence, StepCall
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.evidence.loop import StartLine
+from uncork.engine.loop.dataset_loop_subject import LoopSubject
+from uncork.engine.subject.workload_summary import started
 
 
 def test_data_that_can_be_read_only_once_is_told(tmp_path: Path) -> None:

@@ -14,19 +14,21 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.capture import LoopCall, hooks
-from uncork.capture.calls import LoopEvidence
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.pipeline_edit import Prefetch
-from uncork.core.plan import Plan, Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import MapOnDevice, StepEdit
-from uncork.engine.loop_subject import LoopSubject
-from uncork.engine.made_there import Compared, made_there
-from uncork.engine.running import Running
-from uncork.engine.switchboard import run_beside
-from uncork.engine.version import Version
-from uncork.pipeline import MadeThere, last_maps, read
+from uncork.capture.base.listener import LoopCall, LoopEvidence
+from uncork.capture.hooks import install as hooks
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan, Proof
+from uncork.core.edits.pipeline import Prefetch
+from uncork.core.edits.step import MapOnDevice, StepEdit
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.loop.dataset_loop_subject import LoopSubject
+from uncork.engine.loop.device_batches import Compared, made_there
+from uncork.engine.loop.loop_driver import run_beside
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.device_iterator import MadeThere
+from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.training.variant import Version
 
 PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
@@ -187,7 +189,7 @@ def examined(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for seconds in ("_WATCHED_S", "_RECORDED_S"):
-        monkeypatch.setattr(f"uncork.engine.loop_subject.{seconds}", 0.1)
+        monkeypatch.setattr(f"uncork.engine.loop.dataset_loop_subject.{seconds}", 0.1)
     return
 
 

@@ -8,15 +8,14 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import StepCall
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.pipeline_edit import Cache
-from uncork.core.plan import dump
-from uncork.core.record import from_json, replace
-from uncork.engine.epoch_subject import EpochRunner, EpochSubject, dataset_of
-from uncork.measure import probe
-
-from .conftest import Run, Write
+from running import Run, Write
+from uncork.capture.base.listener import StepCall
+from uncork.core.base.record import from_json, replace
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import dump
+from uncork.core.edits.pipeline import Cache
+from uncork.engine.loop.epoch_function_subject import EpochRunner, EpochSubject, dataset_of
+from uncork.measure.machine.probe import probe
 
 SCRIPT = """
     import sys

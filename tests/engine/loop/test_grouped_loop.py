@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.engine.grouped_loop import grouped_loop, seconds_of_a_call
+from uncork.engine.loop.grouped_loop import grouped_loop, seconds_of_a_call
 
 
 def test_each_group_runs_the_step_so_many_times() -> None:

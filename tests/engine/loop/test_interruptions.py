@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import LoopCall
-from uncork.capture.calls import LoopEvidence
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.edit import Guarantee
-from uncork.core.step_edit import (
+from interruptions import cases, drawn_next
+from uncork.capture.base.listener import LoopCall, LoopEvidence
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     FusedUpdates,
@@ -32,12 +31,14 @@ from uncork.core.step_edit import (
     TensorArguments,
     TfFunction,
 )
-from uncork.engine.loop_steps import mode_of
-from uncork.engine.loop_subject import LoopSubject
-from uncork.engine.switchboard import run_beside
-from uncork.step import CompiledStep, EagerStep, Mode, TakenStep
-
-from .interrupting import cases, drawn_next
+from uncork.core.evidence.batches import OpenAxis
+from uncork.engine.loop.dataset_loop_subject import LoopSubject
+from uncork.engine.loop.loop_driver import run_beside
+from uncork.engine.loop.step_switch import mode_of
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.loop_step import TakenStep
+from uncork.training.loop_step.mode import Mode
 
 LEVERS: dict[str, Callable[[str], StepEdit]] = {
     "graph": lambda code: TfFunction(code=code),
@@ -259,7 +260,7 @@ def seen_by_the_collector() -> Iterator[None]:
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One function has the step's code, and gets it back."""
     for seconds in ("_WATCHED_S", "_RECORDED_S"):
-        monkeypatch.setattr(f"uncork.engine.loop_subject.{seconds}", 0.1)
+        monkeypatch.setattr(f"uncork.engine.loop.dataset_loop_subject.{seconds}", 0.1)
     code = Training.eager.__code__
     Training.eager.__code__ = code.replace()
     yield

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.capture import StepCall
-from uncork.engine import step_loop_subject
-from uncork.engine.step_loop_subject import StepLoopSubject
-from uncork.measure import Block
+from uncork.capture.base.listener import StepCall
+from uncork.engine.loop import step_loop_subject
+from uncork.engine.loop.step_loop_subject import StepLoopSubject
+from uncork.measure.benchmark.interleave import Block
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from uncork.engine.loop_lines import loop_lines
-from uncork.measure.line_times import LineTimes
+from uncork.engine.loop.loop_costs import loop_lines
+from uncork.measure.profile.line_profiler import LineTimes
 
 STEPS = 10
 

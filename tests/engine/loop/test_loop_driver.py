@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from uncork.capture import StopScript
-from uncork.core.errors import NothingToMeasure
-from uncork.engine import switchboard
-from uncork.engine.switchboard import Switchboard, run_beside
-from uncork.measure.interleave import Block
+from uncork.capture.base.stop import StopScript
+from uncork.core.base.errors import NothingToMeasure
+from uncork.engine.loop import loop_driver as switchboard
+from uncork.engine.loop.loop_driver import Switchboard, run_beside
+from uncork.measure.benchmark.interleave import Block
 
 SAMPLES = 8.0
 

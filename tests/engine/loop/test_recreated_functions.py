@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from uncork.engine.remade import is_made_anew, remade
-from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
+from uncork.engine.loop.recreated_functions import is_made_anew, remade
+from uncork.measure.profile.function_calls import CompiledCalls, compiled_calls
 
 
 @tf.function

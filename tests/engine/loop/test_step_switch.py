@@ -12,11 +12,11 @@ import keras
 import pytest
 
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.plan import dump
-from uncork.core.record import from_json, replace
-from uncork.core.stack import place
-from uncork.core.step_edit import (
+from running import Run, Write
+from uncork.core.base.record import from_json, replace
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import dump
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     PadArguments,
@@ -25,10 +25,9 @@ from uncork.core.step_edit import (
     TensorArguments,
     TfFunction,
 )
-from uncork.engine.loop_steps import step_of_loop
-from uncork.measure import probe
-
-from .conftest import Run, Write
+from uncork.engine.loop.step_lookup import step_of_loop
+from uncork.measure.machine.probe import probe
+from uncork.pycode.frames.stack import place
 
 SCRIPT = """
     import sys

@@ -10,12 +10,11 @@ import pytest
 from tensorflow.core.protobuf.tensorflow_server_pb2 import ServerDef
 from tensorflow.python.eager import context
 
-from uncork.core import exits
-from uncork.core.errors import WrongUse
-from uncork.engine.single_process import refuse_cluster, require_single_process
-from uncork.measure.devices import processes_of_cluster
-
-from .conftest import run_uncork
+from running import run_uncork
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import WrongUse
+from uncork.engine.process.cluster_guard import refuse_cluster, require_single_process
+from uncork.measure.machine.devices import processes_of_cluster
 
 # The script joins its cluster by itself, as launchers of clusters have it do.
 JOINING = """
@@ -116,7 +115,7 @@ def test_workers_that_join_by_themselves_are_refused_at_their_training(tmp_path)
 
     with ThreadPoolExecutor(2) as pool:
         for done in pool.map(diagnosed, range(2)):
-            assert done.returncode == exits.WRONG_USE, done.stderr
+            assert done.returncode == exit_codes.WRONG_USE, done.stderr
             assert "is one of 2 processes of a cluster" in done.stderr
             assert "uncork run --plan" in done.stderr
             assert "trained to the end" not in done.stdout

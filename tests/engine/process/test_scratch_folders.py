@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.job import Job
-from uncork.engine import processes
-from uncork.engine.folder_beside import folder_at, remove_left
-from uncork.engine.processes import ChildFailed, Script, run_child
+from uncork.core.documents.job import Job
+from uncork.engine.process import worker_process as processes
+from uncork.engine.process.scratch_folders import folder_at, remove_left
+from uncork.engine.process.worker_process import ChildFailed, Script, run_child
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uncork.engine.folder_beside import folder_at
+from uncork.engine.process.scratch_folders import folder_at
 job, disk = map(Path, sys.argv[1:])
 scratch = job.parent / "scratch-1"
 scratch.mkdir()

@@ -10,8 +10,9 @@ from importlib import metadata
 
 import pytest
 
-from uncork.core.errors import WrongUse
-from uncork.engine.processes import _CHILD, _last_line, require_tensorflow
+from uncork.compat.versions import require_tensorflow
+from uncork.core.base.errors import WrongUse
+from uncork.engine.process.worker_process import _CHILD, _last_line
 
 
 def test_a_child_imports_from_where_python_path_says_first(tmp_path):

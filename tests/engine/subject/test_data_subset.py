@@ -7,11 +7,11 @@ import time
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import Cache
-from uncork.engine import shorter_data
-from uncork.engine.shorter_data import ShorterData, seconds_of
-from uncork.engine.version import Version
-from uncork.pipeline import read
+from uncork.core.edits.pipeline import Cache
+from uncork.engine.subject import data_subset as shorter_data
+from uncork.engine.subject.data_subset import ShorterData, seconds_of
+from uncork.pipeline.ir.tree import read
+from uncork.training.variant import Version
 
 
 @pytest.fixture

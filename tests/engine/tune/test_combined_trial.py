@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from road.situations import FOUR_CORES
-from uncork.core.journal import Journal
-from uncork.core.pipeline_edit import ParallelMap, Prefetch
-from uncork.core.plan import Policy, Ratio, Step
-from uncork.core.record import replace
-from uncork.engine import observe
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.together import left_open
-from uncork.engine.version import Version, VersionRunner
-from uncork.engine.walk import Walk
-from uncork.pipeline import apply, read
-from uncork.road import Optimization, Proposal
-
-from .test_walk import CLEAR, DIAGNOSIS, USELESS, FakeRunner, FakeSubject
+from engine.tune.test_tuner import CLEAR, DIAGNOSIS, USELESS, FakeRunner, FakeSubject
+from optimizations.situations import FOUR_CORES
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy, Ratio, Step
+from uncork.core.edits.pipeline import ParallelMap, Prefetch
+from uncork.engine.diagnose import observe
+from uncork.engine.tune.combined_trial import left_open
+from uncork.engine.tune.tuner import Walk
+from uncork.optimizations.base.proposal import Optimization, Proposal
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.pipeline import PipelineProver
 
 LITTLE = [90.0, 125.0]  # 1.06 times as fast, if anything
 

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import OutOfMemory
-from uncork.core.job import Job, Result
-from uncork.core.journal import Event, Journal
-from uncork.core.plan import Policy
-from uncork.core.step_edit import MicroBatches, StepsPerExecution
-from uncork.engine import room, too_large
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.in_parts import train_in_parts
-from uncork.engine.processes import ChildFailed, Script
-from uncork.engine.room import ran_out, said_of
-from uncork.engine.too_large import diagnosed, tuned
-from uncork.engine.trial import Trial
-from uncork.measure.machine import probe
-from uncork.step import FitRunner
-from uncork.step.snapshot import weights
+from uncork.core.base.errors import OutOfMemory
+from uncork.core.base.journal import Event, Journal
+from uncork.core.documents.job import Job, Result
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import MicroBatches, StepsPerExecution
+from uncork.engine.commands import oom_retry as too_large
+from uncork.engine.commands.oom_retry import diagnosed, tuned
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.process.worker_process import ChildFailed, Script
+from uncork.engine.tune import memory_model as room
+from uncork.engine.tune.memory_model import ran_out, said_of
+from uncork.engine.tune.memory_strategies import train_in_parts
+from uncork.engine.worker.job_listener import Trial
+from uncork.measure.machine.probe import probe
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.state.snapshot import weights
 
 ROWS = np.random.default_rng(0).normal(size=(128, 8)).astype("float32")
 SAID = "the training at train.py:9 runs out of memory: no memory"

@@ -9,16 +9,17 @@ import keras
 import numpy as np
 import pytest
 
-from uncork.core.batch_facts import TooLarge
-from uncork.core.errors import OutOfMemory
-from uncork.core.journal import Journal
-from uncork.core.plan import Policy
-from uncork.core.step_edit import MicroBatches, RecomputeActivations, StepsPerExecution
-from uncork.engine import room
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.made_to_fit import made_to_fit
-from uncork.step import FitRunner, segments_run_again
-from uncork.step.snapshot import weights
+from uncork.core.base.errors import OutOfMemory
+from uncork.core.base.journal import Journal
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import MicroBatches, RecomputeActivations, StepsPerExecution
+from uncork.core.evidence.batches import TooLarge
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.tune import memory_model as room
+from uncork.engine.tune.fit_in_memory import made_to_fit
+from uncork.training.memory.segments import segments_run_again
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.state.snapshot import weights
 
 L = keras.layers
 ROWS = np.random.default_rng(0).normal(size=(128, 8)).astype("float32")
@@ -84,7 +85,7 @@ def test_the_fewest_segments_that_fit_are_found_and_proved(
 
 def test_parts_come_first(tmp_path: Path, little: list[Any], monkeypatch: Any) -> None:
     fits = TooLarge(said=SAID, rows=8, parts=4, bytes=9, rows_bytes=5)
-    monkeypatch.setattr("uncork.engine.in_parts._fitting", lambda *given: fits)
+    monkeypatch.setattr("uncork.engine.tune.memory_strategies._fitting", lambda *given: fits)
     told, step = made_to_fit(subject(tmp_path), 2, SAID, Policy(), Journal(None))
     assert told is fits
     assert step.edits == (MicroBatches(parts=4),)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from records import observed
-from uncork.core.batch_facts import NewShapes, PaddedShapes
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.step_edit import FlatUpdates, JitCompileOff, PadLengths
-from uncork.engine.apart import apart
-from uncork.engine.version import Version
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.edits.step import FlatUpdates, JitCompileOff, PadLengths
+from uncork.core.evidence.batches import NewShapes, PaddedShapes
+from uncork.engine.tune.secondary_costs import apart
+from uncork.training.variant import Version
 
 NEW = NewShapes(batches=10, shapes=8, once=0, twice=8, compile_s=1.0)
 WORK = {"steps_per_epoch": 20, "epochs": 5}

@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
+from optimizations.situations import COMPUTING, FOUR_CORES
 from records import observed
-from road.situations import COMPUTING, FOUR_CORES
-from uncork.core.batch_facts import BatchSize
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee
-from uncork.core.job import Job, Result
-from uncork.core.journal import Journal
-from uncork.core.measurement import compare
-from uncork.core.plan import Policy, Proof
-from uncork.core.record import from_json, replace
-from uncork.core.step_edit import StepsPerExecution
-from uncork.engine import seconds
-from uncork.engine.subject import Subject
-from uncork.engine.trials import Tuning
-from uncork.engine.verbs import plan_of
-from uncork.engine.version import Version, VersionRunner
-from uncork.engine.walk import Walk
-from uncork.measure.interleave import Block, interleave
-from uncork.road import Optimization, Proposal, Skipped
+from uncork.core.base.journal import Journal
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import from_json, replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.job import Job, Result
+from uncork.core.documents.plan import Policy, Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import StepsPerExecution
+from uncork.core.evidence.batches import BatchSize
+from uncork.engine.commands.tune import plan_of
+from uncork.engine.subject import time_budget as seconds
+from uncork.engine.subject.subject import Subject
+from uncork.engine.tune.tuner import Walk
+from uncork.engine.worker.tune_job import Tuning
+from uncork.measure.benchmark.interleave import Block, interleave
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.training.variant import Version, VersionRunner
 
 FAR = 1e9  # seconds of budget
 
@@ -199,7 +199,7 @@ def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order:
 def test_what_promises_nothing_has_the_time_that_is_left(walked, monkeypatch) -> None:
     """It gave way to what promised more, and that has won nothing."""
     alone = compare([100.0, 100.0], [150.0, 150.0])
-    monkeypatch.setattr("uncork.engine.walk.compare_resident", lambda *_: alone)
+    monkeypatch.setattr("uncork.engine.tune.tuner.compare_resident", lambda *_: alone)
     left_s = seconds.PAIRS_S + seconds.TAIL_S + 9
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [CLEAR], 3: [USELESS]}, promises={2: None, 3: 2.0}, **options)
@@ -223,7 +223,7 @@ def test_a_gain_that_was_seen_gets_the_time_of_what_promises_less(
         patience.append(options["patience_s"])
         return interleave(*runners, **options)
 
-    monkeypatch.setattr("uncork.engine.walk.interleave", measured)
+    monkeypatch.setattr("uncork.engine.tune.tuner.interleave", measured)
     budget_s = 1000.0
     promises = {2: promised, 3: 1.5}
     walked({2: [CLEAR], 3: [CLEAR]}, budget_s, promises=promises, reserved_s=0.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from .conftest import Run, Write
+from running import Run, Write
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from tensorflow.python.eager import context
 
-from uncork.measure.backlog import Backlog, runs_behind
+from uncork.measure.benchmark.async_backlog import Backlog, runs_behind
 
 
 @pytest.fixture

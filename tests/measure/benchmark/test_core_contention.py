@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from uncork.measure import contention
+from uncork.measure.benchmark import core_contention as contention
 
 
 @pytest.fixture

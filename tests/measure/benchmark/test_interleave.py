@@ -10,9 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from uncork.core.measurement import compare
-from uncork.measure import Block, interleave, paired, patiently, summarize
-from uncork.measure.interleave import LOST_PAIRS, MAX_PAIRS, MIN_PAIRS
+from uncork.core.base.measurement import compare
+from uncork.measure.benchmark.interleave import (
+    LOST_PAIRS,
+    MAX_PAIRS,
+    MIN_PAIRS,
+    Block,
+    interleave,
+    paired,
+    patiently,
+    summarize,
+)
 
 
 @dataclass

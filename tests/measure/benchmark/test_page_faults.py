@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import mmap
 
-from uncork.measure.page_faults import faulting_s, memory
+from uncork.measure.benchmark.page_faults import faulting_s, memory
 
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 SIZE = 32 << 20

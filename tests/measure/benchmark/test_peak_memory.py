@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from uncork.measure import peak_memory
+from uncork.measure.benchmark.peak_memory import peak_memory
 
 MB = 1 << 20
 
@@ -25,7 +25,7 @@ def test_an_error_on_the_way_is_the_caller_s():
 
 def test_where_the_peak_so_far_cannot_be_forgotten_it_does_not_count(monkeypatch, tmp_path):
     """A process that had taken more before would seem to take nothing."""
-    module, taken = sys.modules["uncork.measure.peak_memory"], iter([100 * MB, 164 * MB])
+    module, taken = sys.modules["uncork.measure.benchmark.peak_memory"], iter([100 * MB, 164 * MB])
     monkeypatch.setattr(module, "_FORGET", tmp_path)  # a folder, which nobody writes to
     monkeypatch.setattr(module, "_taken", lambda: next(taken))
     monkeypatch.setattr(module, "_highest", lambda: 900 * MB)

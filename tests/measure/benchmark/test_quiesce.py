@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from uncork.measure import settle as module
-from uncork.measure.settle import settle
+from uncork.measure.benchmark import quiesce as module
+from uncork.measure.benchmark.quiesce import settle
 
 
 @pytest.fixture

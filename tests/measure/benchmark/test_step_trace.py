@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.timeline import numbered, trace_into
+from uncork.measure.benchmark.step_trace import numbered, trace_into
 
 MATRIX = tf.ones([64, 64])
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from uncork.core.errors import NothingToMeasure
-from uncork.measure.timing import timed
+from uncork.core.base.errors import NothingToMeasure
+from uncork.measure.benchmark.timed_block import timed
 
 
 def test_warm_up_executions_are_not_counted():

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from uncork.core.machine import PLAIN_ALLOCATOR
-from uncork.measure.allocator import allocator
+from uncork.core.base.machine import PLAIN_ALLOCATOR
+from uncork.measure.machine.allocator import allocator
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 
 ASKED = """
 import sys, threading
-from uncork.measure.allocator import allocator, is_memory_kept, keep_freed_memory
-from uncork.measure.page_faults import memory
+from uncork.measure.machine.allocator import allocator, is_memory_kept, keep_freed_memory
+from uncork.measure.benchmark.page_faults import memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory() and keep_freed_memory()

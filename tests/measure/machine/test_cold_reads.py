@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from uncork.measure import cold_reads as module
-from uncork.measure.cold_reads import ColdReads, cold_reads
+from uncork.measure.machine import cold_reads as module
+from uncork.measure.machine.cold_reads import ColdReads, cold_reads
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "RWF_NOWAIT"), reason="this system cannot be asked what it holds in memory"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from uncork.measure import available_memory, devices, machine, probe
-from uncork.measure import cgroup as groups
-from uncork.measure.devices import driver_gpus
+from uncork.measure.machine import cgroup as groups
+from uncork.measure.machine import devices
+from uncork.measure.machine import probe as machine
+from uncork.measure.machine.devices import driver_gpus
+from uncork.measure.machine.probe import available_memory, probe
 
 GB = 1 << 30
 
@@ -53,7 +55,8 @@ def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
 
 def test_a_process_may_bind_itself_to_less_than_it_was_started_with():
     code = (
-        "import os; from uncork.measure.machine import probe, remember_start; remember_start(); "
+        "import os; "
+        "from uncork.measure.machine.probe import probe, remember_start; remember_start(); "
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
         "p = probe(); print(p.cpus, p.allowed_cpus)"
     )
@@ -162,7 +165,7 @@ def test_the_older_cgroup_is_read_too(cgroup):
 
 def test_looking_imports_no_tensorflow():
     code = (
-        "import sys; from uncork.measure.machine import probe\n"
+        "import sys; from uncork.measure.machine.probe import probe\n"
         "found = probe(); print(repr(found.tensorflow), 'tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

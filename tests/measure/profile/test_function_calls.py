@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from uncork.measure.compiled_calls import compiled_calls
+from uncork.measure.profile.function_calls import compiled_calls
 
 
 @tf.function

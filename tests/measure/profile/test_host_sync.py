@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from uncork.measure.waits import waits
+from uncork.measure.profile.host_sync import waits
 
 SLOW_S: Final = 0.05
 
@@ -47,7 +47,7 @@ def test_what_is_there_already_is_not_waited_for(
     """By a fake clock that each look at it moves by as much as a reading is to take."""
     looks = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: took_s * next(looks))
-    monkeypatch.setattr("uncork.measure.waits.time", clock)
+    monkeypatch.setattr("uncork.measure.profile.host_sync.time", clock)
     with waits() as found:
         assert float(tf.constant(2.0)) == 2.0
     assert found.seconds == pytest.approx(waited_s)

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.kernels import forget_kernels, kernels_of, profiled
-from uncork.measure.traces import host_threads
+from uncork.measure.profile.kernels import forget_kernels, kernels_of, profiled
+from uncork.measure.profile.xplane import host_threads
 
 RUNTIME = "ExecutorState::Process"
 

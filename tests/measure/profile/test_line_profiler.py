@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.measure.line_times import LineTimes, longest_function, statements
+from uncork.measure.profile.line_profiler import LineTimes, longest_function, statements
 
 
 def watch():

@@ -6,8 +6,8 @@ import time
 import pytest
 import tensorflow as tf
 
-from uncork.measure.interleave import Block
-from uncork.measure.python_time import op_time, outside_ops
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.profile.python_overhead import op_time, outside_ops
 
 
 def eager_steps(count: int, size: int = 64) -> None:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from uncork.capture import start_times
-from uncork.capture.start_times import StartTimes, _users_line
+from uncork.measure.profile import startup_sampler as start_times
+from uncork.measure.profile.startup_sampler import StartTimes, _users_line
 
 
 class Clock:

@@ -7,8 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from uncork.step import statements as module
-from uncork.step.statements import statements
+from uncork.measure.profile import statement_profiler as module
+from uncork.measure.profile.statement_profiler import statements
 
 MB = 1_000_000
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.kernels import kernels_of
-from uncork.measure.traces import gpu_streams, host_threads
+from uncork.measure.profile.kernels import kernels_of
+from uncork.measure.profile.xplane import gpu_streams, host_threads
 
 
 def trace(name):

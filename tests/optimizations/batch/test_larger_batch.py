@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.batch_facts import BatchSize
-from uncork.core.measurement import compare
-from uncork.core.pipeline_edit import Rebatch
-from uncork.core.record import replace
-from uncork.core.step_edit import LargerBatch
-from uncork.road.larger_batch import TrainInLargerBatches
-
-from .situations import SITUATIONS, proposal, reason
+from optimizations.situations import SITUATIONS, proposal, reason
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import Rebatch
+from uncork.core.edits.step import LargerBatch
+from uncork.core.evidence.batches import BatchSize
+from uncork.optimizations.batch.larger_batch import TrainInLargerBatches
 
 LARGER = TrainInLargerBatches()
 TRIED = SITUATIONS["larger batches tried"]

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.batch_facts import TooLarge
-from uncork.core.step_edit import RecomputeActivations
-from uncork.road.keras_backend import AnotherBackend
-from uncork.road.larger_batch import TrainInLargerBatches
-from uncork.road.micro_batches import TrainInParts
-from uncork.road.recompute_activations import RunSegmentsAgain
-
-from .situations import SITUATIONS, proposal, reason
+from uncork.core.edits.step import RecomputeActivations
+from uncork.core.evidence.batches import TooLarge
+from uncork.optimizations.batch.larger_batch import TrainInLargerBatches
+from uncork.optimizations.batch.micro_batches import TrainInParts
+from uncork.optimizations.batch.recompute_activations import RunSegmentsAgain
+from uncork.optimizations.compile.keras_backend import AnotherBackend
 
 AGAIN = RunSegmentsAgain()
 FOUND = TooLarge(

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.step_edit import JitCompile
-from uncork.road.jit_compile import CompileStep
-
-from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.step import JitCompile
+from uncork.optimizations.compile.jit_compile import CompileStep
 
 XLA = CompileStep()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, RECOMPILED, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.compiling import compiling_of
-from uncork.core.step_edit import JitCompileOff
-from uncork.road.jit_compile_off import LeaveXla
-
-from .situations import COMPUTING, RECOMPILED, SITUATIONS, WAITING, proposal, reason
+from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.edits.step import JitCompileOff
+from uncork.optimizations.compile.jit_compile_off import LeaveXla
 
 OFF = LeaveXla()
 ON = {"jit_compile": True}

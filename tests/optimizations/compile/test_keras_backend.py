@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, FOUR_CORES, SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.edit import KerasBackend
-from uncork.core.record import replace
-from uncork.road.keras_backend import AnotherBackend
-
-from .situations import COMPUTING, FOUR_CORES, SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import KerasBackend
+from uncork.optimizations.compile.keras_backend import AnotherBackend
 
 BACKEND = AnotherBackend()
 BUSY = SITUATIONS["computing"]

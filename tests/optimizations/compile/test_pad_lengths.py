@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import AUGMENTING, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.batch_facts import NewShapes, OpenAxis, PaddedShapes
-from uncork.core.record import replace
-from uncork.core.step_edit import PadArguments, PadLengths
-from uncork.road.pad_lengths import FillBatchesUp
-
-from .situations import AUGMENTING, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import PadArguments, PadLengths
+from uncork.core.evidence.batches import NewShapes, OpenAxis, PaddedShapes
+from uncork.optimizations.compile.pad_lengths import FillBatchesUp
 
 FILL = FillBatchesUp()
 AXES = (OpenAxis(tensor=0, axis=1, longest=64),)

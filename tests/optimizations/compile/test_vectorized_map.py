@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.kernels import KernelPart
-from uncork.core.record import replace
-from uncork.core.step_edit import MapsAtOnce
-from uncork.road.vectorized_map import MapAtOnce
-
-from .situations import COMPUTING, SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import MapsAtOnce
+from uncork.core.evidence.kernels import KernelPart
+from uncork.optimizations.compile.vectorized_map import MapAtOnce
 
 AT_ONCE = MapAtOnce()
 MAPPED = SITUATIONS["a map over examples in the step"]

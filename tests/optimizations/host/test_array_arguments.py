@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.record import replace
-from uncork.core.stage import SameArrays
-from uncork.core.step_edit import ArrayArguments
-from uncork.road.array_arguments import CopyWhatChanged
-
-from .situations import SITUATIONS, proposal, reason
+from optimizations.situations import SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import ArrayArguments
+from uncork.core.evidence.stage import SameArrays
+from uncork.optimizations.host.array_arguments import CopyWhatChanged
 
 COPY = CopyWhatChanged()
 

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import FOUR_CORES, SAVED, ask, proposal, reason
 from records import measurement, observed
-from uncork.core.edit import AsyncCheckpoint
-from uncork.core.facts import Saving
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.saving import parts_of, saving_share
-from uncork.road.async_checkpoint import SaveBeside
-
-from .situations import FOUR_CORES, SAVED, ask, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.costmodel.checkpoint_time import parts_of, saving_share
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import AsyncCheckpoint
+from uncork.core.evidence.callbacks import Saving
+from uncork.optimizations.host.async_checkpoint import SaveBeside
 
 BESIDE = SaveBeside()
 

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, SITUATIONS, proposal, reason
 from records import observed, stage
-from uncork.core.facts import Transfer
-from uncork.core.pipeline_edit import GatherLast, VectorizeMap
-from uncork.core.record import replace
-from uncork.core.stage import InStep
-from uncork.core.step_edit import MapOnDevice
-from uncork.road.data_on_device import GatherOnDevice
-
-from .situations import COMPUTING, SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import GatherLast, VectorizeMap
+from uncork.core.edits.step import MapOnDevice
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import InStep
+from uncork.optimizations.host.data_on_device import GatherOnDevice
 
 THERE = GatherOnDevice()
 SENT = Transfer(

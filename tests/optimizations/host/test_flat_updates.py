@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.step_edit import FlatUpdates
-from uncork.road.flat_updates import UpdateAtOnce
-
-from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.step import FlatUpdates
+from uncork.optimizations.host.flat_updates import UpdateAtOnce
 
 AT_ONCE = UpdateAtOnce()
 

@@ -2,15 +2,22 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import (
+    CHATTY,
+    COMPUTING,
+    FOUR_CORES,
+    SITUATIONS,
+    WAITING,
+    proposal,
+    reason,
+)
 from records import observed
-from uncork.core.kernels import KernelPart
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.step_edit import FusedUpdates
-from uncork.road import Proposal
-from uncork.road.fused_updates import UpdateInOneKernel
-
-from .situations import CHATTY, COMPUTING, FOUR_CORES, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import FusedUpdates
+from uncork.core.evidence.kernels import KernelPart
+from uncork.optimizations.base.proposal import Proposal
+from uncork.optimizations.host.fused_updates import UpdateInOneKernel
 
 FUSED = UpdateInOneKernel()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, FOUR_CORES, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.edit import IntraOpThreads
-from uncork.core.record import replace
-from uncork.road.intra_op_threads import KernelsOnOneThread
-
-from .situations import COMPUTING, FOUR_CORES, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import IntraOpThreads
+from uncork.optimizations.host.intra_op_threads import KernelsOnOneThread
 
 THREADS = KernelsOnOneThread()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, FOUR_CORES, proposal, reason
 from records import measurement, observed
-from uncork.core.edit import KeepFreedMemory
-from uncork.core.record import replace
-from uncork.road.keep_freed_memory import KeepMemory
-
-from .situations import COMPUTING, FOUR_CORES, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import KeepFreedMemory
+from uncork.optimizations.host.keep_freed_memory import KeepMemory
 
 MEMORY = KeepMemory()
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import AUGMENTING, COMPUTING, CUT_UP, SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.facts import Transfer
-from uncork.core.kernels import KernelPart
-from uncork.core.record import replace
-from uncork.core.step_edit import LayersInInput
-from uncork.road.layers_in_input import PreprocessBeside
-
-from .situations import AUGMENTING, COMPUTING, CUT_UP, SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import LayersInInput
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import Transfer
+from uncork.optimizations.host.layers_in_input import PreprocessBeside
 
 BESIDE = PreprocessBeside()
 

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.record import replace
-from uncork.core.step_edit import ReduceRetracing
-from uncork.road.reduce_retracing import OpenShapes
-
-from .situations import SITUATIONS, proposal, reason
+from optimizations.situations import SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import ReduceRetracing
+from uncork.optimizations.host.reduce_retracing import OpenShapes
 
 OPEN = OpenShapes()
 

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import FOUR_CORES, proposal, reason
 from records import observed
-from uncork.core.facts import Answering
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.step_edit import ReuseIterator
-from uncork.road import Proposal
-from uncork.road.reuse_iterator import KeepIterator
-
-from .situations import FOUR_CORES, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import ReuseIterator
+from uncork.core.evidence.loop import Answering
+from uncork.optimizations.base.proposal import Proposal
+from uncork.optimizations.host.reuse_iterator import KeepIterator
 
 KEPT = KeepIterator()
 LOST = {"host": 0.8, "step": 0.2}

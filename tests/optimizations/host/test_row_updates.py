@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, PASSED_OVER, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.record import replace
-from uncork.core.step_edit import RowUpdates
-from uncork.road.row_updates import UpdateRows
-
-from .situations import COMPUTING, PASSED_OVER, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import RowUpdates
+from uncork.optimizations.host.row_updates import UpdateRows
 
 BY_ROWS = UpdateRows()
 READ = replace(PASSED_OVER, phase="forward", share=0.2, kernel="ReadVariableOp")

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.step_edit import StepsPerExecution
-from uncork.road.steps_per_execution import ChainSteps
-
-from .situations import CHATTY, COMPUTING, SITUATIONS, proposal, reason
+from uncork.core.edits.step import StepsPerExecution
+from uncork.optimizations.host.steps_per_execution import ChainSteps
 
 CHAIN = ChainSteps()
 

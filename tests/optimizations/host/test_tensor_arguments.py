@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.core.record import replace
-from uncork.core.step_edit import TensorArguments
-from uncork.road.tensor_arguments import PassTensors
-
-from .situations import SITUATIONS, proposal, reason
+from optimizations.situations import SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.step import TensorArguments
+from uncork.optimizations.host.tensor_arguments import PassTensors
 
 PASS = PassTensors()
 

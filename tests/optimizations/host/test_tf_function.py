@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import AUGMENTING, COMPUTING, proposal, reason
 from records import observed
-from uncork.core.step_edit import TfFunction
-from uncork.road.tf_function import GraphStep
-
-from .situations import AUGMENTING, COMPUTING, proposal, reason
+from uncork.core.edits.step import TfFunction
+from uncork.optimizations.host.tf_function import GraphStep
 
 GRAPH = GraphStep()
 LOST = {"input": 0.05, "host": 0.75, "step": 0.2}

@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from records import observed, stage
-from uncork.core.pipeline_edit import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Prefix, Vectorized
-from uncork.road.cache import CacheDeterministic
-
-from .situations import (
+from optimizations.situations import (
     AT_ONCE,
     AUGMENTING,
     HERE,
@@ -20,6 +13,12 @@ from .situations import (
     proposal,
     reason,
 )
+from records import observed, stage
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
+from uncork.core.evidence.stage import AUTOTUNE, Prefix, Vectorized
+from uncork.optimizations.input_caching.cache import CacheDeterministic
 
 CACHE = CacheDeterministic()
 DECODE = stage(1, "map", 0.09, name="decode", parallelism=AUTOTUNE, cache_point=POINT)

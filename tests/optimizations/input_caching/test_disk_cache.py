@@ -2,15 +2,24 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import (
+    DISK,
+    FAST,
+    FOUR_CORES,
+    MANY,
+    SITUATIONS,
+    WAITING,
+    ask,
+    proposal,
+    reason,
+)
 from records import observed, stage
-from uncork.core.pipeline_edit import DiskCache, ParallelMap, SplitMap
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Prefix
-from uncork.road.cache import CacheDeterministic
-from uncork.road.disk_cache import CacheInFiles
-
-from .situations import DISK, FAST, FOUR_CORES, MANY, SITUATIONS, WAITING, ask, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import DiskCache, ParallelMap, SplitMap
+from uncork.core.evidence.stage import AUTOTUNE, Prefix
+from uncork.optimizations.input_caching.cache import CacheDeterministic
+from uncork.optimizations.input_caching.disk_cache import CacheInFiles
 
 FILES = CacheInFiles()
 DECODE = stage(1, "map", 0.36, name="decode", parallelism=AUTOTUNE, cache_point=MANY)

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import GeneratorCache
-from uncork.core.record import replace
-from uncork.core.stage import Keepable
-from uncork.road.generator_cache import KeepElements
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import GeneratorCache
+from uncork.core.evidence.stage import Keepable
+from uncork.optimizations.input_caching.generator_cache import KeepElements
 
 KEEP = KeepElements()
 ELEMENTS = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009, code="c0de")

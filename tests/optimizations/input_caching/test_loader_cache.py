@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.edit import LoaderCache
-from uncork.core.stage import Keepable
-from uncork.road.loader_cache import KeepBatches
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.edit import LoaderCache
+from uncork.core.evidence.stage import Keepable
+from uncork.optimizations.input_caching.loader_cache import KeepBatches
 
 KEEP = KeepBatches()
 LARGE = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009)

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import PyFunctionCache
-from uncork.core.stage import AUTOTUNE, Keepable
-from uncork.road.py_function_cache import KeepAnswers
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import PyFunctionCache
+from uncork.core.evidence.stage import AUTOTUNE, Keepable
+from uncork.optimizations.input_caching.py_function_cache import KeepAnswers
 
 KEEP = KeepAnswers()
 ANSWERS = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009, code="c0de")

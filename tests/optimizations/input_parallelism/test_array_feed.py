@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed
-from uncork.core.edit import ArrayFeed
-from uncork.road.array_feed import CutInOneThread
-
-from .situations import SITUATIONS, proposal, reason
+from uncork.core.edits.edit import ArrayFeed
+from uncork.optimizations.input_parallelism.array_feed import CutInOneThread
 
 CUT = CutInOneThread()
 

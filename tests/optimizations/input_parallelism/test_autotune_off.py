@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import AutotuneOff, Prefetch
-from uncork.core.record import replace
-from uncork.road.autotune_off import StopAutotune
-
-from .situations import proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import AutotuneOff, Prefetch
+from uncork.optimizations.input_parallelism.autotune_off import StopAutotune
 
 STOP = StopAutotune()
 

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.pipeline_edit import DrawFirst
-from uncork.core.record import replace
-from uncork.core.stage import Draws
-from uncork.road.draw_first import DrawBeforeWork
-
-from .situations import WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import DrawFirst
+from uncork.core.evidence.stage import Draws
+from uncork.optimizations.input_parallelism.draw_first import DrawBeforeWork
 
 DRAW = DrawBeforeWork()
 

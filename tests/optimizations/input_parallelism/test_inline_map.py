@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import InlineMap
-from uncork.core.stage import AUTOTUNE, Inlined
-from uncork.road.inline_map import RunInline
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import InlineMap
+from uncork.core.evidence.stage import AUTOTUNE, Inlined
+from uncork.optimizations.input_parallelism.inline_map import RunInline
 
 INLINE = RunInline()
 

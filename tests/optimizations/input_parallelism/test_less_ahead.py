@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import LessAhead
-from uncork.core.record import replace
-from uncork.core.stage import ENDLESS
-from uncork.road.less_ahead import PrepareLessAhead
-
-from .situations import SITUATIONS, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import LessAhead
+from uncork.core.evidence.stage import ENDLESS
+from uncork.optimizations.input_parallelism.less_ahead import PrepareLessAhead
 
 LESS = PrepareLessAhead()
 

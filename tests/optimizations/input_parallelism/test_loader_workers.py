@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.edit import LoaderWorkers
-from uncork.core.machine import Machine
-from uncork.core.record import replace
-from uncork.road.loader_workers import LoadInThreads
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.edits.edit import LoaderWorkers
+from uncork.optimizations.input_parallelism.loader_workers import LoadInThreads
 
 THREADS = LoadInThreads()
 

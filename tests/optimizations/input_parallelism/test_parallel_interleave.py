@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.pipeline_edit import ParallelInterleave
-from uncork.core.record import replace
-from uncork.road.parallel_interleave import ParallelizeInterleave
-
-from .situations import WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import ParallelInterleave
+from uncork.optimizations.input_parallelism.parallel_interleave import ParallelizeInterleave
 
 READ = ParallelizeInterleave()
 

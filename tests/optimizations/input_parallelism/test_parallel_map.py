@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import ParallelMap
-from uncork.core.stage import AUTOTUNE
-from uncork.road.parallel_map import ParallelizeMap
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.machine import Machine
+from uncork.core.edits.pipeline import ParallelMap
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.optimizations.input_parallelism.parallel_map import ParallelizeMap
 
 PARALLEL = ParallelizeMap()
 

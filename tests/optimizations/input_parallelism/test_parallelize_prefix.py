@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import AUGMENTING, PREFIX, SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import ParallelMap, SplitMap
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE
-from uncork.road.parallelize_prefix import ParallelizePrefix
-
-from .situations import AUGMENTING, PREFIX, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import ParallelMap, SplitMap
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
 
 SPLIT = ParallelizePrefix()
 DRAWING = AUGMENTING[2]

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import Prefetch
-from uncork.core.stage import AUTOTUNE
-from uncork.road.prefetch import PrefetchBatches
-
-from .situations import SITUATIONS, proposal, reason
+from uncork.core.edits.pipeline import Prefetch
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.optimizations.input_parallelism.prefetch import PrefetchBatches
 
 PREFETCH = PrefetchBatches()
 # The input takes as long as the step, and the two take turns.

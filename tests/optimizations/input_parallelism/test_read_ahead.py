@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.pipeline_edit import ReadAhead
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.road.parallel_interleave import ParallelizeInterleave
-from uncork.road.read_ahead import ReadFilesAhead
-
-from .situations import WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import ReadAhead
+from uncork.optimizations.input_parallelism.parallel_interleave import ParallelizeInterleave
+from uncork.optimizations.input_parallelism.read_ahead import ReadFilesAhead
 
 AHEAD = ReadFilesAhead()
 

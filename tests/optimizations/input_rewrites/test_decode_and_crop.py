@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
-from uncork.core.pipeline_edit import DecodeAndCrop
-from uncork.core.plan import Policy
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Draws, Prefix
-from uncork.road import Skipped
-from uncork.road.decode_and_crop import DecodeWhatIsCropped
-
-from .situations import WAITING, proposal, reason
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import DecodeAndCrop
+from uncork.core.evidence.stage import AUTOTUNE, Draws, Prefix
+from uncork.optimizations.base.proposal import Skipped
+from uncork.optimizations.input_rewrites.decode_and_crop import DecodeWhatIsCropped
 
 CROP = DecodeWhatIsCropped()
 

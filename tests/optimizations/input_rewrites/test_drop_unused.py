@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import DropUnused
-from uncork.core.stage import AUTOTUNE
-from uncork.road.drop_unused import MakeWhatIsTaken
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import DropUnused
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.optimizations.input_rewrites.drop_unused import MakeWhatIsTaken
 
 DROP = MakeWhatIsTaken()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import FilterFirst
-from uncork.core.stage import AUTOTUNE
-from uncork.road.filter_first import FilterBeforeMaps
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import FilterFirst
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.optimizations.input_rewrites.filter_first import FilterBeforeMaps
 
 FILTER = FilterBeforeMaps()
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import GeneratorChunks
-from uncork.core.stage import Chunked
-from uncork.road.generator_chunks import TakeInChunks
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import GeneratorChunks
+from uncork.core.evidence.stage import Chunked
+from uncork.optimizations.input_rewrites.generator_chunks import TakeInChunks
 
 CHUNKS = TakeInChunks()
 AT_ONCE = Chunked(elements=64, cpu_s_per_element=0.009, wall_s_per_element=0.009)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed, stage
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import ShuffleFirst
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Buffer
-from uncork.road.shuffle_first import ShuffleBeforeMaps
-
-from .situations import SITUATIONS, proposal, reason
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import ShuffleFirst
+from uncork.core.evidence.stage import AUTOTUNE, Buffer
+from uncork.optimizations.input_rewrites.shuffle_first import ShuffleBeforeMaps
 
 SHUFFLE = ShuffleBeforeMaps()
 # The step takes 60 ms on one thread; decoding takes as long, on other cores.

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
-from uncork.core.pipeline_edit import VectorizeMap
-from uncork.core.stage import Buffer, Vectorized
-from uncork.road.vectorize import VectorizeMaps
-
-from .situations import SITUATIONS, WAITING, proposal, reason
+from uncork.core.edits.pipeline import VectorizeMap
+from uncork.core.evidence.stage import Buffer, Vectorized
+from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
 
 VECTORIZE = VectorizeMaps()
 

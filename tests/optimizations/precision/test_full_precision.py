@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, SITUATIONS, proposal, reason
 from records import WORKLOAD, observed
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.road.full_precision import FullPrecision
-
-from .situations import COMPUTING, SITUATIONS, proposal, reason
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.edits.step import DtypePolicy
+from uncork.optimizations.precision.full_precision import FullPrecision
 
 FULL = FullPrecision()
 MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16", "float32"))

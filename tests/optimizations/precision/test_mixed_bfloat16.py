@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import WORKLOAD, observed
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.road.mixed_bfloat16 import MixedBfloat16
-
-from .situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.edits.step import DtypePolicy
+from uncork.optimizations.precision.mixed_bfloat16 import MixedBfloat16
 
 BFLOAT16 = MixedBfloat16()
 

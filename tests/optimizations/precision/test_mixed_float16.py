@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from optimizations.situations import COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import WORKLOAD, observed
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.road.mixed_float16 import MixedFloat16
-
-from .situations import COMPUTING, SITUATIONS, WAITING, proposal, reason
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.edits.step import DtypePolicy
+from uncork.optimizations.precision.mixed_float16 import MixedFloat16
 
 FLOAT16 = MixedFloat16()
 

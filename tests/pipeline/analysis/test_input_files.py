@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.disk import FromDisk
-from uncork.measure.cold_reads import ColdReads
-from uncork.pipeline import bytes_named, cold_files, named_files, read
+from uncork.core.evidence.storage import FromDisk
+from uncork.measure.machine.cold_reads import ColdReads
+from uncork.pipeline.analysis import input_files as named_files
+from uncork.pipeline.analysis.input_files import bytes_named, cold_files
+from uncork.pipeline.ir.tree import read
 
 SLICES = tf.data.Dataset.from_tensor_slices
 

@@ -5,15 +5,16 @@ import functools
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DrawFirst, ParallelMap, Prefetch, SplitMap
-from uncork.pipeline import apply, read
-from uncork.pipeline.ahead import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DrawFirst, ParallelMap, Prefetch, SplitMap
+from uncork.pipeline.analysis.lookahead_draws import (
     asks_too_far,
     draws_too_far,
     in_its_turn,
     rewritten_by_default,
 )
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

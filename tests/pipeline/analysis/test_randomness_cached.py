@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from .helpers import by_decree
+from pipeline.helpers import by_decree
 
 RANGE = tf.data.Dataset.range
 

@@ -6,8 +6,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.same_draws import draws_alike
-from uncork.pipeline.tree import read
+from uncork.pipeline.analysis.randomness import draws_alike
+from uncork.pipeline.ir.tree import read
 
 RANGE = tf.data.Dataset.range
 

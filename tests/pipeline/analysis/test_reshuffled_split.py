@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import parted_anew, read
+from uncork.pipeline.analysis.reshuffled_split import parted_anew
+from uncork.pipeline.ir.tree import read
 
 RANGE = tf.data.Dataset.range
 

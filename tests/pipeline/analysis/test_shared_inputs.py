@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import apart, continued, read
-from uncork.pipeline.seeded import seeded
-from uncork.pipeline.shared import shared_by_branches
-
-from .helpers import measured
+from pipeline.helpers import measured
+from uncork.pipeline.analysis.shared_inputs import shared_by_branches
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.resume_state import continued
+from uncork.pipeline.runtime.trial_copy import apart
 
 Dataset = tf.data.Dataset
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.closeness import closeness
+from uncork.pipeline.equivalence.closeness import closeness
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5)).astype("float32")
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import element_digests
-from uncork.pipeline.digests import element_digest
+from uncork.pipeline.equivalence.digests import element_digest, element_digests
 
 RANGE = tf.data.Dataset.range
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import SplitMap
-from uncork.pipeline import apply, read, seeded, state_kept
-
-from .helpers import epochs
+from pipeline.helpers import epochs
+from uncork.core.edits.pipeline import SplitMap
+from uncork.pipeline.equivalence.seeded_twin import seeded, state_kept
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

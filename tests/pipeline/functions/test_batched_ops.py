@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import VectorizeMap
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.kinds import kind_of
-from uncork.pipeline.stackable import behind, tail
-from uncork.pipeline.vectorize import vectorized
-
-from .helpers import epochs, kinds, measured
+from pipeline.helpers import epochs, kinds, measured
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import VectorizeMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.batched_ops import behind, tail
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.vectorize import vectorized
 
 
 @pytest.fixture

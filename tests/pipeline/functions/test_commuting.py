@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import Cache, SplitMap
-from uncork.pipeline import apply, read, seeded, split
-
-from .helpers import epochs
+from pipeline.helpers import epochs
+from uncork.core.edits.pipeline import Cache, SplitMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.splitting import split
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 SIDE = 6
 IMAGES = tf.data.Dataset.from_tensor_slices(

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DrawFirst, SplitMap
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.drawing import drawn_first
-
-from .helpers import epochs, measured
+from pipeline.helpers import epochs, measured
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DrawFirst, SplitMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.draw_split import drawn_first
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

@@ -4,10 +4,16 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import is_deterministic, read, runs_python, split
-from uncork.pipeline.effects import is_order_free, is_stateless, reads_variables
-
-from .helpers import changing_table, function_of, in_a_branch, in_a_function, table, twice
+from pipeline.helpers import changing_table, function_of, in_a_branch, in_a_function, table, twice
+from uncork.pipeline.functions.effects import (
+    is_deterministic,
+    is_order_free,
+    is_stateless,
+    reads_variables,
+    runs_python,
+)
+from uncork.pipeline.functions.splitting import split
+from uncork.pipeline.ir.tree import read
 
 
 def with_assert(x):

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.reads import files_read, only_reading
-
-from .helpers import measured
-from .test_costs import RANGE
+from pipeline.helpers import measured
+from pipeline.profile.test_stage_costs import RANGE
+from uncork.pipeline.functions.file_reads import files_read, only_reading
 
 FILES = 5
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.narrowed import narrowed
-
-from .helpers import measured
-from .test_costs import RANGE
+from pipeline.helpers import measured
+from pipeline.profile.test_stage_costs import RANGE
+from uncork.pipeline.functions.float32_variant import narrowed
 
 WAVE = tf.TensorSpec([1000], tf.float64)
 
@@ -66,7 +65,7 @@ def test_an_op_that_only_knows_float64_is_left_alone(monkeypatch):
         raise ValueError("no such kernel")
 
     wide = concrete(loud)
-    monkeypatch.setattr("uncork.pipeline.narrowed.trace", refused)
+    monkeypatch.setattr("uncork.pipeline.functions.float32_variant.trace", refused)
     assert narrowed(wide) is None
 
 

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DecodeAndCrop, DrawFirst, InlineMap, SplitMap
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.cropping import cropped
-from uncork.pipeline.effects import op_types
-from uncork.pipeline.graphs import graph_of
-
-from .helpers import epochs, measured
+from pipeline.helpers import epochs, measured
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DecodeAndCrop, DrawFirst, InlineMap, SplitMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.effects import op_types
+from uncork.pipeline.functions.function_graph import graph_of
+from uncork.pipeline.functions.partial_jpeg_decode import cropped
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 FILE = tf.TensorSpec([], tf.string)
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import VectorizeMap
-from uncork.pipeline import apply, read, seeded
-
-from .helpers import epochs, kinds
+from pipeline.helpers import epochs, kinds
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import VectorizeMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 LINES = [
     "a b c\t1", "\t0", "b\t1", "d d  e f g h\t2", " c a \t0", "a\t3", "x y z a b\t1", "g\t0",

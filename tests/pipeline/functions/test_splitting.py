@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import SplitMap
-from uncork.pipeline import apply, is_deterministic, read, split
-from uncork.pipeline.graphs import graph_of
-from uncork.pipeline.splitting import narrow
-
-from .conftest import load_and_flip
-from .helpers import changing_table, epochs, function_of, in_a_branch, in_a_function, table, twice
+from pipeline.conftest import load_and_flip
+from pipeline.helpers import (
+    changing_table,
+    epochs,
+    function_of,
+    in_a_branch,
+    in_a_function,
+    table,
+    twice,
+)
+from uncork.core.edits.pipeline import SplitMap
+from uncork.pipeline.functions.effects import is_deterministic
+from uncork.pipeline.functions.function_graph import graph_of
+from uncork.pipeline.functions.splitting import narrow, split
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 
 def run(cut, *flat):

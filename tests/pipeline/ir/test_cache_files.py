@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.disk_folder import check_folder, leave, new_files
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.ir.cache_files import check_folder, leave, new_files
 
 # Of the package only this module, which knows nothing of TensorFlow: nobody waits for its import.
 MINE = """
     import sys, time, types
     import uncork
-    package = types.ModuleType("uncork.pipeline")
-    package.__path__ = [f"{uncork.__path__[0]}/pipeline"]
-    sys.modules[package.__name__] = package
-    from uncork.pipeline.disk_folder import new_files
+    for name in ("pipeline", "pipeline.ir"):
+        package = types.ModuleType(f"uncork.{name}")
+        package.__path__ = [f"{uncork.__path__[0]}/{name.replace('.', '/')}"]
+        sys.modules[package.__name__] = package
+    from uncork.pipeline.ir.cache_files import new_files
     files = new_files(sys.argv[1], 0)
     open(files.name + ".index", "w").close()
     print(files.directory.parent, flush=True)

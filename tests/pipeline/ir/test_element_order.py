@@ -8,7 +8,9 @@ import time
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import (
+from pipeline.helpers import epochs
+from pipeline.transforms.test_apply import edited, noisy, words
+from uncork.core.edits.pipeline import (
     Cache,
     FilterFirst,
     InlineMap,
@@ -16,11 +18,11 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.pipeline import apply, in_order, leaves_order_open, read, seeded
-from uncork.pipeline.legality import repeats_itself
-
-from .helpers import epochs
-from .test_edits import edited, noisy, words
+from uncork.pipeline.analysis.legality import repeats_itself
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.element_order import in_order, leaves_order_open
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache, LessAhead, ParallelMap, VectorizeMap
-from uncork.pipeline import apply, read
-
-from .helpers import behind_unknown, by_decree, measured
-from .test_costs import heaviest, heavy
-from .test_edits import (
+from pipeline.helpers import behind_unknown, by_decree, measured
+from pipeline.profile.test_stage_costs import heaviest, heavy
+from pipeline.transforms.test_apply import (
     cache_at,
     filter_first_at,
     noisy,
@@ -21,6 +17,10 @@ from .test_edits import (
     split_at,
     words,
 )
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import Cache, LessAhead, ParallelMap, VectorizeMap
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 Dataset = tf.data.Dataset
 RANGE = Dataset.range

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import apart, apply, in_order, read, seeded
-
-from .helpers import epochs
-from .properties import STAGE_EDITS, all_together, legal_edits, serially_drawn, whole_edits
+from pipeline.helpers import epochs
+from pipeline.properties import STAGE_EDITS, all_together, legal_edits, serially_drawn, whole_edits
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.element_order import in_order
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.trial_copy import apart
+from uncork.pipeline.transforms.apply import apply
 
 DRAWN = np.random.default_rng(5)
 

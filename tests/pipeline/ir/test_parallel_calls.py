@@ -7,13 +7,13 @@ import math
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import AutotuneOff, DrawFirst, ParallelMap
-from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import cpus
-from uncork.pipeline import apply, read
-from uncork.pipeline.concurrency import told_ahead
-
-from .helpers import behind_unknown, epochs
+from pipeline.helpers import behind_unknown, epochs
+from uncork.core.edits.pipeline import AutotuneOff, DrawFirst, ParallelMap
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.measure.machine.probe import cpus
+from uncork.pipeline.analysis.concurrency import told_ahead
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 MANY = 8 * math.ceil(cpus())
 

@@ -7,10 +7,9 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused, WrongUse
-from uncork.pipeline import read
-
-from .helpers import behind_unknown
+from pipeline.helpers import behind_unknown
+from uncork.core.base.errors import EditRefused, WrongUse
+from uncork.pipeline.ir.tree import read
 
 
 def kinds(dataset: tf.data.Dataset) -> list[str]:
@@ -129,7 +128,7 @@ def test_a_constant_in_a_called_function_counts():
 
 SCRIPT = """
 import tensorflow as tf
-from uncork.pipeline import read
+from uncork.pipeline.ir.tree import read
 
 for _ in range({noise}):
     tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y, [x], tf.int64))

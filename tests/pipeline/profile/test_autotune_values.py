@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import read, supply
-from uncork.pipeline.chosen import chosen_calls
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile.autotune_values import chosen_calls
+from uncork.pipeline.profile.throughput import supply
 
 AUTO = tf.data.AUTOTUNE
 RANGE = tf.data.Dataset.range

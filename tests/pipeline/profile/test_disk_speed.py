@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from uncork.core.disk import Disk
-from uncork.core.record import from_json, to_json
-from uncork.pipeline import disk_at, disk_speed
-from uncork.pipeline.disk_folder import leave, new_files
+from uncork.core.base.record import from_json, to_json
+from uncork.core.evidence.storage import Disk
+from uncork.pipeline.ir.cache_files import leave, new_files
+from uncork.pipeline.profile import disk_speed
+from uncork.pipeline.profile.disk_speed import disk_at
 
 
 def test_reading_and_writing_take_time_for_each_byte(tmp_path):

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import PyFunctionCache
-from uncork.core.record import replace
-from uncork.pipeline import apply, element_digests, read
-from uncork.pipeline.python_calls import python_digest, python_functions
-
-from .helpers import by_decree
+from pipeline.helpers import by_decree
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import PyFunctionCache
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.ir.python_functions import python_digest, python_functions
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 CALLS: list[int] = []
 SCALE = {"by": 2.0}

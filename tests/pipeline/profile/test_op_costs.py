@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import DrawFirst, SplitMap
-from uncork.measure.kernels import Kernel, profiled
-from uncork.pipeline import apply, read
-from uncork.pipeline.op_costs import op_costs
-
-from .helpers import measured
+from pipeline.helpers import measured
+from uncork.core.edits.pipeline import DrawFirst, SplitMap
+from uncork.measure.profile.kernels import Kernel, profiled
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile.op_costs import op_costs
+from uncork.pipeline.transforms.apply import apply
 
 # A product that takes long enough to be told, however busy the machine is; how it compares with
 # what runs beside it is up to that machine.
@@ -57,7 +57,7 @@ def test_an_op_is_named_with_its_line(function):
 
 def test_the_dearest_op_comes_first(monkeypatch):
     kernels = Kernel("add", "AddV2", 1, 2e-3), Kernel("MatMul", "MatMul", 1, 6e-3)
-    monkeypatch.setattr("uncork.pipeline.op_costs.profiled", lambda _: kernels)
+    monkeypatch.setattr("uncork.pipeline.profile.op_costs.profiled", lambda _: kernels)
     assert [(cost.op, cost.share) for cost in costs(SQUARES.map(drawn))] == [
         ("MatMul", 0.75),
         ("AddV2", 0.25),

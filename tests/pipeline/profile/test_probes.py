@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import probes
-from uncork.pipeline.probes import Probe, count, take_turns
+from uncork.pipeline.profile import probes
+from uncork.pipeline.profile.probes import Probe, count, take_turns
 
 
 class Clock:

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import Supplied, other_forms, read, supply
-from uncork.pipeline.doubtful import alone
-from uncork.pipeline.handing_on import Handed, handed
-from uncork.pipeline.keeping import _sizes
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.probes import Probe, count, inputs_for_one, serial_twin, serially
-
-from .helpers import behind_unknown, by_decree, epochs, measured
-from .test_edits import noisy, words
+from pipeline.helpers import behind_unknown, by_decree, epochs, measured
+from pipeline.transforms.test_apply import noisy, words
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile import alternatives as other_forms
+from uncork.pipeline.profile.cache_points import _sizes
+from uncork.pipeline.profile.handoff import Handed, handed
+from uncork.pipeline.profile.isolated_timing import alone
+from uncork.pipeline.profile.probes import Probe, count, inputs_for_one, serial_twin, serially
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.profile.throughput import Supplied, supply
 
 RANGE = tf.data.Dataset.range
 
@@ -499,7 +500,7 @@ def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
 
 
 def test_where_nothing_comes_for_long_no_more_are_tried(monkeypatch):
-    module = sys.modules["uncork.pipeline.probes"]
+    module = sys.modules["uncork.pipeline.profile.probes"]
     counted, now = [], iter(range(1_000))
     monkeypatch.setattr(module, "count", lambda dataset, *, budget_s: counted.append(1) or 0)
     clock = SimpleNamespace(monotonic=lambda: float(next(now)))  # a second later each time
@@ -520,7 +521,7 @@ def test_where_nothing_comes_for_long_no_more_are_tried(monkeypatch):
     ],
 )
 def test_of_a_filter_above_slow_maps_fewer_are_counted(monkeypatch, most, kept, expected):
-    module = sys.modules["uncork.pipeline.probes"]
+    module = sys.modules["uncork.pipeline.profile.probes"]
     asked = []
 
     def counted(dataset, *, budget_s):

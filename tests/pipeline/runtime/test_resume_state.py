@@ -5,9 +5,13 @@ import itertools
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache, ParallelMap
-from uncork.pipeline import apply, continued, continuing, read, seeded
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import Cache, ParallelMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime import resume_state as continuing
+from uncork.pipeline.runtime.resume_state import continued
+from uncork.pipeline.transforms.apply import apply
 
 
 def pipeline_after_a_look(seed):

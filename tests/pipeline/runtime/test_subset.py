@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline import read, shortened
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.subset import shortened
 
 RANGE = tf.data.Dataset.range
 ROWS = np.arange(40)

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import ParallelMap, Prefetch
-from uncork.pipeline import apply, read, redirected
-
-from .helpers import behind_unknown, by_decree, epochs
+from pipeline.helpers import behind_unknown, by_decree, epochs
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import ParallelMap, Prefetch
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.runtime.trial_copy import redirected
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import (
+from pipeline.conftest import load_and_flip
+from pipeline.helpers import behind_unknown, epochs, kinds
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import (
     Cache,
     DropUnused,
     FilterFirst,
@@ -18,11 +20,10 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.nodes import memory_cache
-
-from .conftest import load_and_flip
-from .helpers import behind_unknown, epochs, kinds
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.builders import memory_cache
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 
@@ -626,7 +627,7 @@ def test_a_map_that_does_nothing_any_more_is_missed():
 def test_an_edit_that_would_part_a_shuffle_from_its_repeat_is_refused(monkeypatch):
     """Whatever an edit does: what the two draw together is looked at when it is done."""
     pipeline = read(RANGE(9).map(words).shuffle(4, seed=3).repeat(2))
-    monkeypatch.setattr("uncork.pipeline.edits.fused_repeat", lambda *_: None)
+    monkeypatch.setattr("uncork.pipeline.transforms.apply.fused_repeat", lambda *_: None)
     with pytest.raises(EditRefused, match="another order"):
         edited(pipeline, shuffle_first_at(2))
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DropUnused
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.graphs import graph_of
-from uncork.pipeline.unused import unused
-
-from .helpers import changing_table, epochs, kinds, measured
+from pipeline.helpers import changing_table, epochs, kinds, measured
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DropUnused
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.function_graph import graph_of
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.dead_outputs import unused
 
 NUMBERS = tf.data.Dataset.range(12)
 

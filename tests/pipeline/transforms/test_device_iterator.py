@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline import MadeThere, last_maps, read
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.device_iterator import MadeThere
+from uncork.pipeline.transforms.trailing_maps import last_maps
 
 Dataset = tf.data.Dataset
 HERE = tf.zeros([]).device

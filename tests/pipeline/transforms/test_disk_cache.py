@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache, DiskCache, SplitMap
-from uncork.core.record import replace
-from uncork.pipeline import (
-    apply,
+from pipeline.conftest import load_and_flip
+from pipeline.helpers import epochs, kinds
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import Cache, DiskCache, SplitMap
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.cache_files import leave
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.disk_cache import (
     files_complete,
     fill,
     from_disk,
-    read,
-    seeded,
     without_place_holders,
 )
-from uncork.pipeline.disk_folder import leave
-
-from .conftest import load_and_flip
-from .helpers import epochs, kinds
 
 RANGE = tf.data.Dataset.range
 

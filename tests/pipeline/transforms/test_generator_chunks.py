@@ -11,16 +11,8 @@ import tensorflow as tf
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import GeneratorCache, GeneratorChunks
-from uncork.pipeline import apply, element_digests, in_order, read, seeded, state_kept
-from uncork.pipeline.in_chunks import InChunks
-from uncork.pipeline.kept_generator import KeptGenerator
-from uncork.pipeline.python_calls import generator_of, source_of
-from uncork.watch import function_digest
-
-from .helpers import measured
-from .properties import (
+from pipeline.helpers import measured
+from pipeline.properties import (
     BY_HAND,
     STEPS,
     draws_ahead,
@@ -29,6 +21,17 @@ from .properties import (
     repeats_ahead,
     shuffles_nothing,
 )
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import GeneratorCache, GeneratorChunks
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.equivalence.seeded_twin import seeded, state_kept
+from uncork.pipeline.ir.element_order import in_order
+from uncork.pipeline.ir.python_functions import generator_of, source_of
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.generator_chunks import InChunks
+from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pycode.purity.reachability import function_digest
 
 ROWS = np.arange(400, dtype=np.float32).reshape(100, 4)
 SPEC = tf.TensorSpec((4,), tf.float32)

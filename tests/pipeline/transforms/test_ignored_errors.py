@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Cache, ParallelInterleave
-from uncork.pipeline import apply, read
-from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.legality import maps_below
-from uncork.pipeline.unused import unused
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import Cache, ParallelInterleave
+from uncork.pipeline.analysis.legality import maps_below
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.dead_outputs import unused
+from uncork.pipeline.transforms.filter_pushdown import filtered_first
 
 RANGE = tf.data.Dataset.range
 

@@ -8,12 +8,13 @@ import sys
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import InlineMap, ParallelMap, VectorizeMap
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.legality import is_inlined
-
-from .helpers import changing_table, epochs, kinds, measured, table
+from pipeline.helpers import changing_table, epochs, kinds, measured, table
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import InlineMap, ParallelMap, VectorizeMap
+from uncork.pipeline.analysis.legality import is_inlined
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 AUTOTUNE = tf.data.AUTOTUNE
@@ -140,8 +141,9 @@ def test_what_runs_inline_already_is_not_offered_it_again() -> None:
 
 ON_ANOTHER_DEVICE = """
 import tensorflow as tf
-from uncork.pipeline import measure, read
-from uncork.pipeline.legality import may_run_inline
+from uncork.pipeline.profile.stage_costs import measure
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.legality import may_run_inline
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

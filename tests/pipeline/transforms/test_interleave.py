@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import ParallelInterleave
-from uncork.pipeline import apply, concurrency, read, seeded
-
-from .helpers import epochs, measured
+from pipeline.helpers import epochs, measured
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import ParallelInterleave
+from uncork.pipeline.analysis import concurrency
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

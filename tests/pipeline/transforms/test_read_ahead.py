@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import ReadAhead
-from uncork.pipeline import apply, read, seeded
-from uncork.pipeline.read_ahead import elements_of_one, in_turn
-
-from .helpers import epochs, measured
-from .test_interleave import asking_python, noisy, text_files
+from pipeline.helpers import epochs, measured
+from pipeline.transforms.test_interleave import asking_python, noisy, text_files
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import ReadAhead
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile.element_ratios import elements_of_one
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.read_ahead import in_turn
 
 RANGE = tf.data.Dataset.range
 LINES = (7, 3, 0, 12, 5)

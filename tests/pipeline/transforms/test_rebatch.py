@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Rebatch
-from uncork.pipeline import apply, read
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import Rebatch
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 RANGE = tf.data.Dataset.range
 

@@ -8,10 +8,12 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import AutotuneOff, GatherLast, VectorizeMap
-from uncork.pipeline import apply, gathered_arrays, last_maps, read
-from uncork.pipeline.last_maps import in_step
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import AutotuneOff, GatherLast, VectorizeMap
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.transforms.late_gather import gathered_arrays
+from uncork.pipeline.transforms.trailing_maps import in_step, last_maps
 
 Dataset = tf.data.Dataset
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 5, 4, 3), "uint8")

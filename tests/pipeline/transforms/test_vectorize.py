@@ -7,13 +7,15 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DrawFirst, VectorizeMap
-from uncork.pipeline import apply, element_digests, read, seeded
-from uncork.pipeline.legality import batch_above
-from uncork.pipeline.stacked_ops import known
-
-from .helpers import epochs, kinds
+from pipeline.helpers import epochs, kinds
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DrawFirst, VectorizeMap
+from uncork.pipeline.analysis.legality import batch_above
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.functions.batched_ops import known
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
 
 LINES = [f"{n},{n * 0.25},{n % 3},word{n % 5}" for n in range(23)]
 

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from uncork.pipeline import read, record_source_lines, source_line
+from uncork.pipeline.ir.tree import read
+from uncork.pycode.frames.dataset_lines import record_source_lines, source_line
 
 
 def here() -> int:
@@ -57,7 +58,8 @@ def test_a_script_run_from_elsewhere(tmp_path):
         "import tensorflow as tf\n\ndef make():\n    return tf.data.Dataset.range(3)\n"
     )
     (tmp_path / "train.py").write_text(
-        "from uncork.pipeline import record_source_lines, read\n"
+        "from uncork.pycode.frames.dataset_lines import record_source_lines\n"
+        "from uncork.pipeline.ir.tree import read\n"
         "record_source_lines()\n"
         "import keras\n"
         "import lib\n"

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from uncork.engine.repetition import loops_around, made_anew, passes
+from uncork.pycode.frames.enclosing_loops import loops_around, made_anew, passes
 
 ONCE = {
     "one loop": """

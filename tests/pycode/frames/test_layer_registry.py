@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from uncork.core.layers import Layers
+from uncork.pycode.frames.layer_registry import Layers
 
 
 class Layer:

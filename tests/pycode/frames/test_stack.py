@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from uncork.core.stack import is_users, place, places_from_here
+from uncork.pycode.frames.stack import is_users, place, places_from_here
 
 
 @pytest.fixture

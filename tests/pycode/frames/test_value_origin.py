@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.watch import only_call, only_change, origin
+from uncork.pycode.frames.value_origin import only_call, only_change, origin
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from uncork.step.taken_over import TakenOver, function_of
+from uncork.pycode.purity.code_replacement import TakenOver, function_of
 
 
 def instead(*args, **kwargs):

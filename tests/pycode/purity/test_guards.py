@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.watch import Guards, UnguardedError
+from uncork.pycode.purity.guards import Guards, UnguardedError
 
 RATE = 0.5
 HISTORY: list[float] = []
@@ -403,7 +403,7 @@ OfALibrary.__module__ = "some_library"
 
 
 def test_what_looks_up_its_answers_cannot_be_watched(monkeypatch):
-    monkeypatch.setattr("uncork.watch.guards.is_users_class", lambda _: False)
+    monkeypatch.setattr("uncork.pycode.purity.guards.is_users_class", lambda _: False)
     settings = OfALibrary()
     with pytest.raises(UnguardedError, match="looks up its answers"):
         Guards(lambda: settings.kl_weight)
@@ -476,7 +476,7 @@ class Redirects:
 
 @pytest.mark.parametrize("kind", [Computes, Describes, Redirects])
 def test_other_ways_to_look_up_an_answer(kind, monkeypatch):
-    monkeypatch.setattr("uncork.watch.guards.is_users_class", lambda _: False)
+    monkeypatch.setattr("uncork.pycode.purity.guards.is_users_class", lambda _: False)
     settings = kind()
     with pytest.raises(UnguardedError, match="looks up its answers"):
         Guards(lambda: settings.rate)

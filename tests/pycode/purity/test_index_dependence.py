@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.watch import dependence, drawn_alike, loader_digest
+from uncork.pycode.purity.index_dependence import dependence
+from uncork.pycode.purity.random_draws import drawn_alike
+from uncork.pycode.purity.reachability import loader_digest
 
 TABLE = np.arange(4_000, dtype="float32").reshape(-1, 4)
 SEEN: list[int] = []
@@ -418,7 +420,7 @@ def test_a_digest_is_the_same_in_every_process(tmp_path):
         "        return index if str(index) in {'jpg', 'png', 'jpeg', 'gif'} else 0\n"
     )
     command = (
-        "import loading; from uncork.watch import loader_digest;"
+        "import loading; from uncork.pycode import loader_digest;"
         "print(loader_digest(loading.Loader()))"
     )
     found = {

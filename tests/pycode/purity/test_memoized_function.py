@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.kept_calls import KeptCalls, a_pass_begins, copied, size_of
+from uncork.pycode.purity.memoized_function import KeptCalls, a_pass_begins, copied, size_of
 
 HOW = {"flips": False, "by": 1}
 

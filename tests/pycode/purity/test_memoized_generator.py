@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import GeneratorCache
-from uncork.core.record import replace
-from uncork.pipeline import apply, element_digests, read
-from uncork.pipeline.kept_generator import KeptGenerator
-from uncork.pipeline.python_calls import generator_of
-from uncork.watch import function_digest
-
-from .helpers import by_decree
+from pipeline.helpers import by_decree
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.edits.pipeline import GeneratorCache
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.ir.python_functions import generator_of
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.apply import apply
+from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pycode.purity.reachability import function_digest
 
 ROWS = np.arange(40, dtype=np.float32).reshape(10, 4)
 SCALE = {"by": 2.0}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from uncork.watch import Draws, reached
-from uncork.watch.reach import reached_by
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.reachability import reached, reached_by
 
 
 def weak(x):

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from uncork.core.holders import holders_of, owners_of
+from uncork.pycode.purity.referrers import holders_of, owners_of
 
 # Attributes of tensors become dictionaries while the collector's lists are walked: 3,000 of them
 # are more than begin a collection. In a process of its own, as it dies where that happens.
 _TENSORS = """
 import gc
 import tensorflow as tf
-from uncork.core.holders import holders_of
+from uncork.pycode.purity.referrers import holders_of
 
 def asked():
     pass

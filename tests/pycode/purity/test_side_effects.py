@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from uncork.watch.outside import ForbiddenError, outside
+from uncork.pycode.purity.side_effects import ForbiddenError, outside
 
 
 def writing(folder):

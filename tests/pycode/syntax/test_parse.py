@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from uncork.core.parsed import parsed
+from uncork.pycode.syntax.parse import parsed
 
 
 @pytest.mark.parametrize("action", ["always", "error"])

@@ -14,9 +14,9 @@ from records import (
     measurement,
     workload_diagnosis,
 )
-from uncork.core.measurement import Spread
-from uncork.core.record import replace
-from uncork.report.info import (
+from uncork.core.base.measurement import Spread
+from uncork.core.base.record import replace
+from uncork.report.content.diagnosis_content import (
     diagnosis_info,
     main_brake,
     next_command,

@@ -5,9 +5,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from uncork.core.edit import AsyncCheckpoint, Edit, ValidationInput
-from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch
-from uncork.core.step_edit import (
+from uncork.core.edits.edit import AsyncCheckpoint, Edit, ValidationInput
+from uncork.core.edits.pipeline import Cache, ParallelMap, Prefetch
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     JitCompile,
@@ -16,7 +16,7 @@ from uncork.core.step_edit import (
     TensorArguments,
     TfFunction,
 )
-from uncork.report.edit_words import SAID, describe_edit
+from uncork.report.content.edit_text import SAID, describe_edit
 
 
 def test_no_edit_is_without_words():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from uncork.report import figures
+from uncork.report.content import figures
 
 FORMATS = (
     figures.count,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import KERNELS, diagnosis, workload_diagnosis
-from uncork.core.facts import LoopLine
-from uncork.report.html import diagnosis_html
-from uncork.report.kernel_rows import kernel_rows
+from uncork.core.evidence.loop import LoopLine
+from uncork.report.content.kernel_rows import kernel_rows
+from uncork.report.html.page import diagnosis_html
 
 DIAGNOSIS = workload_diagnosis(kernels=KERNELS)
 

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
-from uncork.core.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
-from uncork.core.record import replace
-from uncork.core.step_edit import MicroBatches, RecomputeActivations
-from uncork.report.plan_info import plan_info, road
-from uncork.report.plan_sentences import cost_sentence, plan_verdict
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
+from uncork.core.edits.step import MicroBatches, RecomputeActivations
+from uncork.report.content.plan_content import plan_info, road
+from uncork.report.content.plan_sentences import cost_sentence, plan_verdict
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 

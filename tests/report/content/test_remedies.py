@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import get_args
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis
-from uncork.core.diagnosis import Cause
-from uncork.core.plan import ENDED, NO_TIME
-from uncork.core.record import replace
-from uncork.report.answers import ANSWERS, answering
-from uncork.report.plan_info import plan_info
-from uncork.report.plan_sentences import plan_verdict
-from uncork.road import ROAD
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Cause
+from uncork.core.documents.plan import ENDED, NO_TIME
+from uncork.optimizations.order import ROAD
+from uncork.report.content.plan_content import plan_info
+from uncork.report.content.plan_sentences import plan_verdict
+from uncork.report.content.remedies import ANSWERS, answering
 
 SKIPPED = replace(STEPS[0], outcome="skipped", measured=None, proof=None)
 EAGER = replace(FINDINGS[0], cause="eager_step")

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from records import WORKLOAD, diagnosis, workload_diagnosis
-from uncork.core.facts import CallbackCost, Saving, StartLine, Validation
-from uncork.core.record import replace
-from uncork.report.html import diagnosis_html
-from uncork.report.run_time import run_parts
-from uncork.report.terminal import diagnosis_text
+from uncork.core.base.record import replace
+from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
+from uncork.core.evidence.loop import StartLine
+from uncork.report.content.run_time import run_parts
+from uncork.report.html.page import diagnosis_html
+from uncork.report.terminal.page import diagnosis_text
 
 WORK = replace(WORKLOAD, steps_per_epoch=100, epochs=10)
 STEP_S = workload_diagnosis().step_s

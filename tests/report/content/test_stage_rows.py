@@ -5,9 +5,9 @@ import math
 import pytest
 
 from records import MACHINE, STAGES, WORKLOAD, healthy_diagnosis, workload_diagnosis
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Stage
-from uncork.report.stages import stage_rate, stage_rows
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import AUTOTUNE, Stage
+from uncork.report.content.stage_rows import stage_rate, stage_rows
 
 
 def stage(**changes):

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from records import STEPS, diagnosis, empty_plan, plan, workload_diagnosis
-from uncork.core.record import replace
-from uncork.report.html import diagnosis_html, plan_html
-
-from .test_html import infinite_plan
+from report.html.test_page import infinite_plan
+from uncork.core.base.record import replace
+from uncork.report.html.page import diagnosis_html, plan_html
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((path for path in map(shutil.which, BROWSERS) if path), None)

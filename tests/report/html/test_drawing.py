@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import plan
-from uncork.core.record import replace
-from uncork.report.draw import draw_dots, draw_pipes, draw_road, nice_ticks
-from uncork.report.plan_info import Prediction, Road, RoadPoint, road
+from uncork.core.base.record import replace
+from uncork.report.content.plan_content import Prediction, Road, RoadPoint, road
+from uncork.report.html.drawing import draw_dots, draw_pipes, draw_road, nice_ticks
 
 
 def baseline(speed=100.0):

@@ -18,10 +18,10 @@ from records import (
     plan,
     workload_diagnosis,
 )
-from uncork.core.measurement import Spread
-from uncork.core.plan import Ratio
-from uncork.core.record import from_json, replace, to_json
-from uncork.report.html import diagnosis_html, plan_html
+from uncork.core.base.measurement import Spread
+from uncork.core.base.record import from_json, replace, to_json
+from uncork.core.documents.plan import Ratio
+from uncork.report.html.page import diagnosis_html, plan_html
 
 EVIL = "</style></title><script>alert(1)</script><img src=x onerror='a'>\"'{{ 7*7 }}"
 VOID = {"meta", "br", "img", "link", "input", "hr"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.errors import WrongUse
-from uncork.report.save import save_report
+from uncork.core.base.errors import WrongUse
+from uncork.report.html.page import save_report
 
 
 def test_writes_whole_file_and_makes_the_folder(tmp_path: Path):

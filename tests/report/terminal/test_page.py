@@ -18,10 +18,10 @@ from records import (
     plan,
     workload_diagnosis,
 )
-from uncork.core.measurement import Spread
-from uncork.core.record import replace
-from uncork.report.terminal import bar_cells, diagnosis_text, plan_text
-from uncork.report.text import look
+from uncork.core.base.measurement import Spread
+from uncork.core.base.record import replace
+from uncork.report.terminal.page import bar_cells, diagnosis_text, plan_text
+from uncork.report.terminal.text import look
 
 CROWDED = workload_diagnosis(
     stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),

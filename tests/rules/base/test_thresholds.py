@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import observed, stage
-from uncork.core.measurement import Spread
-from uncork.rules.evidence import bound, interval, ms, place
+from uncork.core.base.measurement import Spread
+from uncork.rules.base.thresholds import bound, interval, ms, place
 
 
 def waiting(low: float, high: float | None):

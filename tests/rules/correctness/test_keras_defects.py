@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import KerasDefect
-from uncork.core.kernels import KernelPart
-from uncork.rules import judge, keras_defects
+from uncork.core.evidence.correctness import KerasDefect
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.correctness import keras_defects
+from uncork.rules.judge import judge
 
 LOST = KerasDefect(name="loss_scaling_lost", evidence="no loss is scaled", remedy="compile anew")
 TWICE = KerasDefect(

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from records import MACHINE, observed
-from uncork.core.facts import PartedAnew
-from uncork.rules import judge, leaking_split
+from uncork.core.evidence.correctness import PartedAnew
+from uncork.rules.correctness import leaking_split
+from uncork.rules.judge import judge
 
 LEAK = PartedAnew(shuffle_at="train.py:9", parts=("skip", "take"))
 

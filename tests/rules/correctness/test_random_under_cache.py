@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.rules import judge, random_under_cache
+from uncork.core.base.record import replace
+from uncork.rules.correctness import random_under_cache
+from uncork.rules.judge import judge
 
 FROZEN = replace(stage(1, "cache", 0.0), frozen=True)
 

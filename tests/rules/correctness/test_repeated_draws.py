@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.rules import judge, repeated_draws
+from uncork.core.base.record import replace
+from uncork.rules.correctness import repeated_draws
+from uncork.rules.judge import judge
 
 ALIKE = replace(stage(1, "map", 0.001, parallelism=1), draws_alike=True)
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import FullSize
-from uncork.core.kernels import KernelPart
-from uncork.rules import compute_bound, judge
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import FullSize
+from uncork.rules.device import compute_bound
+from uncork.rules.judge import judge
 
 FIRST = FullSize(layer="Conv2D", at="train.py:7", size=(72, 72), reduced_by="strides", fewer=4)
 SECOND = FullSize(layer="Conv2D", at="train.py:8", size=(72, 72), reduced_by="strides", fewer=4)

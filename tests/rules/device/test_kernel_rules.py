@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.facts import SlowLayer, Transfer
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.rules import (
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import SlowLayer, Transfer
+from uncork.rules.device import (
     augmentation_in_model,
     dense_embedding_update,
     optimizer_kernels,

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.rules import low_precision
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.device import low_precision
 
 COMPUTING = {"step": 0.95, "host": 0.05}
 TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])

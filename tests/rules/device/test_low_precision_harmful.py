@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, observed
-from uncork.core.measurement import compare
-from uncork.core.record import replace
-from uncork.rules import low_precision_harmful
+from uncork.core.base.measurement import compare
+from uncork.core.base.record import replace
+from uncork.rules.device import low_precision_harmful
 
 MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_float16", "float32"))
 TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.facts import Padded
-from uncork.core.measurement import compare
-from uncork.rules import padding
+from uncork.core.base.measurement import compare
+from uncork.core.evidence.model import Padded
+from uncork.rules.device import padding
 
 FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
 ALIKE = compare([100, 101, 99, 100, 100, 101], [100, 99, 101, 101, 100, 100])

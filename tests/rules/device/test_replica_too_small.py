@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.batch_facts import Larger
-from uncork.core.measurement import compare
-from uncork.rules import replica_too_small
+from uncork.core.base.measurement import compare
+from uncork.core.evidence.batches import Larger
+from uncork.rules.device import replica_too_small
 
 AS_IS = [100.0, 101.0, 99.0]
 COMPUTING = {"input": 0.1, "step": 0.9}

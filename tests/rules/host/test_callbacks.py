@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import CallbackCost, Validation
-from uncork.rules import callbacks
+from uncork.core.evidence.callbacks import CallbackCost, Validation
+from uncork.rules.host import callbacks
 
 
 def found(*costs):

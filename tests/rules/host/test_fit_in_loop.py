@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.rules import fit_in_loop, judge
+from uncork.rules.host import fit_in_loop
+from uncork.rules.judge import judge
 
 LOST = {"host": 0.75, "step": 0.25}
 LOOP = {"called_in_loop": True}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import Growth
-from uncork.rules import growing_state
+from uncork.core.evidence.loop import Growth
+from uncork.rules.host import growing_state
 
 BANK = Growth(name="bank", bytes_per_step=1e6, first_s=0.01, added_s=1e-5, at="train.py:9")
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import LoopLine
-from uncork.core.record import replace
-from uncork.rules import judge, loop_lines
+from uncork.core.base.record import replace
+from uncork.core.evidence.loop import LoopLine
+from uncork.rules.host import loop_lines
+from uncork.rules.judge import judge
 
 STEP = LoopLine(at="train.py:30", work="graph", seconds=0.04, share=0.4)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import compare
-from uncork.rules import metrics_every_step
+from uncork.core.base.measurement import compare
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.host import metrics_every_step
 
 FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
 ALIKE = compare([100, 101, 99, 100, 100, 101], [100, 99, 101, 101, 100, 100])

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.batch_facts import NewShapes
-from uncork.core.facts import Remade
-from uncork.core.record import replace
-from uncork.rules import recompiling
+from uncork.core.base.record import replace
+from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.loop import Remade
+from uncork.rules.host import recompiling
 
 MANY = NewShapes(batches=10, shapes=8, once=6, twice=2, compile_s=1.0)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.rules import retracing, small_steps
+from uncork.rules.host import retracing, small_steps
 
 
 def found(tracing, *stages, **workload):

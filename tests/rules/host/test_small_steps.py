@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.measurement import spread
-from uncork.rules import eager, small_steps
+from uncork.core.base.measurement import spread
+from uncork.rules.host import eager, small_steps
 
 BUSY = {"host": 0.6, "step": 0.4}
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import Waiting
-from uncork.rules import sync_every_step
+from uncork.core.evidence.loop import Waiting
+from uncork.rules.host import sync_every_step
 
 
 def found(share, shares, at="train.py:9"):

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.facts import Validation
-from uncork.rules import validation_setup
+from uncork.core.evidence.callbacks import Validation
+from uncork.rules.host import validation_setup
 
 # 100 steps of 0.1 s; the step itself takes 0.05 s for 32 samples.
 HALF = {"input": 0.5, "step": 0.5}

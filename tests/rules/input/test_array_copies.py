@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.core.stage import Copied
-from uncork.rules import array_copies
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import Copied
+from uncork.rules.input import array_copies
 
 
 def found(*stages):

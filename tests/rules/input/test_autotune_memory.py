@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.attribution import thrown_away_s
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, ENDLESS
-from uncork.rules import autotune_memory
+from uncork.core.base.record import replace
+from uncork.core.costmodel.attribution import thrown_away_s
+from uncork.core.evidence.stage import AUTOTUNE, ENDLESS
+from uncork.rules.input import autotune_memory
 
 # A step of 100 ms: 40 ms on a resident batch, and both cores busy all the time.
 SHARES = {"input": 0.6, "step": 0.4}

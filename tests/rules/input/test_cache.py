@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, CachePoint, Prefix
-from uncork.rules import cache
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import AUTOTUNE, CachePoint, Prefix
+from uncork.rules.input import cache
 
 WAITING = {"input": 0.8, "step": 0.2}
 

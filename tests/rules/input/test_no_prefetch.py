@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.rules import no_prefetch
+from uncork.rules.input import no_prefetch
 
 TAKING_TURNS = {"input": 0.5, "step": 0.5}
 OFF = {"default_rewrites": False}

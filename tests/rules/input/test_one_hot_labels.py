@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.facts import OneHot
-from uncork.rules import one_hot_labels
+from uncork.core.evidence.model import OneHot
+from uncork.rules.input import one_hot_labels
 
 LABELS = OneHot(
     classes=5_000, bytes=41_000_000, made_s=0.03, made_cpu_s=0.03, loss_s=0.02, loss_cpu_s=0.04

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.stage import CachePoint, Inlined, Vectorized
-from uncork.rules import cache, per_element_work
+from uncork.core.evidence.stage import CachePoint, Inlined, Vectorized
+from uncork.rules.input import cache, per_element_work
 
 WAITING = {"input": 0.8, "host": 0.0, "step": 0.2}
 POINT = CachePoint(elements=1000, memory_bytes=1000, saved_cpu_s_per_step=0.08)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.core.stage import Chunked
-from uncork.rules import python_loader
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import Chunked
+from uncork.rules.input import python_loader
 
 WAITING = {"input": 0.8, "step": 0.2}
 LOADER = stage(0, "pydataset", 0.08, python=True, name="Photos")

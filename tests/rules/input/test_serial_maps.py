@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE
-from uncork.rules import serial_maps
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.rules.input import serial_maps
 
 WAITING = {"input": 0.8, "step": 0.2}
 

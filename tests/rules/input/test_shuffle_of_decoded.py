@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from records import MACHINE, observed, stage
-from uncork.core.record import replace
-from uncork.core.stage import AUTOTUNE, Buffer
-from uncork.rules import shuffle_of_decoded
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import AUTOTUNE, Buffer
+from uncork.rules.input import shuffle_of_decoded
 
 CORES = replace(MACHINE, cpus=4.0)
 BUFFER = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.disk import FromDisk
-from uncork.core.record import replace
-from uncork.core.stage import Reading
-from uncork.rules import storage_bound
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import Reading
+from uncork.core.evidence.storage import FromDisk
+from uncork.rules.input import storage_bound
 
 WAITING = {"input": 0.8, "step": 0.2}
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.facts import Transfer
-from uncork.core.record import replace
-from uncork.core.stage import InStep
-from uncork.rules import transfer
+from uncork.core.base.record import replace
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import InStep
+from uncork.rules.input import transfer
 
 FLOATS = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0)
 WIDE = (

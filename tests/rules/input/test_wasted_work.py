@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.stage import Repeated
-from uncork.rules import wasted_work
+from uncork.core.evidence.stage import Repeated
+from uncork.rules.input import wasted_work
 
 WAITING = {"input": 0.8, "step": 0.2}
 

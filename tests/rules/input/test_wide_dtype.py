@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.kernels import KernelPart
-from uncork.core.record import replace
-from uncork.rules import augmentation_in_model, wide_dtype
+from uncork.core.base.record import replace
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.device import augmentation_in_model
+from uncork.rules.input import wide_dtype
 
 WAITING = {"input": 0.8, "step": 0.2}
 

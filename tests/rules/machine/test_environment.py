@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.record import replace
-from uncork.rules import environment, judge
+from uncork.core.base.record import replace
+from uncork.rules.judge import judge
+from uncork.rules.machine import environment
 
 GPU = {"unused_gpus": ("NVIDIA H200",), "built_with_cuda": True}
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.record import replace
-from uncork.rules import idle_devices, judge
+from uncork.core.base.record import replace
+from uncork.rules.judge import judge
+from uncork.rules.machine import idle_devices
 
 FOUR = replace(MACHINE, logical_devices=4, devices=("GPU:0 A100",) * 4)
 COMPUTING = {"input": 0.1, "step": 0.9}

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, measurement, observed
-from uncork.core.machine import PLAIN_ALLOCATOR
-from uncork.core.record import replace
-from uncork.rules import judge, page_faults
+from uncork.core.base.machine import PLAIN_ALLOCATOR
+from uncork.core.base.record import replace
+from uncork.rules.judge import judge
+from uncork.rules.machine import page_faults
 
 HERE = replace(MACHINE, allocator=PLAIN_ALLOCATOR)
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, WORKLOAD, measurement, observed
-from uncork.core.facts import StartLine, Unrolled, Validation
-from uncork.core.record import replace
-from uncork.rules import slow_start
+from uncork.core.base.record import replace
+from uncork.core.evidence.callbacks import Validation
+from uncork.core.evidence.loop import StartLine, Unrolled
+from uncork.rules.machine import slow_start
 
 STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs
 

@@ -14,18 +14,17 @@ import keras
 import numpy as np
 import pytest
 
-from uncork.step import (
-    CopiedSave,
+from training.models import BATCH, X, Y, mlp
+from uncork.training.callbacks.async_checkpoint import (
     SavesBeside,
-    Snapshot,
-    checkpoint_difference,
     checkpoints,
+    is_plain_file,
     saves_itself,
     who_waits,
 )
-from uncork.step.saves_beside import is_plain_file
-
-from .models import BATCH, X, Y, mlp
+from uncork.training.callbacks.checkpoint_copy import CopiedSave
+from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
+from uncork.training.state.snapshot import Snapshot
 
 Checkpoint = keras.callbacks.ModelCheckpoint
 WRITE = CopiedSave.write
@@ -110,7 +109,9 @@ def test_training_goes_on_while_the_file_before_is_whole(
         go_on.set()
 
     monkeypatch.setattr(CopiedSave, "write", waiting)
-    monkeypatch.setattr("uncork.step.saves_beside._INDIFFERENT", (Checkpoint, LooksAtBatches))
+    monkeypatch.setattr(
+        "uncork.training.callbacks.async_checkpoint._INDIFFERENT", (Checkpoint, LooksAtBatches)
+    )
     trained([Checkpoint(path, save_freq=2), LooksAtBatches(look)], epochs=1)
     assert seen[0], "a step after the save"
     assert path.read_bytes() != before
@@ -238,7 +239,9 @@ def test_an_interruption_is_not_hidden_by_the_disk(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(CopiedSave, "write", full)
-    monkeypatch.setattr("uncork.step.saves_beside._INDIFFERENT", (Checkpoint, Stopping))
+    monkeypatch.setattr(
+        "uncork.training.callbacks.async_checkpoint._INDIFFERENT", (Checkpoint, Stopping)
+    )
     with pytest.raises(KeyboardInterrupt):
         trained([Checkpoint(tmp_path / "c.keras"), Stopping()])
     assert "No space left on device" in capsys.readouterr().err
@@ -256,7 +259,7 @@ def test_what_cannot_be_copied_is_saved_on_the_spot(
     def no_room(*_args: Any, **_kwargs: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("uncork.step.saves_beside.CopiedSave", no_room)
+    monkeypatch.setattr("uncork.training.callbacks.async_checkpoint.CopiedSave", no_room)
     trained([Checkpoint(tmp_path / "c.keras")])
     assert keras.models.load_model(tmp_path / "c.keras").built
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import hold_saves
-from uncork.step import callback_costs
-
-from .models import X, Y, mlp
+from training.models import X, Y, mlp
+from uncork.capture.sandbox.held_saves import hold_saves
+from uncork.training.callbacks.batch_hooks import callback_costs
 
 
 class Sleeping(keras.callbacks.Callback):

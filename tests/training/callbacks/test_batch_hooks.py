@@ -3,8 +3,7 @@ from __future__ import annotations
 import keras
 import pytest
 
-from uncork.step import batch_hooks
-from uncork.step.callbacks import acting_on_batches
+from uncork.training.callbacks.batch_hooks import acting_on_batches, batch_hooks
 
 callbacks = keras.callbacks
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import Buffers, CopiedSave, checkpoint_difference, checkpoints, saver_of
-
-from .models import BATCH, Subclassed, X, Y, mlp, two_outputs
+from training.models import BATCH, Subclassed, X, Y, mlp, two_outputs
+from uncork.training.callbacks.async_checkpoint import checkpoints, saver_of
+from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
+from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
 
 
 def looking_up() -> keras.Model:

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import epoch_costs
-
-from .models import X, Y, mlp
+from training.models import X, Y, mlp
+from uncork.training.callbacks.epoch_hook_costs import epoch_costs
 
 
 class Evaluating(keras.callbacks.Callback):
@@ -166,7 +165,7 @@ def test_only_epochs_that_the_training_has(trained):
 
 
 def test_slow_ones_are_called_as_often_as_there_is_time(trained, monkeypatch):
-    monkeypatch.setattr(sys.modules["uncork.step.epoch_hooks"], "_SECONDS", 0.3)
+    monkeypatch.setattr(sys.modules["uncork.training.callbacks.epoch_hook_costs"], "_SECONDS", 0.3)
     callback = Slow()
     (cost,) = costs(trained, callback)
     assert callback.calls == 2
@@ -202,7 +201,7 @@ def alarm_of_nobody():
 
 @pytest.mark.usefixtures("alarm_of_nobody")
 def test_one_that_takes_too_long_is_cut_short(trained, monkeypatch):
-    monkeypatch.setattr(sys.modules["uncork.step.epoch_hooks"], "_MOST_S", 0.3)
+    monkeypatch.setattr(sys.modules["uncork.training.callbacks.epoch_hook_costs"], "_MOST_S", 0.3)
     (cost,) = costs(trained, Endless())
     assert cost.longer
     assert 0.3 <= cost.epoch_s < 10

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline import read
-from uncork.step import Feed, arrays_in_one_thread, edits_of_arrays
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.ir.tree import read
+from uncork.training.input.array_feed import arrays_in_one_thread, edits_of_arrays
+from uncork.training.input.feed import Feed
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(70, 6)).astype("float32"), RNG.integers(0, 3, 70)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import Feed
-from uncork.step.one_order import in_one_order
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.training.input.array_order import in_one_order
+from uncork.training.input.feed import Feed
 
 ROWS = np.arange(24, dtype="float32")[:, None]
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.step import Feed, batch_samples, loader_stages, spec_text
-
-from .models import BATCH, N, Pages, X, Y, dataset, mlp
+from training.models import BATCH, N, Pages, X, Y, dataset, mlp
+from uncork.training.input.feed import Feed, batch_samples, spec_text
+from uncork.training.input.loader_costs import loader_stages
 
 
 def generator():

@@ -6,8 +6,11 @@ import types
 import numpy as np
 import pytest
 
-from uncork.core.errors import NothingToMeasure
-from uncork.step import Feed, OnePass, for_keras, loader_stages, read_on, statements
+from uncork.core.base.errors import NothingToMeasure
+from uncork.measure.profile import statement_profiler as statements
+from uncork.training.input.feed import Feed
+from uncork.training.input.generator_stream import OnePass, for_keras, read_on
+from uncork.training.input.loader_costs import loader_stages
 
 
 def numbers(begin, *more, step=1, **named):

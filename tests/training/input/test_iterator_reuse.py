@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
-from uncork.step import ReusedIterators, reused_iterator
-from uncork.step.snapshot import weights
+from uncork.training.input import iterator_reuse as reused_iterator
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.state.snapshot import weights
 
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)

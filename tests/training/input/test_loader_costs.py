@@ -4,9 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from uncork.step import Feed, loader_stages, statements
-from uncork.step.loader_code import in_float32
-from uncork.watch import draws_kept
+from uncork.measure.profile import statement_profiler as statements
+from uncork.pycode.purity.random_draws import draws_kept
+from uncork.training.input.feed import Feed
+from uncork.training.input.loader_code import in_float32
+from uncork.training.input.loader_costs import loader_stages
 
 ROWS = np.arange(400_000, dtype="float64").reshape(-1, 40)
 NARROW = ROWS.astype("float32")

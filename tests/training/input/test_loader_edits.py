@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import LoaderCache, LoaderWorkers
-from uncork.core.errors import EditRefused
-from uncork.step import (
-    Feed,
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.edit import LoaderCache, LoaderWorkers
+from uncork.pycode.purity.reachability import loader_digest
+from uncork.training.input import loader_costs as loaders
+from uncork.training.input.feed import Feed
+from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.loader_edits import (
     check_loader,
     edited_loader,
     fill_loader,
     loader_edited,
-    loader_stages,
-    loaders,
 )
-from uncork.watch import loader_digest
 
 
 class Sleeping(keras.utils.PyDataset):

@@ -21,20 +21,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.edit import LoaderProcesses
-from uncork.core.errors import EditRefused
-from uncork.step import (
-    Feed,
-    check_loader,
-    edited_loader,
-    loader_edited,
-    loader_processes,
-    loader_stages,
-    loaders,
-)
-from uncork.step.loader_processes import why_not_forked
-from uncork.step.makers import Makers
-from uncork.watch import PythonDraws, drawn_alike, loader_digest
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.edit import LoaderProcesses
+from uncork.pycode.purity.random_draws import PythonDraws, drawn_alike
+from uncork.pycode.purity.reachability import loader_digest
+from uncork.training.input import loader_costs as loaders
+from uncork.training.input import loader_processes
+from uncork.training.input.feed import Feed
+from uncork.training.input.forked_workers import Makers
+from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.loader_edits import check_loader, edited_loader, loader_edited
+from uncork.training.input.loader_processes import why_not_forked
 
 HERE = os.getpid()
 pytestmark = pytest.mark.skipif(
@@ -560,7 +557,7 @@ def test_locks_of_generators_are_not_inherited(tmp_path):
 
 IN_A_PROCESS = """
 import gc, os, signal, sys, threading, time
-from uncork.step.makers import Makers
+from uncork.training.input.forked_workers import Makers
 """
 HANDLED = """
 asked_to_stop = []
@@ -634,7 +631,7 @@ def test_where_not_all_can_begin_none_is_left(tmp_path):
 
 KILLED = """
 import os, signal, sys, threading, time
-from uncork.step.makers import Makers
+from uncork.training.input.forked_workers import Makers
 
 makers = Makers(lambda index: os.getpid(), 2)
 print(*{makers.ask(index).result(30)[1] for index in range(50)}, flush=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import tensorflow as tf
 
-from uncork.step import held
+from uncork.training.input.resident_batches import held
 
 
 def test_of_batches_of_one_shape_a_full_one_is_held() -> None:

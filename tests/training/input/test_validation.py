@@ -3,9 +3,8 @@ from __future__ import annotations
 import keras
 import pytest
 
-from uncork.step import Validating
-
-from .models import BATCH, N, X, Y
+from training.models import BATCH, N, X, Y
+from uncork.training.input.validation import Validating
 
 
 class Batches(keras.utils.PyDataset):

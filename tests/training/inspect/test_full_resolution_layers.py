@@ -4,8 +4,8 @@ import keras
 import pytest
 from keras import layers as kl
 
-from uncork.core.layers import Layers
-from uncork.step.full_size import full_size
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.full_resolution_layers import full_size
 
 
 def found(*made, given=(None, 64, 64, 3)):

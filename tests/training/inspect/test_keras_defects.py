@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import defects_of_fit, defects_of_losses, keras_defects
+from uncork.training.inspect import keras_defects
+from uncork.training.inspect.keras_defects import defects_of_fit, defects_of_losses
 
 K = keras.optimizers
 FLOAT16 = "mixed_float16"

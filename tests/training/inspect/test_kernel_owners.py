@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.core.layers import Layers
-from uncork.measure.kernels import forget_kernels, profiled
-from uncork.step.kernel_parts import kernel_parts
+from uncork.measure.profile.kernels import forget_kernels, profiled
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.kernel_owners import kernel_parts
 
 BATCH = 16
 

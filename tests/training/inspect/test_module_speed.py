@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.layers import Layers
-from uncork.step.in_float32 import in_float32
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.module_speed import in_float32
 
 
 def called(model, *specs):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import is_categorical, one_hot_of
+from uncork.training.inspect.one_hot import one_hot_of
+from uncork.training.tracing.step_info import is_categorical
 
 EYE = np.eye(2_000, dtype="float32")
 LABELS = EYE[np.arange(4_000) % 7]

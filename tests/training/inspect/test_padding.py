@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import padding_of
+from uncork.training.inspect.padding import padding_of
 
 
 def rows(*lengths, longest=20, before=False):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
-from uncork.step import replicas_of, several_times
+from uncork.training.inspect.replicas import replicas_of, several_times
 
 TWO = """
 import tensorflow as tf
@@ -19,8 +19,8 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
-from uncork.measure.devices import logical_devices
-from uncork.step import replicas_of
+from uncork.measure.machine.devices import logical_devices
+from uncork.training.inspect.replicas import replicas_of
 
 layers = []
 for strategy in (None, tf.distribute.OneDeviceStrategy("/cpu:0"),
@@ -41,7 +41,7 @@ import tensorflow as tf
 
 other = tf.distribute.Server.create_local_server()
 tf.config.experimental_connect_to_host(other.target.removeprefix("grpc://"), job_name="other")
-from uncork.measure.devices import logical_devices
+from uncork.measure.machine.devices import logical_devices
 
 print(len(tf.config.list_logical_devices("CPU")), logical_devices())
 """

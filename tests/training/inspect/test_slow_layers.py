@@ -5,10 +5,10 @@ import sys
 import keras
 import pytest
 
-from uncork.core.kernels import KernelPart
-from uncork.core.layers import Layers
-from uncork.step.slow_layers import slow_layers
-from uncork.watch import random_state
+from uncork.compat.random_state import random_state
+from uncork.core.evidence.kernels import KernelPart
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.slow_layers import slow_layers
 
 
 def priced(layer, shape, share=0.8, batch_size=8):
@@ -67,5 +67,7 @@ def test_one_of_unknown_length_or_that_was_never_built_is_left_alone(shape):
 )
 def test_on_a_gpu_all_that_cudnn_does_not_compute_has_a_price(layer, arguments, monkeypatch):
     assert priced(layer, (None, 5, 3)) == []
-    monkeypatch.setattr(sys.modules["uncork.step.slow_layers"], "best_device", lambda: "GPU")
+    monkeypatch.setattr(
+        sys.modules["uncork.training.inspect.slow_layers"], "best_device", lambda: "GPU"
+    )
     assert [found.argument for found in priced(layer, (None, 5, 3))] == arguments

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings, growth_of
+from uncork.training.input.feed import Feed
+from uncork.training.inspect.state_growth import growth_of
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
 
 WIDE = 512
 

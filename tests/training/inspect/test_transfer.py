@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import device_of, transfer_of
+from uncork.training.inspect.transfer import transfer_of
+from uncork.training.tracing.step_info import device_of
 
 BYTES = np.random.default_rng(5).integers(0, 256, size=(64, 4_000))
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import CompiledStep, KeptTensors, Mode
-from uncork.step.array_arguments import same_bytes
+from uncork.training.loop_step.array_arguments import KeptTensors, same_bytes
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
 
 ROWS = 1 << 16
 KEPT = Mode(arrays=("table", "weights"))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import CompiledStep, Mode, code_of
-from uncork.step.left_out import left_out
+from uncork.training.loop_step.compiled_step import CompiledStep, code_of
+from uncork.training.loop_step.mode import Mode
+from uncork.training.tracing.dropped_checks import left_out
 
 X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
 
@@ -234,7 +235,7 @@ def test_ctrl_c_while_it_is_checked_leaves_it_unchecked(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("uncork.step.taken_step.why_not_in", interrupted)
+        patch.setattr("uncork.training.loop_step.loop_step.why_not_in", interrupted)
         with pytest.raises(KeyboardInterrupt):
             step(X)
     assert step(X).dtype == tf.float32

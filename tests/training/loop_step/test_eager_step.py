@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import EagerStep, GraphState, Mode
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.graph_state import GraphState
+from uncork.training.loop_step.mode import Mode
 
 RATE = 1.0
 NOTES = SimpleNamespace(count=0)

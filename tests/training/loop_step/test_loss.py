@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 import tensorflow as tf
 
-from uncork.step.returned_loss import names_returned, returned_loss
+from uncork.training.loop_step.loss import names_returned, returned_loss
 
 LOW, HIGH = tf.constant(0.5), tf.constant(2.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from uncork.step.number_arguments import WithTensors
+from uncork.training.loop_step.number_arguments import WithTensors
 
 
 def test_a_count_goes_on_beyond_32_bits() -> None:

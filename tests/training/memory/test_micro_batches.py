@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import FusedUpdates, LayersInInput, MicroBatches, StepsPerExecution
-from uncork.step import Feed, PlannedStep, StepSettings, check, executions
-from uncork.step.per_example import draws_by_itself, why_not_in_parts, without_draws
-from uncork.step.snapshot import weights
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import FusedUpdates, LayersInInput, MicroBatches, StepsPerExecution
+from uncork.training.input.feed import Feed, executions
+from uncork.training.memory.batch_independence import (
+    draws_by_itself,
+    why_not_in_parts,
+    without_draws,
+)
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import weights
 
 L = keras.layers
 ROWS = 22

@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     LayersInInput,
     MicroBatches,
     RecomputeActivations,
     StepEdit,
     StepsPerExecution,
 )
-from uncork.step import Feed, PlannedStep, StepSettings, check, executions
-from uncork.step.segments import cut
-from uncork.step.snapshot import weights
+from uncork.training.input.feed import Feed, executions
+from uncork.training.memory.segments import cut
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import weights
 
 L = keras.layers
 ROWS = 12

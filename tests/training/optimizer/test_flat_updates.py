@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import FlatUpdates, JitCompile, StepsPerExecution
-from uncork.step import PlannedStep, StepSettings, around, check, flat_group_of, small_weights
-from uncork.step.snapshot import weights
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import FlatUpdates, JitCompile, StepsPerExecution
+from uncork.training.optimizer.flat_updates import around, small_weights
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings, flat_group_of
+from uncork.training.state.snapshot import weights
 
 K = keras.optimizers
 STEPS, BATCH = 200, 8

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import FlatUpdates, FusedUpdates, StepsPerExecution
-from uncork.step import StepSettings, check, fusable_weights
-from uncork.step.snapshot import weights
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import FlatUpdates, FusedUpdates, StepsPerExecution
+from uncork.training.optimizer.fused_updates import fusable_weights
+from uncork.training.run.edit_checks import check
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import weights
 
 K = keras.optimizers
 BATCH = 8

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.step_edit import LargerBatch
-from uncork.step.rescaled_rate import rescaled, why_not_larger
+from uncork.core.edits.step import LargerBatch
+from uncork.training.optimizer.learning_rate import rescaled, why_not_larger
 
 FOUR = (LargerBatch(times=4, rate=2.0),)
 

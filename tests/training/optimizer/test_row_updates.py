@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -21,8 +21,11 @@ from uncork.core.step_edit import (
     RowUpdates,
     StepsPerExecution,
 )
-from uncork.step import PlannedStep, StepSettings, check, row_tables
-from uncork.step.snapshot import weights
+from uncork.training.optimizer.row_updates import row_tables
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import weights
 
 K = keras.optimizers
 ROWS, BATCH = 90, 8

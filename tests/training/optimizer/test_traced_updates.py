@@ -12,9 +12,11 @@ import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 
-from uncork.step import CompiledStep, EagerStep, Mode
-from uncork.step.number_arguments import WithTensors
-from uncork.step.traced_updates import Updates, fusable_in
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.number_arguments import WithTensors
+from uncork.training.optimizer.traced_updates import Updates, fusable_in
 
 X = tf.random.stateless_normal((8, 6), (1, 2))
 Y = tf.random.stateless_normal((8, 1), (3, 4))

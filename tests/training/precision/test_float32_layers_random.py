@@ -6,9 +6,12 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.step_edit import DtypePolicy
-from uncork.step import Mode, StepSettings, check, random_layers
-from uncork.step.traced_policy import traced_in
+from uncork.core.edits.step import DtypePolicy
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.float32_layers import random_layers
+from uncork.training.precision.traced_policy import traced_in
+from uncork.training.run.edit_checks import check
+from uncork.training.run.step_settings import StepSettings
 
 X, Y = np.ones((8, 4, 6), "float32"), np.ones((8, 4, 1), "float32")
 

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from keras import layers
 
-from uncork.core.errors import EditRefused
-from uncork.core.record import replace
-from uncork.core.step_edit import DtypePolicy
-from uncork.step import check, sensitive_layers
-from uncork.step.dtype_policies import switch_policy
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.edits.step import DtypePolicy
+from uncork.training.precision.dtype_policies import switch_policy
+from uncork.training.precision.float32_layers import sensitive_layers
+from uncork.training.run.edit_checks import check
 
 
 def functional(make):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -16,7 +16,9 @@ from uncork.core.step_edit import (
     LargerBatch,
     StepsPerExecution,
 )
-from uncork.step import PlannedStep, StepSettings, check
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
 
 FLOAT16 = DtypePolicy(policy="mixed_float16")
 RELEASE = tuple(int(part) for part in keras.__version__.split(".")[:2])

@@ -13,8 +13,9 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from uncork.step import CompiledStep, Mode
-from uncork.step.traced_scaling import Scaling
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.traced_loss_scaling import Scaling
 
 HALF = Mode(policy="mixed_float16")
 GRADIENT = tf.GradientTape.gradient
@@ -118,7 +119,9 @@ def test_without_it_small_gradients_vanish() -> None:
 def test_a_step_that_is_not_finite_is_left_out_and_the_scale_grows_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.modules["uncork.step.traced_scaling"], "_GOOD_STEPS", 3)
+    monkeypatch.setattr(
+        sys.modules["uncork.training.precision.traced_loss_scaling"], "_GOOD_STEPS", 3
+    )
     training, scaling = Training(keras.optimizers.Adam(0.01)), Scaling()
     step = tf.function(scaling.in_step(training.eager))
     before = training.values

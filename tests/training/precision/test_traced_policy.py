@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import CompiledStep, EagerStep, Mode
-from uncork.step.traced_policy import traced_in
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.traced_policy import traced_in
 
 X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
 LOW, FULL = Mode(policy="mixed_bfloat16"), Mode(policy="float32")

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import NothingToMeasure
-from uncork.core.step_edit import StepsPerExecution
-from uncork.step import Feed, FitRunner, Recording, Snapshot, StepSettings, batch_samples, build
-from uncork.step.snapshot import weights
-
-from .models import (
+from training.models import (
     BATCH,
     N,
     OwnStep,
@@ -26,6 +21,14 @@ from .models import (
     mlp,
     two_outputs,
 )
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.edits.step import StepsPerExecution
+from uncork.training.input.feed import Feed, batch_samples
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.replay import Recording
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.model_build import build
+from uncork.training.state.snapshot import Snapshot, weights
 
 STEPS = 6  # of 22 samples in batches of 4
 LABELS = np.arange(N) % 3

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.engine.pipelines import samples_once
-from uncork.pipeline import read
-from uncork.step import Feed, HeldOut, Snapshot, StepSettings
-from uncork.step.snapshot import weights
+from uncork.pipeline.analysis.passes import samples_once
+from uncork.pipeline.ir.tree import read
+from uncork.training.input.feed import Feed
+from uncork.training.run.held_out import HeldOut
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot, weights
 
 DRAW = np.random.default_rng(0)
 ROWS = DRAW.normal(size=(1000, 6)).astype("float32")

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from uncork.core.step_edit import JitCompile, StepEdit, StepsPerExecution
-from uncork.step import PlannedStep
-from uncork.step.snapshot import weights
+from uncork.core.edits.step import JitCompile, StepEdit, StepsPerExecution
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.state.snapshot import weights
 
 ROWS = np.random.default_rng(2).normal(size=(32, 6)).astype("float32")
 SUMS = ROWS.sum(1, keepdims=True)

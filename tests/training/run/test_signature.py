@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.record import to_json
-from uncork.step import build, signature
-from uncork.step.architecture import architecture
-
-from .models import OwnStep, Subclassed, dataset, mlp
+from training.models import OwnStep, Subclassed, dataset, mlp
+from uncork.core.base.record import to_json
+from uncork.training.run.signature import signature
+from uncork.training.state.architecture import architecture
+from uncork.training.state.model_build import build
 
 SCRIPT = """
 import keras
-from uncork.core.record import to_json
-from uncork.step import signature
+from uncork.core.base.record import to_json
+from uncork.training.run.signature import signature
 
 def squared(y, p):
     return keras.ops.mean(keras.ops.square(y - p))

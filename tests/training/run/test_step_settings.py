@@ -10,27 +10,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from training.models import X, Y, mlp
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
     MapsAtOnce,
     StepsPerExecution,
 )
-from uncork.step import (
-    PlannedStep,
-    StepSettings,
-    apply,
-    check,
-    left_out_of_fit,
-    parts_made_later,
-    xla,
-)
-from uncork.step.dtype_policies import dtype_policies
-from uncork.step.snapshot import weights
-
-from .models import X, Y, mlp
+from uncork.training.precision.dtype_policies import dtype_policies
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings, apply
+from uncork.training.state.model_build import parts_made_later
+from uncork.training.state.snapshot import weights
+from uncork.training.tracing import xla_support as xla
+from uncork.training.tracing.dropped_checks import left_out_of_fit
 
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
 CHAIN = StepsPerExecution(steps=3)

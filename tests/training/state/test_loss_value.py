@@ -3,8 +3,8 @@ from __future__ import annotations
 import keras
 import pytest
 
-from uncork.step.metric_loss import MetricLoss
-from uncork.step.told_loss import told_loss
+from uncork.training.loop_step.loss import MetricLoss
+from uncork.training.state.loss_value import told_loss
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from uncork.core.errors import WrongUse
-from uncork.step import Snapshot, build
-from uncork.step.snapshot import variables
-
-from .models import OwnStep, Subclassed, X, Y, dataset, mlp
+from training.models import OwnStep, Subclassed, X, Y, dataset, mlp
+from uncork.core.base.errors import WrongUse
+from uncork.training.state.model_build import build
+from uncork.training.state.snapshot import Snapshot, variables
 
 BATCH = next(iter(dataset()))
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step import Recording, Snapshot, StepSettings, build, replay
-from uncork.step.snapshot import variables, weights
-from uncork.watch import random_state, set_random_state
-
-from .models import OwnStep, Subclassed, X, Y, mlp
+from training.models import OwnStep, Subclassed, X, Y, mlp
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.model_build import build
+from uncork.training.state.snapshot import Snapshot, variables, weights
 
 
 def full(model) -> list[np.ndarray]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from uncork.step.graph_ops import GraphOps
+from uncork.training.tracing.graph_ops import GraphOps
 
 
 def traced(function, *args):

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import JitCompile, MapsAtOnce, StepsPerExecution
-from uncork.step import CompiledStep, EagerStep, Mode, PlannedStep, StepSettings
-from uncork.step.traced_maps import Maps
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import JitCompile, MapsAtOnce, StepsPerExecution
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.tracing.map_fn import Maps
 
 X = tf.random.stateless_normal((8, 4, 3), (1, 2))
 Y = tf.random.stateless_normal((8, 1), (3, 4))

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.engine.unrolled import unrolled
-from uncork.step.graph_ops import living_graphs
+from uncork.training.tracing.graph_ops import living_graphs
+from uncork.training.tracing.unrolled_loops import unrolled
 
 ROUNDS = 64
 
@@ -29,7 +29,7 @@ def seen(monkeypatch):
     def later():
         return [graph for graph in living_graphs() if all(graph is not e for e in earlier)]
 
-    monkeypatch.setattr("uncork.step.unrolled.living_graphs", later)
+    monkeypatch.setattr("uncork.training.tracing.unrolled_loops.living_graphs", later)
     with watched_layers() as layers:
         yield layers
 

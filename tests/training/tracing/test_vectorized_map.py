@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.step.at_once import StaysLoopError, at_once
+from uncork.training.tracing.vectorized_map import StaysLoopError, at_once
 
 X = tf.random.stateless_normal((6, 4, 3), (1, 2))
 WEIGHT = tf.Variable(tf.random.stateless_normal((3,), (3, 4)))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from uncork.step import CompiledStep, Mode
-from uncork.step.xla import ops_without_kernel
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.tracing.xla_support import ops_without_kernel
 
 
 def told(x):

@@ -9,8 +9,12 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings, new_shapes_of, shapes_of
+from uncork.core.evidence.batches import OpenAxis
+from uncork.training.input.feed import Feed
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.shape_compile_time import new_shapes_of, shapes_of
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
 
 
 def runner(batches: list[Any]) -> FitRunner:
@@ -120,7 +124,7 @@ class Lengths(keras.utils.PyDataset):
 def test_epochs_that_differ_are_read_one_after_the_other(
     in_one: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("uncork.step.new_shapes._MOST", 6)
+    monkeypatch.setattr("uncork.training.run.shape_compile_time._MOST", 6)
     model = runner(batches([5])).settings.model
     model.steps_per_execution = in_one
     found = [shape[0][1] for shape in shapes_of(Feed(Lengths()), model, seconds=600.0)]

@@ -10,18 +10,22 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     FlatUpdates,
     JitCompile,
     LayersInInput,
     MapOnDevice,
     StepsPerExecution,
 )
-from uncork.pipeline import last_maps, read
-from uncork.step import Feed, Recording, Snapshot, StepSettings, replay
-from uncork.step.last_maps import MapInStep, Unmade
-from uncork.step.planned import PlannedStep
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.training.input.feed import Feed
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.transforms.device_maps import MapInStep, Unmade
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (48, 6), "uint8")
 LABELS = np.arange(48, dtype="float32").reshape(-1, 1) % 3

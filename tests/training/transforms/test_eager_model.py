@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import JitCompile, StepsPerExecution, TfFunction
-from uncork.step import StepSettings, check, graph_training, traceable
-from uncork.step.eager_model import guards_of
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import JitCompile, StepsPerExecution, TfFunction
+from uncork.training.run.edit_checks import check
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.transforms.eager_model import graph_training, guards_of, traceable
 
 X, Y = np.ones((32, 3), "float32"), np.ones((32, 1), "float32")
 

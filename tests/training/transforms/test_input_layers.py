@@ -8,20 +8,15 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import FlatUpdates, JitCompile, LayersInInput, StepsPerExecution
-from uncork.step import (
-    Feed,
-    FitRunner,
-    Recording,
-    Snapshot,
-    StepSettings,
-    draws,
-    first_layers,
-    replay,
-)
-from uncork.step.first_layers import Begun, FirstLayers
-from uncork.step.planned import PlannedStep
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import FlatUpdates, JitCompile, LayersInInput, StepsPerExecution
+from uncork.training.input.feed import Feed
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.transforms.input_layers import Begun, FirstLayers, draws, first_layers
 
 TEXTS = ["a b c d e", "b c d", "d e f a a", "x y z"] * 6
 LABELS = [[0.0], [1.0], [1.0], [0.0]] * 6

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.step_edit import FlatUpdates, JitCompile, StepEdit
-from uncork.step import PlannedStep, around
-from uncork.step.last_step import Ending
-from uncork.step.snapshot import weights
+from uncork.core.edits.step import FlatUpdates, JitCompile, StepEdit
+from uncork.training.optimizer.flat_updates import around
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.state.snapshot import weights
+from uncork.training.transforms.last_step import Ending
 
 DRAW = np.random.default_rng(4)
 ROWS = DRAW.normal(size=(40, 6)).astype("float32")

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import uncork
-from uncork.core.errors import WrongUse
-from uncork.step.building import build
+from uncork.core.base.errors import WrongUse
+from uncork.training.state.model_build import build
 
 X = np.random.default_rng(1).normal(size=(64, 4)).astype("float32")
 

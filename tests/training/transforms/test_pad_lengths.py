@@ -8,11 +8,14 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import JitCompileOff, LayersInInput, MapOnDevice, PadLengths
-from uncork.pipeline import read
-from uncork.step import Feed, PlannedStep, StepSettings, are_alike, fills_of
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import JitCompileOff, LayersInInput, MapOnDevice, PadLengths
+from uncork.core.evidence.batches import OpenAxis
+from uncork.pipeline.ir.tree import read
+from uncork.training.input.feed import Feed
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.transforms.pad_lengths import are_alike, fills_of
 
 ROWS = tf.ragged.constant([[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 2]], dtype=tf.int32)
 LENGTHS = PadLengths(multiple=4, axes=(OpenAxis(tensor=0, axis=1, longest=64),))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.record import replace
-from uncork.core.step_edit import PadArguments
-from uncork.step.compiled_step import CompiledStep
-from uncork.step.filled_arguments import WithLengths, form_of
-from uncork.step.mode import Mode
+from uncork.core.base.record import replace
+from uncork.core.edits.step import PadArguments
+from uncork.core.evidence.batches import OpenAxis
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.transforms.padded_arguments import WithLengths, form_of
 
 
 def longer(*axes: OpenAxis, multiple: int = 4, form: str = "") -> PadArguments:

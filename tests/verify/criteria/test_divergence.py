@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.step_edit import StepsPerExecution
-from uncork.step import StepSettings
-
-from .training import BUDGET_S, faster_learning, mlp, prover, step_twice
+from uncork.core.edits.step import StepsPerExecution
+from uncork.training.run.step_settings import StepSettings
+from verify.trainings import BUDGET_S, faster_learning, mlp, prover, step_twice
 
 
 @keras.saving.register_keras_serializable("uncork_tests")

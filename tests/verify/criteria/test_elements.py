@@ -9,15 +9,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.pipeline_edit import Cache, ParallelMap, Prefetch, SplitMap, VectorizeMap
-from uncork.engine import pipeline_proofs, version
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.version import Version
-from uncork.pipeline import Supplied, apply, element_digests, read, seeded
-from uncork.pipeline.closeness import Closeness
-from uncork.pipeline.digests import ElementDigests, EpochDigests, Failure
-from uncork.pipeline.samples import sample_digests
-from uncork.proof.elements import prove_alive, prove_close, prove_elements
+from uncork.core.edits.pipeline import Cache, ParallelMap, Prefetch, SplitMap, VectorizeMap
+from uncork.pipeline.equivalence.closeness import Closeness
+from uncork.pipeline.equivalence.digests import (
+    ElementDigests,
+    EpochDigests,
+    Failure,
+    element_digests,
+)
+from uncork.pipeline.equivalence.samples import sample_digests
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile.throughput import Supplied
+from uncork.pipeline.transforms.apply import apply
+from uncork.training import variant as version
+from uncork.training.variant import Version
+from uncork.verify.criteria.elements import prove_alive, prove_close, prove_elements
+from uncork.verify.provers import pipeline as pipeline_proofs
+from uncork.verify.provers.pipeline import PipelineProver
 
 Dataset = tf.data.Dataset
 BUDGET_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uncork.proof.noninferiority import POWER, noninferiority, pairs_needed
+from uncork.verify.criteria.noninferiority import POWER, noninferiority, pairs_needed
 
 BASE = [0.80, 0.82, 0.78, 0.79]
 

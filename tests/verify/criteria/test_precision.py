@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.step_edit import DtypePolicy, StepsPerExecution
-from uncork.engine import data_orders
-from uncork.proof.precision import MOST_ORDERS, prove_precision
-from uncork.step import Recording, Replay, Snapshot, StepSettings, replay
-
-from .training import BUDGET_S, Lying, disturbed, faster_learning, feed, mlp, prover
+from uncork.core.edits.step import DtypePolicy, StepsPerExecution
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.arrays import Replay
+from uncork.training.state.snapshot import Snapshot
+from uncork.verify.criteria.precision import MOST_ORDERS, prove_precision
+from uncork.verify.provers import data_orders
+from verify.trainings import BUDGET_S, Lying, disturbed, faster_learning, feed, mlp, prover
 
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
 FLOAT16 = DtypePolicy(policy="mixed_float16")

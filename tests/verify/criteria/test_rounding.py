@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.step_edit import JitCompile, StepsPerExecution
-from uncork.proof.rounding import nudge, prove_exact, prove_rounding, tell_enough
-from uncork.step import Replay, StepSettings
-
-from .training import (
+from uncork.core.edits.step import JitCompile, StepsPerExecution
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.rounding import nudge, prove_exact, prove_rounding, tell_enough
+from verify.trainings import (
     BUDGET_S,
     Lying,
     disturbed,

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from uncork.proof.training import ends, orders_needed, price, prove_training
+from uncork.verify.criteria.training import ends, orders_needed, price, prove_training
 
 NOISE = 0.01
 

@@ -13,14 +13,17 @@ import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
-from uncork.engine import call_proofs, loop_waits
-from uncork.engine.call_proofs import prove_answers, spared_s
-from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_waits import answering_in
-from uncork.engine.version import VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.keras_calls import KerasCall, keras_calls
-from uncork.step import Mode, ReusedIterators, variables
+from uncork.engine.loop import loop_costs as loop_waits
+from uncork.engine.loop.loop_costs import answering_in
+from uncork.engine.loop.step_switch import StepSwitch
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.profile.keras_calls import KerasCall, keras_calls
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.loop_step.mode import Mode
+from uncork.training.state.snapshot import variables
+from uncork.training.variant import VersionRunner
+from uncork.verify.provers import keras_calls as call_proofs
+from uncork.verify.provers.keras_calls import prove_answers, spared_s
 
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)

@@ -13,18 +13,18 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 import uncork
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.edit import ArrayFeed, LoaderCache, LoaderProcesses, LoaderWorkers
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.journal import Journal
-from uncork.core.pipeline_edit import Cache
-from uncork.core.plan import dump, load
-from uncork.core.record import replace
-from uncork.engine import loader_proofs
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.observe import observe
-from uncork.engine.running import Running
-from uncork.measure.devices import machine
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import dump, load
+from uncork.core.edits.edit import ArrayFeed, LoaderCache, LoaderProcesses, LoaderWorkers
+from uncork.core.edits.pipeline import Cache
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.diagnose.observe import observe
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.measure.machine.devices import machine
+from uncork.verify.provers import loader as loader_proofs
 
 MADE = ArrayDataAdapter.get_tf_dataset
 ROWS = np.random.default_rng(1).normal(size=(96, 5)).astype("float32")
@@ -296,7 +296,7 @@ def test_arrays_that_keras_reads_otherwise(tmp_path, monkeypatch, capsys, strict
         raise EditRefused("Keras makes another pipeline", "the known one", "leave it")
 
     made = planned(of_arrays(tmp_path), ArrayFeed())
-    monkeypatch.setattr("uncork.step.array_feed.edits_of_arrays", unknown)
+    monkeypatch.setattr("uncork.training.input.array_feed.edits_of_arrays", unknown)
     plain, ours = trained(), trained()
     if strict:
         with pytest.raises(PlanRefused, match="another pipeline"):

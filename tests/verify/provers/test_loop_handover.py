@@ -14,24 +14,26 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import run_script
-from uncork.core.edit import KeepFreedMemory
-from uncork.core.job import Job, Result
-from uncork.core.journal import Journal
-from uncork.core.plan import Plan, dump
-from uncork.core.record import replace
-from uncork.engine import handed_over as limits
-from uncork.engine.calls_elsewhere import handed_over, proved_elsewhere
-from uncork.engine.handed_over import HandedCalls, HandedOver
-from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.processes import Script, run_child
-from uncork.engine.recorded_training import state_of_step
-from uncork.engine.trial import Trial
-from uncork.engine.version import Version
-from uncork.measure.devices import accelerators
-from uncork.step import CompiledStep, EagerStep, Mode, TakenStep
-
-from .conftest import begun
+from running import begun
+from uncork.capture.script import run_script
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, Result
+from uncork.core.documents.plan import Plan, dump
+from uncork.core.edits.edit import KeepFreedMemory
+from uncork.engine.loop.step_switch import StepSwitch
+from uncork.engine.process.worker_process import Script, run_child
+from uncork.engine.worker.job_listener import Trial
+from uncork.measure.machine.devices import accelerators
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.loop_step import TakenStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.variant import Version
+from uncork.verify.provers import handover as limits
+from uncork.verify.provers.handover import HandedCalls, HandedOver
+from uncork.verify.provers.loop_handover import handed_over, proved_elsewhere
+from uncork.verify.provers.recorded_calls import state_of_step
 
 
 class Training:
@@ -241,7 +243,7 @@ class Handing(Trial):
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", [DATASET, ARRAYS], ids=["dataset", "arrays"])
 def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monkeypatch):
-    made = begun(tmp_path, TRAIN + loop, "engine.test_calls_elsewhere")
+    made = begun(tmp_path, TRAIN + loop, "verify.provers.test_loop_handover")
     assert isinstance(HandedOver.read(made / "handed_over"), HandedCalls)
     monkeypatch.chdir(made)
     job = Job(mode="process", training=0, plan="plan.json", hand_over=str(made / "handed_over"))

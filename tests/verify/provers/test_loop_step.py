@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.engine import data_orders
-from uncork.engine.data_orders import order_of
-from uncork.engine.loop_step_proofs import prove_step_of_loop
-from uncork.step import CompiledStep, Mode, Replay
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.state.arrays import Replay
+from uncork.verify.provers import data_orders
+from uncork.verify.provers.data_orders import order_of
+from uncork.verify.provers.loop_step import prove_step_of_loop
 
 LOW = Mode(policy="mixed_bfloat16")
 
@@ -141,7 +143,7 @@ def test_a_loss_that_is_kept_in_a_metric_tells_as_well():
 def test_xla_is_compared_without_tf32(tf32, monkeypatch):
     """Where products are rounded to it; called with a row less, nothing was compiled with it."""
     sizes: list[int] = []
-    monkeypatch.setattr("uncork.engine.loop_step_proofs.rounds_to_tf32", lambda: tf32)
+    monkeypatch.setattr("uncork.verify.provers.loop_step.rounds_to_tf32", lambda: tf32)
     training = Training(0.0)
     step = taken(training)
     compute = training.model.call

@@ -15,18 +15,17 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture import FitCall
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import PadLengths
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.running import Running
-from uncork.engine.version import Version
-from uncork.step.snapshot import weights
-from uncork.step.told_loss import told_loss
-
-from .levers import subject_of
+from step_edits import subject_of
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.step import PadLengths
+from uncork.core.evidence.batches import OpenAxis
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.training.state.loss_value import told_loss
+from uncork.training.state.snapshot import weights
+from uncork.training.variant import Version
 
 layers = keras.layers
 TOKENS = 40
@@ -282,7 +281,7 @@ def test_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             raise KeyboardInterrupt
         return told_loss(logs)
 
-    monkeypatch.setattr(sys.modules["uncork.step.replay"], "told_loss", interrupted)
+    monkeypatch.setattr(sys.modules["uncork.training.run.replay"], "told_loss", interrupted)
     with pytest.raises(KeyboardInterrupt):
         subject.prove_step(version_of(subject, 1), "rounding", 5.0)
     subject.restore()

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture import LoopCall
-from uncork.capture.calls import LoopEvidence
-from uncork.core.batch_facts import NewShapes, OpenAxis
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import PadArguments
-from uncork.engine.loop_step_proofs import prove_step_of_loop
-from uncork.engine.loop_subject import LoopSubject
-from uncork.engine.switchboard import run_beside
-from uncork.step import CompiledStep, Mode
+from uncork.capture.base.listener import LoopCall, LoopEvidence
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.step import PadArguments
+from uncork.core.evidence.batches import NewShapes, OpenAxis
+from uncork.engine.loop.dataset_loop_subject import LoopSubject
+from uncork.engine.loop.loop_driver import run_beside
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.mode import Mode
+from uncork.verify.provers.loop_step import prove_step_of_loop
 
 layers = keras.layers
 TOKENS = 40
@@ -195,7 +195,7 @@ def test_calls_of_several_forms_are_filled_up_by_nobody(tmp_path: Path) -> None:
 
 def test_proofs_find_room_for_calls_after_it(tmp_path: Path, monkeypatch: Any) -> None:
     """What was recorded to look at shapes is not counted against what they record."""
-    monkeypatch.setattr("uncork.step.taken_step._RECORDED_BYTES", 3_000)
+    monkeypatch.setattr("uncork.training.loop_step.loop_step._RECORDED_BYTES", 3_000)
     training = Training()
     steps: list[Any] = []
 

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 import uncork
 from records import STEPS, plan, workload_diagnosis
-from uncork.core.errors import PlanRefused
-from uncork.core.pipeline_edit import PyFunctionCache
-from uncork.core.plan import dump, load
-from uncork.core.record import replace
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.pipeline.python_calls import python_digest
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import dump, load
+from uncork.core.edits.pipeline import PyFunctionCache
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.pipeline.ir.python_functions import python_digest
+from uncork.verify.provers.pipeline import PipelineProver
 
 SETTINGS = {"sign": np.float32(1)}
 CALLS: list[int] = []

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uncork.core.edit import Guarantee
-from uncork.core.step_edit import (
+from step_edits import BATCH, convolutions, embedding, proved, subject_of, texts
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import (
     FlatUpdates,
     FusedUpdates,
     JitCompile,
@@ -23,12 +24,10 @@ from uncork.core.step_edit import (
     StepEdit,
     StepsPerExecution,
 )
-from uncork.measure.devices import accelerators
-from uncork.pipeline import measure
-from uncork.road.map_on_device import to_the_step
-from uncork.step.snapshot import weights
-
-from .levers import BATCH, convolutions, embedding, proved, subject_of, texts
+from uncork.measure.machine.devices import accelerators
+from uncork.optimizations.host.map_on_device import to_the_step
+from uncork.pipeline.profile.stage_costs import measure
+from uncork.training.state.snapshot import weights
 
 EXACT: list[StepEdit] = [
     StepsPerExecution(steps=4),
@@ -75,7 +74,7 @@ def test_other_kernels_round_otherwise(
 
 def test_xla_is_proved_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where products are rounded to it, wherever either likes."""
-    monkeypatch.setattr("uncork.engine.fit_subject.rounds_to_tf32", lambda: True)
+    monkeypatch.setattr("uncork.engine.fit.fit_subject.rounds_to_tf32", lambda: True)
     subject = subject_of(convolutions(), tmp_path)
     version = subject.original.with_step_edits((JitCompile(),))
     found = subject.prove_step(version, "rounding", 20.0)

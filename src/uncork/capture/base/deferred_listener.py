@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
 
 L = TypeVar("L", bound=PassThrough)
 

@@ -1,4 +1,7 @@
-"""What the hooks tell a listener: which training call was reached, and how to run it."""
+"""What the hooks tell a listener: which training call was reached, and how to run it.
+
+Numbers of the training call sites, in order of reaching.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
 
-from uncork.core.facts import StartLine
-from uncork.core.layers import Layers
-from uncork.core.stack import function_place
+from uncork.core.evidence.loop import StartLine
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.stack import function_place
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -132,8 +135,8 @@ class StepCall:
 class Listener(Protocol):
     """Decides what happens at each training call.
 
-    Raise :class:`~uncork.capture.stop.StopScript` to end the script, an
-    :class:`~uncork.core.errors.UncorkError` to end it with that error.
+    Raise :class:`~uncork.capture.base.stop.StopScript` to end the script, an
+    :class:`~uncork.core.base.errors.UncorkError` to end it with that error.
 
     Attributes:
         wants_source_lines: Datasets shall remember the line that made them.
@@ -225,3 +228,20 @@ class PassThrough:
 
     def step(self, function: Any) -> None:
         """It is called."""
+
+
+class Sites:
+    """Gives each ``file.py:line`` a number; the same line keeps its number.
+
+    Example:
+        >>> sites = Sites()
+        >>> sites.index("train.py:3"), sites.index("train.py:9"), sites.index("train.py:3")
+        (0, 1, 0)
+    """
+
+    def __init__(self) -> None:
+        self._indices: dict[str, int] = {}
+
+    def index(self, at: str) -> int:
+        """The number of a call site; a new one for a new site."""
+        return self._indices.setdefault(at, len(self._indices))

@@ -7,7 +7,7 @@ from typing import Any
 
 import wrapt
 
-from uncork.core.errors import WrongUse
+from uncork.core.base.errors import WrongUse
 
 
 class Patches:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from uncork.core import exits
-from uncork.core.errors import UncorkError
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import UncorkError
 
 T = TypeVar("T")
 
@@ -87,4 +87,4 @@ def _leave(cause: UncorkError | None) -> None:
         " Uncork had ended it; leaving now, without its exit handlers\n"
     )
     sys.stderr.flush()
-    os._exit(cause.exit_code if cause else exits.DONE)
+    os._exit(cause.exit_code if cause else exit_codes.DONE)

@@ -5,8 +5,9 @@ two elements, whether a training step was made. Once that is settled the twin ch
 back and costs nothing, or is fed by the listener.
 
 Loops that read several datasets at once, a distributed one or none at all are left to
-:mod:`uncork.capture.steps`, and so are whole epochs inside a ``tf.function`` that is given the
-dataset. Steps that take their elements inside one (the iterator as its argument) are refused there.
+:mod:`uncork.capture.hooks.step_loops`, and so are whole epochs inside a ``tf.function`` that is
+given the dataset. Steps that take their elements inside one (the iterator as its argument) are
+refused there.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from weakref import WeakSet, ref
 
-from uncork.capture.calls import Listener, LoopCall, LoopEvidence
-from uncork.capture.evidence import Counts, Evidence, trained
-from uncork.capture.sites import Sites
-from uncork.capture.stop import Stops
-from uncork.core.facts import StartLine
+from uncork.capture.base.listener import Listener, LoopCall, LoopEvidence, Sites
+from uncork.capture.base.stop import Stops
+from uncork.capture.hooks.training_evidence import Counts, Evidence, trained
+from uncork.core.evidence.loop import StartLine
 
 # Elements after which a loop that has not trained is taken for an evaluation. Leaves room for
 # gradient accumulation, where only every n-th step moves the optimizer.

@@ -17,17 +17,22 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture.calls import FitCall, Listener
-from uncork.capture.datasets import Arguments, datasets_in, with_datasets
-from uncork.capture.evidence import Evidence
-from uncork.capture.frames import UNKNOWN, iterating_line, stepping_line, user_codes, user_line
-from uncork.capture.layer_hooks import watch_layers
-from uncork.capture.loop import Loops
-from uncork.capture.patches import Patches
-from uncork.capture.sites import Sites
-from uncork.capture.steps import Steps
-from uncork.capture.stop import Stops
-from uncork.core.errors import WrongUse
+from uncork.capture.base.listener import FitCall, Listener, Sites
+from uncork.capture.base.patches import Patches
+from uncork.capture.base.stop import Stops
+from uncork.capture.hooks.dataset_arguments import Arguments, datasets_in, with_datasets
+from uncork.capture.hooks.dataset_loops import Loops
+from uncork.capture.hooks.layer_hooks import watch_layers
+from uncork.capture.hooks.step_loops import Steps
+from uncork.capture.hooks.training_evidence import Evidence
+from uncork.core.base.errors import WrongUse
+from uncork.pycode.frames.training_line import (
+    UNKNOWN,
+    iterating_line,
+    stepping_line,
+    user_codes,
+    user_line,
+)
 
 # Where the class of everything that ``tf.function`` makes is.
 _FUNCTIONS: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
@@ -48,7 +53,7 @@ def listening(listener: Listener) -> Iterator[None]:
     makes of it; only Ctrl-C and Uncork's own errors come through.
 
     Example:
-        >>> from uncork.capture.calls import PassThrough
+        >>> from uncork.capture.base.listener import PassThrough
         >>> with listening(PassThrough()):
         ...     pass  # the user's code
     """
@@ -314,7 +319,7 @@ def _refuse(at: str, what: str) -> None:
 
 
 def _record_source_lines(module: Any) -> None:
-    from uncork.pipeline.source_lines import record_source_lines  # noqa: PLC0415 - needs TensorFlow
+    from uncork.pycode.frames.dataset_lines import record_source_lines  # noqa: PLC0415
 
     del module
     record_source_lines()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from uncork.capture.frames import UNKNOWN, user_line
-from uncork.capture.patches import Patches
-from uncork.core.layers import Layers
+from uncork.capture.base.patches import Patches
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.training_line import UNKNOWN, user_line
 
 
 def watch_layers(patches: Patches, layers: Layers) -> None:

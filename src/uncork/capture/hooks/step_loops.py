@@ -20,14 +20,13 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture.calls import Listener, StepCall
-from uncork.capture.datasets import datasets_in
-from uncork.capture.evidence import Evidence, trained
-from uncork.capture.frames import stepping_line
-from uncork.capture.loop import Loops
-from uncork.capture.sites import Sites
-from uncork.capture.stop import Stops
-from uncork.core.facts import StartLine
+from uncork.capture.base.listener import Listener, Sites, StepCall
+from uncork.capture.base.stop import Stops
+from uncork.capture.hooks.dataset_arguments import datasets_in
+from uncork.capture.hooks.dataset_loops import Loops
+from uncork.capture.hooks.training_evidence import Evidence, trained
+from uncork.core.evidence.loop import StartLine
+from uncork.pycode.frames.training_line import stepping_line
 
 # Training steps after which a loop is one; the first of them compiles.
 _CERTAIN: Final = 2

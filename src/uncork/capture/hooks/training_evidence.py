@@ -9,9 +9,9 @@ from types import CodeType
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
-from uncork.capture.start_times import StartTimes
-from uncork.core.layers import Layers
-from uncork.core.stack import function_place
+from uncork.measure.profile.startup_sampler import StartTimes
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.stack import function_place
 
 # Looks at who computes gradients eagerly, each of which takes time, for one training.
 _LOOKS: Final = 64

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from uncork.capture.names import (
+from uncork.capture.outline.movable_code import looks_at_names, may_suppress
+from uncork.capture.outline.name_usage import (
     TRY_STAR,
     definite,
     first_reads,
@@ -19,8 +20,7 @@ from uncork.capture.names import (
     read_later,
     stores,
 )
-from uncork.capture.plain_code import looks_at_names, may_suppress
-from uncork.capture.step_statements import end_tapes, extent
+from uncork.capture.outline.step_statements import end_tapes, extent
 
 _NOT_MOVED: Final = (
     ast.Return | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom | ast.FunctionDef

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from uncork.capture.plain_code import may_suppress
+from uncork.capture.outline.movable_code import may_suppress
 
 Nodes: TypeAlias = ast.AST | Sequence[ast.AST]
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

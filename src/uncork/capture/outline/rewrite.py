@@ -16,8 +16,8 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.capture.inline_steps import InlineStep, inline_steps
-from uncork.core.stack import OUTLINED
+from uncork.capture.outline.inline_steps import InlineStep, inline_steps
+from uncork.pycode.frames.stack import OUTLINED
 
 _FUTURE: Final = "__future__"
 

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
-from uncork.capture.names import first_reads, functions_in, loads, stores
+from uncork.capture.outline.name_usage import first_reads, functions_in, loads, stores
 
 _TAPE: Final = "GradientTape"
 # Calls that move weights, the surest first: others count only where there are none of these.

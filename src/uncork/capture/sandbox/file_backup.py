@@ -1,12 +1,12 @@
 """Leave files as they were before a script overwrote them, in a run that is thrown away.
 
-Logs, tables, arrays: what :mod:`uncork.capture.quiet` does not hold back is written, with what
-trials have made of the weights. Before a file is opened for writing, renamed or removed it is
-copied, and :mod:`uncork.capture.putting_back` puts it back. New files stay, and are told. Somebody
-else may write the same files meanwhile, a training that is running: what was only added to is left,
-and so is what was changed after the script had closed it.
+Logs, tables, arrays: what :mod:`uncork.capture.sandbox.held_saves` does not suppress is written,
+with what trials have made of the weights. Before a file is opened for writing, renamed or removed
+it is copied, and :mod:`uncork.capture.sandbox.restore` puts it back. New files stay, and are told.
+Somebody else may write the same files meanwhile, a training that is running: what was only added to
+is left, and so is what was changed after the script had closed it.
 
-What is seen of it, :mod:`uncork.capture.file_hooks` sees.
+What is seen of it, :mod:`uncork.capture.sandbox.file_hooks` sees.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
-from uncork.capture.putting_back import LIST, KeptFile
-from uncork.core.stack import outwards, owner, told
+from uncork.capture.sandbox.restore import LIST, KeptFile
+from uncork.pycode.frames.stack import outwards, owner, told
 
 # Bytes of all copies; what is larger goes aside, beside where it was, if its name is to be another
 # file's. What is written in place then, a script changes data, not results.

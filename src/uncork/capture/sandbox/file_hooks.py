@@ -1,4 +1,6 @@
-"""Where Python opens, renames, removes and makes files: told to :mod:`uncork.capture.own_files`.
+"""Hooks where Python opens, renames, removes and creates files.
+
+:mod:`uncork.capture.sandbox.file_backup` is told of each.
 
 Seen is what goes through ``open`` and ``os``, file by file or whole directories of them, and
 ``tf.io.gfile``; not what libraries write from C (HDF5, OpenCV, TFRecord writers).
@@ -17,8 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from uncork.capture.own_files import OwnFiles
-from uncork.capture.patches import Patches
+from uncork.capture.base.patches import Patches
+from uncork.capture.sandbox.file_backup import OwnFiles
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
 
     Example:
         >>> import tempfile
-        >>> from uncork.capture.putting_back import put_back
+        >>> from uncork.capture.sandbox.restore import put_back
         >>> with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as own:
         ...     log, kept = Path(home, "log.txt"), Path(own, "kept")
         ...     _ = log.write_text("three days")

@@ -3,7 +3,7 @@
 While a script is diagnosed or tuned it must not overwrite a checkpoint with the weights of a trial.
 Held are Keras's and TensorFlow's own savers: models, weights, exports, checkpoints, SavedModels and
 summaries. What else the script writes (``open``, ``numpy.save``, ``CSVLogger``, W&B) is written; of
-that, :mod:`uncork.capture.own_files` puts back what was there before.
+that, :mod:`uncork.capture.sandbox.file_backup` puts back what was there before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from uncork.capture.patches import Patches
+from uncork.capture.base.patches import Patches
 
 
 class HeldSaves:

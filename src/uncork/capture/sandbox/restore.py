@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from uncork.core.record import Record
-from uncork.core.stack import told
+from uncork.core.base.record import Record
+from uncork.pycode.frames.stack import told
 
 LIST: Final = "list"
 

@@ -12,11 +12,10 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.source.calls import without_arguments
-from uncork.source.changes import Change
-from uncork.source.found import Found
-from uncork.source.loader_arguments import GONE, own_method
-from uncork.source.tree import Source, method
+from uncork.codemod.keras3.loader_arguments import GONE, own_method
+from uncork.codemod.syntax.call_syntax import without_arguments
+from uncork.codemod.syntax.changes import Change, Found
+from uncork.codemod.syntax.script_tree import Source, method
 
 _METHODS: Final = ("fit", "evaluate", "predict")
 

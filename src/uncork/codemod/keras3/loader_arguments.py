@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.source.calls import without_arguments
-from uncork.source.changes import Change
-from uncork.source.found import Found
-from uncork.source.tree import Source, argument, method
+from uncork.codemod.syntax.call_syntax import without_arguments
+from uncork.codemod.syntax.changes import Change, Found
+from uncork.codemod.syntax.script_tree import Source, argument, method
 
 GONE: Final = ("workers", "use_multiprocessing", "max_queue_size")
 _METHODS: Final = ("fit", "evaluate", "predict")

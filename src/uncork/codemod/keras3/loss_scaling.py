@@ -16,10 +16,9 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.source.changes import Change
-from uncork.source.found import Found
-from uncork.source.tree import Source, method, receiver
+from uncork.codemod.syntax.changes import Change, Found
+from uncork.codemod.syntax.script_tree import Source, method, receiver
+from uncork.core.base.errors import EditRefused
 
 SCALED: Final = "get_scaled_loss"
 UNSCALED: Final = "get_unscaled_gradients"

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from uncork.source.changes import Change, Insertion, changed
-from uncork.source.found import Found
-from uncork.source.generator_methods import generator_methods
-from uncork.source.loader_arguments import loader_arguments
-from uncork.source.patch import Patch, Unsaid
-from uncork.source.policy_names import policy_names
-from uncork.source.renamed import renamed
-from uncork.source.scaled_loss import scaled_loss
-from uncork.source.tree import Source
+from uncork.codemod.keras3.generator_methods import generator_methods
+from uncork.codemod.keras3.loader_arguments import loader_arguments
+from uncork.codemod.keras3.loss_scaling import scaled_loss
+from uncork.codemod.keras3.policy_names import policy_names
+from uncork.codemod.keras3.renamed_apis import renamed
+from uncork.codemod.syntax.changes import Change, Found, Insertion, changed
+from uncork.codemod.syntax.patch import Patch, Unsaid
+from uncork.codemod.syntax.script_tree import Source
 
 
 class Rewrite(Protocol):

@@ -8,10 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.source.calls import without_arguments
-from uncork.source.changes import Change
-from uncork.source.found import Found
-from uncork.source.tree import Source, argument
+from uncork.codemod.syntax.call_syntax import without_arguments
+from uncork.codemod.syntax.changes import Change, Found
+from uncork.codemod.syntax.script_tree import Source, argument
 
 _NAMES: Final = {
     "LossScaleOptimizer": "LossScaleOptimizer",

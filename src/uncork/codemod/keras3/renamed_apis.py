@@ -7,9 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.source.changes import Change
-from uncork.source.found import Found
-from uncork.source.tree import Source, argument
+from uncork.codemod.syntax.changes import Change, Found
+from uncork.codemod.syntax.script_tree import Source, argument
 
 _RUN: Final = "experimental_run_v2"
 _STEPS: Final = "experimental_steps_per_execution"

@@ -11,12 +11,12 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Plan
-from uncork.core.step_edit import StepsPerExecution
-from uncork.source.changes import Changes
-from uncork.source.training_call import compile_setting
-from uncork.source.tree import Source, argument
+from uncork.codemod.plan.training_call import compile_setting
+from uncork.codemod.syntax.changes import Changes
+from uncork.codemod.syntax.script_tree import Source, argument
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import StepsPerExecution
 
 NOTE: Final = (
     "evaluate and predict of the model go by it, too, and what is loaded from a file of it; under "

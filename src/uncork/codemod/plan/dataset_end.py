@@ -1,14 +1,17 @@
-"""``.with_options(options)`` behind the dataset where the training reads it."""
+"""``.with_options(options)`` behind the dataset where the training reads it.
+
+``.prefetch(tf.data.AUTOTUNE)`` behind the dataset where the training reads it.
+"""
 
 from __future__ import annotations
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import AutotuneOff
-from uncork.core.plan import Plan
-from uncork.source.calls import linked
-from uncork.source.changes import END, Change, Changes, Insertion
-from uncork.source.training_call import data_of
-from uncork.source.tree import Source
+from uncork.codemod.plan.training_call import data_of
+from uncork.codemod.syntax.call_syntax import linked
+from uncork.codemod.syntax.changes import END, Change, Changes, Insertion
+from uncork.codemod.syntax.script_tree import Source
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import AutotuneOff, Prefetch
 
 _NAMES = ("options", "untuned", "without_autotuner")
 
@@ -31,3 +34,14 @@ def autotune_off(source: Source, plan: Plan, edit: AutotuneOff) -> Changes:
         Insertion(statement, lines),
         Change(data, lambda now: linked(now, "with_options", name), END),
     ]
+
+
+def prefetch(source: Source, plan: Plan, edit: Prefetch) -> Changes:
+    """One more stage at the end, for this training alone.
+
+    Raises:
+        EditRefused: It is not plain what the training reads.
+    """
+    tf = source.imported("tensorflow")
+    data, _ = data_of(source, plan)
+    return [Change(data, lambda now: linked(now, "prefetch", f"{tf}.data.AUTOTUNE"), END)]

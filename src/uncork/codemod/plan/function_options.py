@@ -1,4 +1,9 @@
-"""The ``@tf.function`` above the step of a loop of the user's own."""
+"""The ``@tf.function`` above the step of a loop of the user's own.
+
+``jit_compile``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step.
+
+``@tf.function(reduce_retracing=True)``: dimensions in which two calls differ are left open.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,13 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Plan
-from uncork.source.calls import check_keyword, with_keyword
-from uncork.source.changes import Change
-from uncork.source.tree import Source
+from uncork.codemod.plan.training_call import compile_setting
+from uncork.codemod.syntax.call_syntax import check_keyword, with_keyword
+from uncork.codemod.syntax.changes import Change, Changes
+from uncork.codemod.syntax.script_tree import Source
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import JitCompile, JitCompileOff, LayersInInput, ReduceRetracing
 
 
 def decorated(
@@ -58,3 +65,47 @@ def decorated(
 def _is(source: Source, decorator: cst.Decorator, named: str) -> bool:
     what = decorator.decorator
     return source.code(what.func if isinstance(what, cst.Call) else what) == named
+
+
+# What Keras makes of these is decided on the machine; the plan was tried against it there.
+_AUTO = ('"auto"', "'auto'")
+_UNSET = ("False", "None", *_AUTO)
+
+
+def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
+    """The keyword of ``compile``, or of the decorator.
+
+    Raises:
+        EditRefused: There is no one call, or no one function, that it could be given to; or it
+            would do something else than the plan.
+    """
+    if edit.code:
+        return [decorated(source, plan, "jit_compile", "True", unset=_UNSET[:2])]
+    if any(isinstance(each, LayersInInput) for each in plan.step_edits):
+        raise EditRefused("it is for the step without the layers that the plan runs in the input")
+    if plan.before.workload.steps_per_epoch is None:
+        raise EditRefused(
+            "only their end tells how long the data are, and the step that meets it is not counted "
+            "under XLA: the plan leaves that one as it is"
+        )
+    return [compile_setting(source, plan, "jit_compile", "True", unset=_UNSET)]
+
+
+def jit_compile_off(source: Source, plan: Plan, edit: JitCompileOff) -> Changes:
+    """The same, set to False.
+
+    Raises:
+        EditRefused: As above.
+    """
+    if edit.code:
+        return [decorated(source, plan, "jit_compile", "False", unset=("True",))]
+    return [compile_setting(source, plan, "jit_compile", "False", unset=("True", *_AUTO))]
+
+
+def reduce_retracing(source: Source, plan: Plan, edit: ReduceRetracing) -> Changes:
+    """The keyword of the decorator.
+
+    Raises:
+        EditRefused: There is no one function that it could be given to.
+    """
+    return [decorated(source, plan, "reduce_retracing", "True", unset=("False", "None"))]

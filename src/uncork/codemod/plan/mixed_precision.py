@@ -15,12 +15,12 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused, in_short
-from uncork.core.plan import Plan
-from uncork.core.step_edit import DtypePolicy
-from uncork.source.changes import Changes, Insertion
-from uncork.source.training_call import check_one_fit
-from uncork.source.tree import Source, argument, method, receiver
+from uncork.codemod.plan.training_call import check_one_fit
+from uncork.codemod.syntax.changes import Changes, Insertion
+from uncork.codemod.syntax.script_tree import Source, argument, method, receiver
+from uncork.core.base.errors import EditRefused, in_short
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import DtypePolicy
 
 # Of a model: what no policy shows in, or what is compiled and trained under it in a plan, too.
 _UNMOVED: Final = frozenset({

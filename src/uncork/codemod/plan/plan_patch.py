@@ -6,9 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.core.edit import Edit, IntraOpThreads, KeepFreedMemory
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import (
+from uncork.codemod.plan.compile_options import NOTE, steps_per_execution
+from uncork.codemod.plan.dataset_end import autotune_off, prefetch
+from uncork.codemod.plan.function_options import jit_compile, jit_compile_off, reduce_retracing
+from uncork.codemod.plan.mixed_precision import mixed_precision
+from uncork.codemod.plan.process_settings import intra_op_threads, keep_freed_memory
+from uncork.codemod.plan.stage_calls import cache, less_ahead, parallel_map, shuffle_first
+from uncork.codemod.syntax.changes import Change, Changes, Insertion, changed
+from uncork.codemod.syntax.patch import Patch, Unsaid
+from uncork.codemod.syntax.script_tree import Source
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan, Step
+from uncork.core.edits.edit import Edit, IntraOpThreads, KeepFreedMemory
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     LessAhead,
@@ -17,30 +27,14 @@ from uncork.core.pipeline_edit import (
     ShuffleFirst,
     StageEdit,
 )
-from uncork.core.plan import Plan, Step
-from uncork.core.stage import Stage
-from uncork.core.step_edit import (
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
     ReduceRetracing,
     StepsPerExecution,
 )
-from uncork.source.autotune_off import autotune_off
-from uncork.source.cache import cache
-from uncork.source.changes import Change, Changes, Insertion, changed
-from uncork.source.intra_op_threads import intra_op_threads
-from uncork.source.jit_compile import jit_compile, jit_compile_off
-from uncork.source.keep_freed_memory import keep_freed_memory
-from uncork.source.less_ahead import less_ahead
-from uncork.source.mixed_precision import mixed_precision
-from uncork.source.parallel_map import parallel_map
-from uncork.source.patch import Patch, Unsaid
-from uncork.source.prefetch import prefetch
-from uncork.source.reduce_retracing import reduce_retracing
-from uncork.source.shuffle_first import shuffle_first
-from uncork.source.steps_per_execution import NOTE, steps_per_execution
-from uncork.source.tree import Source
+from uncork.core.evidence.stage import Stage
 
 # For each edit what writes it; of a stage's edit, what writes it where the stage was made.
 WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {

@@ -1,4 +1,19 @@
-"""The call that made a stage of the input pipeline."""
+"""``.cache()`` behind the stage whose elements are kept.
+
+Where the plan keeps them below a shuffle or a repeat that the script has first, maps and shuffle
+would have to change places: that is left to the plan. So is a map that is to be cut in two.
+
+``prefetch(tf.data.AUTOTUNE)`` instead of a number of batches that nobody takes.
+
+``map(..., num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)``: several at once, in order.
+
+Only where the line makes a stage of this training alone: a helper that several datasets go through
+would have them all run in parallel, and the plan has looked at one of them.
+
+``.shuffle(n).map(f)`` instead of ``.map(f).shuffle(n)``, where the two stand in one chain.
+
+The call that made a stage of the input pipeline.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +21,13 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Plan
-from uncork.core.stage import Stage
-from uncork.source.tree import Source, method
+from uncork.codemod.syntax.call_syntax import check_keyword, linked, with_keyword
+from uncork.codemod.syntax.changes import BEHIND, Change, Changes
+from uncork.codemod.syntax.script_tree import Source, method, receiver
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import Cache, LessAhead, ParallelMap, ShuffleFirst
+from uncork.core.evidence.stage import Stage
 
 # Neither what a training gives nor one batch is the data that it was made of.
 _NO_DATA: Final = ("fit", "next")
@@ -72,3 +90,100 @@ def _given_to(source: Source, node: cst.CSTNode) -> str:
             names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
             return names[0] if names else ""
     return ""
+
+
+def cache(source: Source, plan: Plan, edit: Cache, stage: Stage) -> Changes:
+    """One more stage.
+
+    Raises:
+        EditRefused: It would stand elsewhere, or its place is not plain.
+    """
+    del edit
+    below = stage.cache_point.below if stage.cache_point else ()
+    if below:
+        raise EditRefused(
+            f"the elements are to be kept below the {' and the '.join(below)}: maps that stand "
+            "above it would have to change places with it"
+        )
+    call = stage_call(source, plan, stage, stage.kind)
+    return [Change(call, lambda now: linked(now, "cache"), BEHIND)]
+
+
+def less_ahead(source: Source, plan: Plan, edit: LessAhead, stage: Stage) -> Changes:
+    """Its one argument; of a map the plan takes as many calls as the machine has cores.
+
+    Raises:
+        EditRefused: It is no prefetch, or its place is not plain.
+    """
+    del edit
+    if stage.kind != "prefetch":
+        raise EditRefused("how many calls a parallel map may make at once depends on the machine")
+    call = stage_call(source, plan, stage, "prefetch")
+    if len(call.args) != 1 or call.args[0].star:
+        raise EditRefused(f"the prefetch on line {source.line(call)} has not one argument")
+    auto = cst.parse_expression(f"{source.imported('tensorflow')}.data.AUTOTUNE")
+    return [Change(call.args[0].value, lambda _: auto)]
+
+
+_CALLS: Final = "num_parallel_calls"
+
+
+def parallel_map(source: Source, plan: Plan, edit: ParallelMap, stage: Stage) -> Changes:
+    """The two keywords of ``map``.
+
+    Raises:
+        EditRefused: There is no one call that they could be given to.
+    """
+    del edit
+    tf = source.imported("tensorflow")
+    call = stage_call(source, plan, stage, "map")
+    shared = shared_by(source, call)
+    if shared and stage.random:
+        raise EditRefused(f"more than the training reads '{shared}', and would draw otherwise, too")
+    check_keyword(call, _CALLS, ("None",))
+    check_keyword(call, "deterministic", ("None", "True"))
+    if len([arg for arg in call.args if arg.keyword is None]) > 1:
+        raise EditRefused(f"the map on line {source.line(call)} is given {_CALLS} by its place")
+    return [
+        Change(call, lambda now: with_keyword(now, _CALLS, f"{tf}.data.AUTOTUNE")),
+        Change(call, lambda now: with_keyword(now, "deterministic", "True")),
+    ]
+
+
+def shuffle_first(source: Source, plan: Plan, edit: ShuffleFirst, stage: Stage) -> Changes:
+    """A shuffle and the one map below it change places.
+
+    Raises:
+        EditRefused: More than that would have to move.
+    """
+    del edit
+    call = stage_call(source, plan, stage, "shuffle")
+    maps = stage.buffer.maps if stage.buffer else ()
+    below = receiver(call)
+    if len(maps) != 1 or not (isinstance(below, cst.Call) and method(below) == "map"):
+        raise EditRefused(
+            f"the shuffle on line {source.line(call)} does not stand directly behind the one map "
+            "that it has to change places with"
+        )
+    assert isinstance(call.func, cst.Attribute)
+    if "#" in source.code(call.func.dot):
+        raise EditRefused(f"a comment stands above the shuffle on line {source.line(call)}")
+    above = plan.before.stages[stage.index + 1 : stage.index + 2]
+    if above and above[0].kind == "repeat":
+        raise EditRefused("TensorFlow makes one stage of the shuffle and the repeat behind it")
+    return [Change(call, _swapped, BEHIND)]
+
+
+def _swapped(shuffle: cst.Call) -> cst.Call:
+    """Names and arguments change places; dots and line breaks stay where they are."""
+    assert isinstance(shuffle.func, cst.Attribute)
+    below = shuffle.func.value
+    assert isinstance(below, cst.Call)
+    assert isinstance(below.func, cst.Attribute)
+    fields = ("args", "whitespace_before_args", "whitespace_after_func")
+    lower = below.with_changes(
+        func=below.func.with_changes(attr=shuffle.func.attr),
+        **{name: getattr(shuffle, name) for name in fields},
+    )
+    func = shuffle.func.with_changes(attr=below.func.attr, value=lower)
+    return shuffle.with_changes(func=func, **{name: getattr(below, name) for name in fields})

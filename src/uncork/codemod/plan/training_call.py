@@ -6,13 +6,12 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.core.of_sklearn import names_of_sklearn
-from uncork.core.parsed import parsed
-from uncork.core.plan import Plan
-from uncork.source.calls import check_keyword, with_keyword
-from uncork.source.changes import Change, Statement
-from uncork.source.tree import Source, argument, method, receiver
+from uncork.codemod.syntax.call_syntax import check_keyword, with_keyword
+from uncork.codemod.syntax.changes import Change, Statement
+from uncork.codemod.syntax.script_tree import Source, argument, method, receiver
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.pycode.syntax.parse import names_of_sklearn, parsed
 
 # Arguments of Keras's compile that stand before the settings of the step.
 _BEFORE = 6

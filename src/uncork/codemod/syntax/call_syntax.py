@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from uncork.core.errors import EditRefused
-from uncork.source.tree import argument
+from uncork.codemod.syntax.script_tree import argument
+from uncork.core.base.errors import EditRefused
 
 _SPACE = cst.SimpleWhitespace(" ")
 

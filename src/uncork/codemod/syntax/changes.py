@@ -1,4 +1,7 @@
-"""Changes of a tree, all of them made at once: lines stay where the plan knows them until then."""
+"""Changes of a tree, all of them made at once: lines stay where the plan knows them until then.
+
+A place in a script that Keras 3 no longer understands.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import libcst as cst
 
-from uncork.source.tree import Source
+from uncork.codemod.syntax.script_tree import Source
 
 WITHIN: Final = 0
 BEHIND: Final = 1
@@ -98,3 +101,20 @@ def changed(source: Source, changes: Iterable[Change | Insertion]) -> bytes:
     """
     made = source.module.visit(_Changer(source, list(changes)))
     return made.bytes
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is there, and what takes its place.
+
+    Attributes:
+        node: Where.
+        told: What becomes of it, in a few words.
+        changes: What to write.
+        refusal: Why nothing is written; ``""`` where it is.
+    """
+
+    node: cst.CSTNode
+    told: str = ""
+    changes: tuple[Change, ...] = ()
+    refusal: str = ""

@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Final
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
 

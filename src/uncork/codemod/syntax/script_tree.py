@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 from libcst import helpers, metadata
 
-from uncork.core.errors import EditRefused, WrongUse
+from uncork.core.base.errors import EditRefused, WrongUse
 
 N = TypeVar("N", bound=cst.CSTNode)
 Parents = Mapping[cst.CSTNode, cst.CSTNode]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tensorflow.python.data.ops import dataset_ops
 
-from uncork.pipeline import raw_ops as ops
-from uncork.pipeline.raw_ops import Dataset, Variant
+from uncork.compat.tfdata import dataset_ops as ops
+from uncork.compat.tfdata.dataset_ops import Dataset, Variant
 
 __all__ = [
     "COUNTING_SOURCES",

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorflow.python.data.util import nest, structure
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.unkept import interleave_determinism, logs_warnings
+from uncork.compat.tfdata.hidden_settings import interleave_determinism, logs_warnings
+from uncork.core.base.errors import EditRefused
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
 Variant = Any

@@ -15,9 +15,10 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.util import nest
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.kinds import Dataset, Kind, inputs_of, kind_of
-from uncork.pipeline.unkept import check_known, interleave_determinism, logs_warnings
+from uncork.compat.tfdata.dataset_classes import Kind, inputs_of, kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.hidden_settings import check_known, interleave_determinism, logs_warnings
+from uncork.core.base.errors import EditRefused
 
 # What a class does not keep is read from its graph before it is copied, and goes with the copy.
 _NOT_KEPT: Final[Mapping[str, Callable[[Dataset], object]]] = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
+from uncork.core.base.errors import EditRefused
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core import exits
+from uncork.core.base import exit_codes
 
 # Characters of a line that is quoted.
 _LONGEST: Final = 200
@@ -45,7 +45,7 @@ class UncorkError(Exception):
         "no script 'trian.py'\n  expected: a Python file\n  try: check the path"
     """
 
-    exit_code: int = exits.WRONG_USE
+    exit_code: int = exit_codes.WRONG_USE
 
     def __init__(self, received: str, expected: str = "", remedy: str = "") -> None:
         super().__init__(received, expected, remedy)
@@ -85,7 +85,7 @@ class PatchRefused(UncorkError):
 class NothingToMeasure(UncorkError):
     """The script ended, or its training was too short, before anything could be measured."""
 
-    exit_code = exits.NOTHING_TO_MEASURE
+    exit_code = exit_codes.NOTHING_TO_MEASURE
 
 
 class OutOfMemory(NothingToMeasure):
@@ -95,13 +95,13 @@ class OutOfMemory(NothingToMeasure):
 class ScriptFailed(UncorkError):
     """The user's script raised; its own traceback has been printed already."""
 
-    exit_code = exits.SCRIPT_FAILED
+    exit_code = exit_codes.SCRIPT_FAILED
 
 
 class RegressionFound(UncorkError):
     """``uncork check`` found a training slower than its plan promises."""
 
-    exit_code = exits.REGRESSION
+    exit_code = exit_codes.REGRESSION
 
 
 def first_line(error: BaseException) -> str:

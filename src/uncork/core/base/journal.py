@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 EventKind = Literal["phase", "measured", "step", "note", "error", "done"]
 
@@ -25,7 +25,8 @@ class Event(Record, frozen=True, kw_only=True):
         kind: ``phase`` opens a part of the work, ``step`` closes one optimization.
         text: One sentence for the terminal.
         samples_per_s: Speed just measured, if any.
-        payload: A record as JSON, for recovery (the finished :class:`~uncork.core.plan.Step`).
+        payload: A record as JSON, for recovery (the finished
+        :class:`~uncork.core.documents.plan.Step`).
     """
 
     kind: EventKind

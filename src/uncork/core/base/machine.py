@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 PLAIN_ALLOCATOR: Final = "glibc"
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 Verdict = Literal["faster", "slower", "not_proven"]
 

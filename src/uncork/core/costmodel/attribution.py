@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from uncork.core import stage_costs
-from uncork.core.branches import made_from
-from uncork.core.costmodel import StepCosts
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.record import replace
-from uncork.core.stage import ENDLESS, Stage
+from uncork.core.base.record import replace
+from uncork.core.costmodel import stage_cost as stage_costs
+from uncork.core.costmodel.step_cost import StepCosts
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.stage import ENDLESS, Stage
+from uncork.core.evidence.stage_graph import made_from
 
 # Seconds of a call for a batch at most, beside making it.
 _CALL_S: Final = 5e-4

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.record import replace
-from uncork.core.stage import Stage
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.stage import Stage
 
 
 def filled(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
@@ -48,7 +48,7 @@ def forms_to_keep(stage: Stage, room: float) -> tuple[Stage, ...]:
     it is kept whole.
 
     Example:
-        >>> from uncork.core.stage import CachePoint, Prefix
+        >>> from uncork.core.evidence.stage import CachePoint, Prefix
         >>> floats = Stage(index=1, kind="map", bytes_per_element=4000,
         ...                narrow=Prefix(ops=9, bytes_per_element=1000, cpu_s_per_element=1e-3),
         ...                cache_point=CachePoint(elements=9, memory_bytes=36000,

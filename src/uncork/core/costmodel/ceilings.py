@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.costmodel import StepCosts
-from uncork.core.disk import FromDisk
-from uncork.core.stage import Stage
+from uncork.core.costmodel.step_cost import StepCosts
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.storage import FromDisk
 
 # By the names of TensorFlow's ops. Reading is measured on files that the system has in memory by
 # then: a slow disk makes it dearer, not this number.
@@ -28,7 +28,7 @@ def input_ceilings(stages: Sequence[Stage], samples: float, cpus: float) -> dict
         cpus: Cores that the process may use.
 
     Example:
-        >>> from uncork.core.stage import OpCost
+        >>> from uncork.core.evidence.stage import OpCost
         >>> decoding = OpCost(op="DecodeJpeg", share=0.5)
         >>> photos = Stage(index=0, kind="map", parallelism=-1, elements_per_step=32,
         ...                cpu_s_per_element=0.002, wall_s_per_element=0.002, ops=(decoding,))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.measurement import Comparison
-from uncork.core.validating import in_whole, with_part_faster
+from uncork.core.base.measurement import Comparison
+from uncork.core.costmodel.validation_time import in_whole, with_part_faster
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 
 
 def saving_share(diagnosis: WorkloadDiagnosis) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.measurement import Comparison
-from uncork.core.record import Record, replace
-from uncork.core.validating import in_whole
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import Record, replace
+from uncork.core.costmodel.validation_time import in_whole
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 
 # Of the whole training, what a finding must promise.
 _WORTH: Final = 1.1
@@ -124,7 +124,7 @@ def compiling_comparison(compiling: Compiling, found: Comparison) -> Comparison:
     Example:
         Steps that are a little slower, in a training of which compiling takes two thirds:
 
-        >>> from uncork.core.measurement import compare
+        >>> from uncork.core.base.measurement import compare
         >>> anew = Compiling(steps_s=10.0, least_s=20.0, likely_s=20.0, most_s=90.0)
         >>> round(compiling_comparison(anew, compare([1.0, 1.0], [0.9, 0.9])).ratio, 2)
         2.7

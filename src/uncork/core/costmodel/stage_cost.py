@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from uncork.core.disk import Speed
-from uncork.core.record import Record, replace
-from uncork.core.stage import AUTOTUNE, Stage
+from uncork.core.base.record import Record, replace
+from uncork.core.evidence.stage import AUTOTUNE, Stage
+from uncork.core.evidence.storage import Speed
 
 R = TypeVar("R", bound=Record)
 

@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from uncork.core import stage_costs
-from uncork.core.branches import cropping_maps, made_from
-from uncork.core.disk import Speed
-from uncork.core.record import Record, replace
-from uncork.core.stage import AUTOTUNE, Stage
+from uncork.core.base.record import Record, replace
+from uncork.core.costmodel import stage_cost as stage_costs
+from uncork.core.evidence.stage import AUTOTUNE, Stage
+from uncork.core.evidence.stage_graph import cropping_maps, made_from
+from uncork.core.evidence.storage import Speed
 
 _ASYNCHRONOUS = ("prefetch",)
 # Of all CPU time, what cores lose while input and training share them, since threads wait for one
@@ -232,7 +232,8 @@ class StepCosts(Record, frozen=True, kw_only=True):
         """The same with all up to a stage, or up to its prefix where it has one, in memory.
 
         Args:
-            stage: One of the stages, or a form of it (:func:`uncork.core.caches.forms_to_keep`).
+            stage: One of the stages, or a form of it
+            (:func:`uncork.core.costmodel.cache_candidates.forms_to_keep`).
         """
         if stage.prefix is None:
             return self.without(made_from(stage))
@@ -331,7 +332,7 @@ def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
     A map can be moved only after those between it and the batch.
 
     Example:
-        >>> from uncork.core.stage import Vectorized
+        >>> from uncork.core.evidence.stage import Vectorized
         >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
         >>> at_once = Vectorized(batch=500, cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
         >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, vectorized=at_once,
@@ -349,7 +350,7 @@ def worth_inlining(costs: StepCosts) -> tuple[int, ...]:
     """Indices of the maps to run in the threads that ask, highest first; empty where none gains.
 
     Example:
-        >>> from uncork.core.stage import Inlined
+        >>> from uncork.core.evidence.stage import Inlined
         >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
         >>> here = Inlined(cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
         >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, inlined=here,

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.facts import Transfer
-from uncork.core.record import Record, replace
-from uncork.core.stage import InStep, Stage
-from uncork.core.stage_costs import free
+from uncork.core.base.record import Record, replace
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.stage_cost import free
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import InStep, Stage
 
 # Bytes that a map makes of each one where it makes floats of them; labels may come along.
 _FLOATS: Final = (3.5, 8.5)
@@ -77,7 +77,7 @@ def left_to_the_step(stages: Sequence[Stage], digest: str) -> tuple[Stage, ...]:
         digest: Of what the step does.
 
     Example:
-        >>> from uncork.core.stage import InStep
+        >>> from uncork.core.evidence.stage import InStep
         >>> cast = Stage(index=1, kind="map", in_step=InStep(digest="4f2a", spared=0.75))
         >>> left_to_the_step([replace(cast, cpu_s_per_element=0.01)], "4f2a")[0].cpu_s_per_element
         0.0

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.measurement import Comparison
-from uncork.core.record import replace
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 
 # Of an epoch and its part of a validation, what the latter must take before its input is looked at.
 WORTH_LOOKING: Final = 0.05

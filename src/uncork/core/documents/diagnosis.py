@@ -1,4 +1,7 @@
-"""Where the time goes: the record behind ``diagnosis.json``."""
+"""Where the time goes: the record behind ``diagnosis.json``.
+
+What an input pipeline says about itself.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,27 @@ from typing import Final, Literal
 
 import msgspec
 
-from uncork.core.batch_facts import BatchSize, Larger, NewShapes, TooLarge
-from uncork.core.disk import Disk, FromDisk
-from uncork.core.errors import WrongUse
-from uncork.core.facts import (
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Comparison, Measurement, Spread
+from uncork.core.base.record import Record, from_json
+from uncork.core.documents.workload import Workload
+from uncork.core.evidence.batches import BatchSize, Larger, NewShapes, TooLarge
+from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
+from uncork.core.evidence.correctness import KerasDefect, PartedAnew
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.loop import (
     Answering,
-    CallbackCost,
-    FullSize,
     Growth,
-    KerasDefect,
     LoopLine,
-    OneHot,
-    Padded,
-    PartedAnew,
     Remade,
-    Saving,
-    SlowLayer,
     StartLine,
-    Transfer,
     Unrolled,
-    Validation,
     Waiting,
 )
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.core.measurement import Comparison, Measurement, Spread
-from uncork.core.record import Record, from_json
-from uncork.core.stage import Stage
-from uncork.core.workload import Workload
+from uncork.core.evidence.model import FullSize, OneHot, Padded, SlowLayer, Transfer
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.storage import Disk, FromDisk
 
 SCHEMA: Final = 4
 # Of a step. Where more may be noise or a brake, nothing was seen that could be called healthy.
@@ -96,8 +92,9 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         workload: Which call.
         measurement: Steady state, as the user's script would run, its callbacks left out.
         ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
-            pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such work,
-            ``serial``, ``decode``, ``storage`` and ``disk`` (:mod:`uncork.core.ceilings`).
+            pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such
+            work, ``serial``, ``decode``, ``storage`` and ``disk``
+            (:mod:`uncork.core.costmodel.ceilings`).
         headroom: The consumer's ceiling over the measured speed, at least 1.
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, ``compile``
             where XLA compiles it anew, and ``unknown`` for what may be nothing but noise.
@@ -311,7 +308,7 @@ def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
         >>> load(b'{"schema": 1}', "diagnosis.json")
         Traceback (most recent call last):
             ...
-        uncork.core.errors.WrongUse: diagnosis.json has schema 1
+        uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
           expected: schema 4
           try: run 'uncork diagnose SCRIPT' to make a new one
     """
@@ -330,3 +327,19 @@ def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
 
 class _OnlySchema(msgspec.Struct):
     schema: int
+
+
+class Explanation(Record, frozen=True, kw_only=True):
+    """A pipeline with what its stages cost, nobody consuming it.
+
+    Attributes:
+        stages: Source first; those of a branch before the one that joins it with others.
+        elements_per_s: Of the whole pipeline alone.
+        cpu_s_per_element: CPU seconds of each, the whole pipeline together.
+        cpus: Cores it may keep busy.
+    """
+
+    stages: tuple[Stage, ...]
+    elements_per_s: float
+    cpu_s_per_element: float
+    cpus: float

@@ -6,12 +6,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement
-from uncork.core.plan import Policy, Proof, Step
-from uncork.core.record import Record
-from uncork.core.workload import Workload
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Measurement
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy, Proof, Step
+from uncork.core.documents.workload import Workload
 
 # Of the folder beside the result with what a child's script has overwritten.
 KEPT: Final = "kept"

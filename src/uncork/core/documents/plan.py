@@ -1,13 +1,21 @@
-"""The plan: what was tried, what was kept, what proves it. The record behind ``plan.json``."""
+"""The plan: what was tried, what was kept, what proves it. The record behind ``plan.json``.
+
+Reading what earlier runs wrote.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import (
+from uncork.core.base.errors import PlanRefused
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Measurement, Verdict
+from uncork.core.base.record import Record, digest, from_json, replace, to_json
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.edits.edit import (
     AsyncCheckpoint,
     Edit,
     Guarantee,
@@ -20,12 +28,8 @@ from uncork.core.edit import (
     loosest,
     of_validation,
 )
-from uncork.core.errors import PlanRefused
-from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement, Verdict
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.record import Record, digest, from_json, replace, to_json
-from uncork.core.step_edit import (
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import (
     MicroBatches,
     OfCode,
     RecomputeActivations,
@@ -385,3 +389,19 @@ def load(text: bytes, origin: str = "the plan") -> Plan:
 
 class _OnlySchema(msgspec.Struct):
     schema: int
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan from disk.
+
+    Raises:
+        PlanRefused: It is not there, or not a plan, or not as it was proved.
+    """
+    try:
+        return load(path.read_bytes(), str(path))
+    except OSError as error:
+        raise PlanRefused(
+            f"cannot read the plan {path}: {error.strerror}",
+            "a plan.json made by 'uncork tune'",
+            "uncork tune SCRIPT",
+        ) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.record import Record
-from uncork.core.stage import InStep
-from uncork.core.step_edit import Precision
+from uncork.core.base.record import Record
+from uncork.core.edits.step import Precision
+from uncork.core.evidence.stage import InStep
 
 LoopKind = Literal["fit", "custom_loop"]
 DataKind = Literal["tf.data", "numpy", "pydataset", "generator", "other"]

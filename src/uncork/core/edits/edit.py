@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.record import Record
-from uncork.core.step_edit import StepEdit
+from uncork.core.base.record import Record
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import StepEdit
 
 # More threads than this wait for the interpreter, whatever they do beside it.
 MOST_WORKERS = 8

@@ -1,8 +1,8 @@
-"""What to change in an input pipeline, as data (see :mod:`uncork.core.edit`)."""
+"""What to change in an input pipeline, as data (see :mod:`uncork.core.edits.edit`)."""
 
 from __future__ import annotations
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 
 class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):

@@ -1,11 +1,11 @@
-"""What to change in a training step, as data (see :mod:`uncork.core.edit`)."""
+"""What to change in a training step, as data (see :mod:`uncork.core.edits.edit`)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.record import Record
+from uncork.core.base.record import Record
+from uncork.core.evidence.batches import OpenAxis
 
 # Of layers, in Keras's words: what they compute in. Their weights are float32.
 Precision = Literal["mixed_bfloat16", "mixed_float16", "float32"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.measurement import Comparison
-from uncork.core.record import Record, replace
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import Record, replace
 
 # Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
 # counts as if it were, and a schedule goes on by as much too far.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 Phase = Literal["forward", "backward", "optimizer", "metrics"]
 # Seconds. A kernel that takes longer takes longer to compute than to be started.

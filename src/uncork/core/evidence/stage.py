@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from uncork.core.record import Record, replace
+from uncork.core.base.record import Record, replace
 
 AUTOTUNE = -1
 ENDLESS = -1

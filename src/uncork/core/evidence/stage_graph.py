@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uncork.core.stage import Stage
+from uncork.core.evidence.stage import Stage
 
 
 def made_from(stage: Stage) -> range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.record import Record
+from uncork.core.base.record import Record
 
 # Over what the elements take in memory: the index of the files, and lengths that vary.
 MARGIN: Final = 1.1

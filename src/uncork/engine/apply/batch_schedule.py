@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture import FitCall
-from uncork.core.plan import Plan
+from uncork.capture.base.listener import FitCall
+from uncork.core.documents.plan import Plan
 
 # Of the steps that a training must have made to go on with a plan, how many may be missing.
 _OFF: Final = 0.1

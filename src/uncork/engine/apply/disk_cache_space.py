@@ -7,21 +7,17 @@ import sys
 from typing import Any
 from weakref import ReferenceType, ref
 
-from uncork.core.disk import FOLDER_PREFIX
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DiskCache, PipelineEdit
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.engine.pipelines import times_as_much
-from uncork.engine.version import Version
-from uncork.pipeline import (
-    Pipeline,
-    check_folder,
-    continued,
-    files_complete,
-    read,
-    without_place_holders,
-)
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.pipeline import DiskCache, PipelineEdit
+from uncork.core.evidence.storage import FOLDER_PREFIX
+from uncork.engine.apply.memory_budget import times_as_much
+from uncork.pipeline.ir.cache_files import check_folder
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.runtime.resume_state import continued
+from uncork.pipeline.transforms.disk_cache import files_complete, without_place_holders
+from uncork.training.variant import Version
 
 
 def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) -> Any:

@@ -9,29 +9,31 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from uncork.capture import FitCall, LoopCall, StepCall
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.pipeline_edit import PipelineEdit, PyFunctionCache
-from uncork.core.plan import Plan
-from uncork.core.step_edit import PadArguments
-from uncork.core.workload import Workload
-from uncork.engine.files_room import planned_dataset
-from uncork.engine.fitting import differences
-from uncork.engine.pipelines import enough_memory
-from uncork.engine.this_machine import check_backend, check_memory, check_precision, check_threads
-from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, continued, read
-from uncork.step import (
-    ARRAY_BATCH,
-    Feed,
-    PlannedStep,
-    batch_hooks,
-    check,
-    check_loader,
-    of_py_dataset,
-    signature,
-    validation_steps,
+from uncork.capture.base.listener import FitCall, LoopCall, StepCall
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.pipeline import PipelineEdit, PyFunctionCache
+from uncork.core.edits.step import PadArguments
+from uncork.engine.apply.disk_cache_space import planned_dataset
+from uncork.engine.apply.machine_match import (
+    check_backend,
+    check_memory,
+    check_precision,
+    check_threads,
 )
+from uncork.engine.apply.memory_budget import enough_memory
+from uncork.engine.apply.plan_match import differences
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.runtime.resume_state import continued
+from uncork.training.callbacks.batch_hooks import batch_hooks
+from uncork.training.input.feed import ARRAY_BATCH, Feed
+from uncork.training.input.loader_edits import check_loader, of_py_dataset
+from uncork.training.input.validation import validation_steps
+from uncork.training.run.edit_checks import check
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.signature import signature
+from uncork.training.variant import Version
 
 
 def data_of(plan: Plan, call: FitCall, validation: Pipeline | None, *, strict: bool) -> Any:

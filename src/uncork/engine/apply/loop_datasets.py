@@ -10,12 +10,14 @@ from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
 
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Plan
-from uncork.core.step_edit import on_device
-from uncork.engine.files_room import FirstReaders, planned_dataset
-from uncork.engine.pipelines import enough_memory, keeps
-from uncork.pipeline import MadeThere, Pipeline, a_pass_begins, read
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import on_device
+from uncork.engine.apply.disk_cache_space import FirstReaders, planned_dataset
+from uncork.engine.apply.memory_budget import enough_memory, keeps
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.transforms.device_iterator import MadeThere
+from uncork.pycode.purity.memoized_function import a_pass_begins
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import keras
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.machine import Machine
-from uncork.core.plan import INTRA_OP_THREADS, Plan
-from uncork.core.step_edit import DtypePolicy
-from uncork.measure.allocator import is_memory_kept
-from uncork.measure.devices import accelerators, native_bfloat16, native_float16
-from uncork.measure.machine import jax_version, probe
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.machine import Machine
+from uncork.core.documents.plan import INTRA_OP_THREADS, Plan
+from uncork.core.edits.step import DtypePolicy
+from uncork.measure.machine.allocator import is_memory_kept
+from uncork.measure.machine.devices import (
+    accelerators,
+    chosen_threads,
+    native_bfloat16,
+    native_float16,
+)
+from uncork.measure.machine.probe import jax_version, probe
 
 _WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
 
@@ -72,13 +76,6 @@ def check_backend(plan: Plan) -> None:
             f"JAX {wanted.release}, which the plan was proved with",
             f"pip install jax=={wanted.release}, or tune again",
         )
-
-
-def chosen_threads() -> int:
-    """Threads for the work within a kernel, as the script or its environment chose; 0 where not."""
-    given = os.environ.get(INTRA_OP_THREADS, "")
-    own: int = tf.config.threading.get_intra_op_parallelism_threads()
-    return own or (int(given) if given.isdecimal() else 0)
 
 
 def check_threads(plan: Plan) -> None:

@@ -12,10 +12,10 @@ from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
 
-from uncork.capture import FitCall, LoopCall, PassThrough, StepCall
-from uncork.core.errors import EditRefused, PlanRefused
-from uncork.core.plan import Plan
-from uncork.core.step_edit import (
+from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import (
     MapOnDevice,
     ReuseIterator,
     TfFunction,
@@ -24,17 +24,8 @@ from uncork.core.step_edit import (
     of_function,
     on_device,
 )
-from uncork.engine.briefs import brief_of_loop
-from uncork.engine.larger_steps import begun_at, counted
-from uncork.engine.loop_steps import (
-    NO_FUNCTION,
-    eager_step,
-    mode_of,
-    step_around,
-    step_of_loop,
-)
-from uncork.engine.planned_data import PlannedData
-from uncork.engine.planned_fit import (
+from uncork.engine.apply.batch_schedule import begun_at, counted
+from uncork.engine.apply.fit_arguments import (
     data_of,
     edited,
     fills_up_other_data,
@@ -42,29 +33,28 @@ from uncork.engine.planned_fit import (
     validated_on,
     validation_of,
 )
-from uncork.engine.reached import does_real_work
-from uncork.engine.this_machine import (
+from uncork.engine.apply.loop_datasets import PlannedData
+from uncork.engine.apply.machine_match import (
     check_memory,
     check_precision,
     check_threads,
     other_libraries,
     other_machine,
 )
-from uncork.measure.devices import accelerators
-from uncork.step import (
-    CompiledStep,
-    Feed,
-    PlannedStep,
-    SavesBeside,
-    around,
-    arrays_in_one_thread,
-    checkpoints,
-    code_of,
-    graph_training,
-    is_array_feed,
-    iterators_of,
-    loader_edited,
-)
+from uncork.engine.loop.step_lookup import NO_FUNCTION, eager_step, step_around, step_of_loop
+from uncork.engine.loop.step_switch import mode_of
+from uncork.engine.process.reached_trainings import does_real_work
+from uncork.engine.subject.workload_summary import brief_of_loop
+from uncork.measure.machine.devices import accelerators
+from uncork.training.callbacks.async_checkpoint import SavesBeside, checkpoints
+from uncork.training.input.array_feed import arrays_in_one_thread, is_array_feed
+from uncork.training.input.feed import Feed
+from uncork.training.input.loader_edits import loader_edited
+from uncork.training.loop_step.compiled_step import CompiledStep, code_of
+from uncork.training.optimizer.flat_updates import around
+from uncork.training.run.planned_step import PlannedStep
+from uncork.training.run.step_settings import iterators_of
+from uncork.training.transforms.eager_model import graph_training
 
 # Where a model has what was traced under the plan.
 _PLANNED: Final = "_uncork_planned"

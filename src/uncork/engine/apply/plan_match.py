@@ -6,9 +6,9 @@ import platform
 
 import keras
 
-from uncork.core.batch_facts import nearly_whole
-from uncork.core.plan import Plan
-from uncork.core.step_edit import (
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.workload import ModelSignature, Workload
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     JitCompileOff,
@@ -17,7 +17,7 @@ from uncork.core.step_edit import (
     StepsPerExecution,
     TfFunction,
 )
-from uncork.core.workload import ModelSignature, Workload
+from uncork.core.evidence.batches import nearly_whole
 
 _MODEL_WORDS = {
     "name": "class of the model",

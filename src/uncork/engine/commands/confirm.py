@@ -9,25 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import LoaderCache
-from uncork.core.errors import UncorkError
-from uncork.core.job import Confirmation, Job
-from uncork.core.journal import Event
-from uncork.core.measurement import Comparison, Measurement, compare, spread
-from uncork.core.pipeline_edit import Cache, DiskCache, GeneratorCache, PyFunctionCache
-from uncork.core.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes
-from uncork.core.record import replace
-from uncork.core.validating import seconds_of
-from uncork.engine.processes import Follow, Script, own_folder, run_quietly, write_plan
+from uncork.core.base.errors import UncorkError
+from uncork.core.base.journal import Event
+from uncork.core.base.measurement import Comparison, Measurement, compare, spread
+from uncork.core.base.record import replace
+from uncork.core.costmodel.validation_time import seconds_of
+from uncork.core.documents.job import Confirmation, Job
+from uncork.core.documents.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes
+from uncork.core.edits.edit import LoaderCache
+from uncork.core.edits.pipeline import Cache, DiskCache, GeneratorCache, PyFunctionCache
+from uncork.engine.process.worker_process import Follow, Script, own_folder, run_quietly, write_plan
+from uncork.engine.subject.time_budget import PAIRS
 
-PAIRS: Final = 3
 # More of them where these leave a gain open that is worth having: at most once, and all count.
 _MORE_PAIRS: Final = 2
 _WORTH_HAVING: Final = 1.1
-# Seconds that a confirming process works once it has reached the training call, and the most of a
-# budget that all of them together may be reckoned at: a short one is for trials, too.
-_WORK_S: Final = 14.0
-_MOST: Final = 0.38
 # Of a first epoch that takes longer one process tells enough; others only warm up.
 _LONG_S: Final = 4.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
@@ -79,20 +75,6 @@ def _jobs(plan: Plan, folder: Path) -> tuple[Job, Job]:
         needed = replace(plan, steps=plan.needed)
         base = replace(base, plan=write_plan(needed, folder / "needed.json"))
     return base, with_plan
-
-
-def confirming_s(reaching_s: float, budget_s: float) -> float:
-    """Seconds that :func:`confirm` will take, as far as can be told beforehand.
-
-    Args:
-        reaching_s: From the start of a process to the training call.
-        budget_s: Of the whole tuning.
-
-    Example:
-        >>> confirming_s(3.0, budget_s=270.0)
-        102.0
-    """
-    return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
 
 
 def _leaves_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> bool:

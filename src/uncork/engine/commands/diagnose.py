@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from uncork.core import exits
-from uncork.core.diagnosis import Diagnosis, Overhead, WorkloadDiagnosis
-from uncork.core.errors import quoted
-from uncork.core.job import Job, Result
-from uncork.core.journal import Event
-from uncork.core.plan import Plan, Policy, Speedup
-from uncork.core.record import digest, replace
-from uncork.core.repeatable import repeated
-from uncork.core.stack import told
-from uncork.core.workload import Workload
-from uncork.engine.backends import BACKEND
-from uncork.engine.confirm import confirm
-from uncork.engine.kept_memory import MEMORY
-from uncork.engine.kernel_threads import THREADS
-from uncork.engine.processes import (
-    Follow,
-    Script,
-    own_folder,
-    require_tensorflow,
-    run_child,
-)
-from uncork.engine.too_large import diagnosed, tuned
-
-# Files of a note; the others are counted.
-_NAMED: Final = 5
+from uncork.compat.versions import require_tensorflow
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import Diagnosis, Overhead
+from uncork.core.documents.job import Job
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.engine.commands.oom_retry import diagnosed
+from uncork.engine.commands.tune import _notes
+from uncork.engine.process.worker_process import Follow, Script, run_child
+from uncork.pycode.frames.stack import told
+from uncork.rules.nondeterminism import repeated
 
 
 def diagnose(
@@ -77,129 +61,3 @@ def list_trainings(script: Script, follow: Follow) -> tuple[Workload, ...]:
     require_tensorflow()
     result = run_child(Job(mode="list"), script, follow)
     return result.reached
-
-
-def tune(
-    script: Script, follow: Follow, *, policy: Policy, training: int | None = None
-) -> tuple[Plan, int]:
-    """Walk the road, then confirm the result in fresh processes.
-
-    Args:
-        script: What to run.
-        follow: Called with each event as it happens.
-        policy: What may be done.
-        training: Index of the training call; the first that does real work unless given.
-
-    Returns:
-        The plan, and the exit code: where the tuning was interrupted, or the script failed, it
-        holds what was found until then.
-    """
-    require_tensorflow()
-    begin, text = time.monotonic(), script_digest(script.path)
-    with own_folder() as folder:
-        hand_over = str(Path(folder, "handed_over"))
-        job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
-        result = tuned(job, script, follow)
-        plan, interrupted = plan_of(result, script.path, policy), result.interrupted
-        if not (interrupted or result.failed):
-            plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
-    if plan.kept and not (interrupted or result.failed):
-        phase = f"confirming in fresh processes, {plan.base} and tuned in turn"
-        follow(Event(kind="phase", text=phase))
-        plan, interrupted = confirm(plan, script, follow)
-    plan = _of_text(plan, text, script_digest(script.path))
-    code = exits.SCRIPT_FAILED if result.failed else exits.DONE
-    code = exits.INTERRUPTED if interrupted else code
-    return replace(plan, tuning_cost_s=time.monotonic() - begin), code
-
-
-def _of_text(plan: Plan, text: str, now: str) -> Plan:
-    """For the script as it was when it was tuned.
-
-    Args:
-        plan: Of which nobody knows which processes ran which text, if there were several.
-        text: Digest of the script before the first of them.
-        now: After the last.
-    """
-    if {plan.script_digest, now} != {text}:
-        note = "the script was edited meanwhile: the plan is for the text that it had before"
-        unknown = replace(plan.speedup, verdict="not_proven", n_processes=0)
-        plan = replace(plan, notes=(*plan.notes, note), speedup=unknown)
-    return replace(plan, script_digest=text)
-
-
-def _elsewhere(
-    plan: Plan, result: Result, hand_over: str, script: Script, follow: Follow
-) -> tuple[Plan, bool]:
-    """What takes a process of its own; and whether it was interrupted, which loses nothing."""
-    handed = hand_over if result.handed_over else None
-    try:
-        # Each is tried against all that is faster by then.
-        for each in (MEMORY, THREADS, BACKEND):
-            plan = each.added_to(plan, handed, script, follow)
-        return plan, False
-    except KeyboardInterrupt:
-        note = "interrupted: the speed-up is not confirmed in fresh processes"
-        return replace(plan, notes=(*plan.notes, note)), True
-
-
-def plan_of(result: Result, script: str, policy: Policy) -> Plan:
-    """A plan that is not confirmed yet, from what a tuning child found."""
-    before = result.before
-    assert before is not None
-    tuned = result.after.measurement if result.after else before.measurement
-    told_of = repeated(before)
-    notes = (*_too_large(before), *told_of, *_notes(result))
-    if result.failed:
-        notes = (*notes, "the script failed: only what was tried until then is here, unconfirmed")
-    if result.interrupted:
-        notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
-    return Plan(
-        script=told(script),
-        script_digest=script_digest(script),
-        machine=result.machine,
-        policy=policy,
-        before=before,
-        after=result.after,
-        baseline=before.measurement,
-        tuned=tuned,
-        speedup=Speedup(ratio=1.0, low=0.0, high=None, verdict="not_proven", n_processes=0),
-        tuning_cost_s=0.0,
-        steps=result.steps,
-        notes=notes,
-    )
-
-
-def _too_large(before: WorkloadDiagnosis) -> tuple[str, ...]:
-    """What all figures of a plan are to be read with."""
-    found = before.too_large
-    if found is None:
-        return ()
-    note = f"as written the training runs out of memory: all figures compare with it {found.how}"
-    return (note,)
-
-
-def script_digest(script: str) -> str:
-    """Fingerprint of a script's text; empty for what is no file (a notebook's cell)."""
-    try:
-        return digest(Path(script).read_bytes())
-    except OSError:
-        return ""
-
-
-def _notes(result: Result) -> tuple[str, ...]:
-    # What is gone is told first, and whole: only here stands where copies are.
-    gone = "the script overwrote these files, which could not be put back"
-    lost = (f"{gone}: {', '.join(map(quoted, result.lost))}",) if result.lost else ()
-    told_of = {
-        "saves by the script were held back": result.held_back,
-        "new files that the script made while its weights were those of trials": result.made,
-        "the script overwrote these files, which are as they were before": result.put_back,
-    }
-    notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
-    return (*lost, *result.notes, *notes)
-
-
-def _several(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(map(quoted, names[:_NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -8,34 +8,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from uncork.core.edit import Edit
-from uncork.core.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
-from uncork.core.job import Job
-from uncork.core.journal import Event
-from uncork.core.pipeline_edit import AutotuneOff, Prefetch
-from uncork.core.plan import Plan
-from uncork.core.record import digest, replace
-from uncork.core.step_edit import (
+from uncork.compat.versions import require_tensorflow
+from uncork.core.base.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
+from uncork.core.base.journal import Event
+from uncork.core.base.record import digest, replace
+from uncork.core.documents.job import Job
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import AutotuneOff, Prefetch
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
     ReduceRetracing,
     StepsPerExecution,
 )
-from uncork.core.workload import Workload
-from uncork.engine.processes import (
+from uncork.engine.process.worker_process import (
     ChildFailed,
     Follow,
     Script,
     own_folder,
     possible,
-    require_tensorflow,
     run_quietly,
     write_plan,
 )
 
-if TYPE_CHECKING:  # it needs LibCST, which not everybody has
-    from uncork.source import Patch
+if TYPE_CHECKING:
+    from uncork.codemod.syntax.patch import Patch
+
 
 # Of a workload, what tells that the same is trained in the same way; lines move under a patch.
 _COMPARED: Final = {
@@ -62,7 +63,7 @@ def of_plan(plan: Plan) -> Patch:
         WrongUse: It is not there, or LibCST is missing.
     """
     _require_libcst()
-    from uncork.source import patch_of_plan  # noqa: PLC0415 - needs LibCST
+    from uncork.codemod.plan.plan_patch import patch_of_plan  # noqa: PLC0415
 
     if not plan.script_digest:
         raise PlanRefused(
@@ -87,7 +88,7 @@ def of_script(path: Path) -> Patch:
         WrongUse: It is not there, is no Python, or LibCST is missing.
     """
     _require_libcst()
-    from uncork.source import patch_to_keras3  # noqa: PLC0415 - needs LibCST
+    from uncork.codemod.keras3.migration import patch_to_keras3  # noqa: PLC0415
 
     return patch_to_keras3(_read(path, "check the path"), str(path))
 

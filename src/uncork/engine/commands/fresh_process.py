@@ -1,4 +1,11 @@
-"""What takes a process of its own, once the road has been walked: tried there, judged here."""
+"""Try another backend of Keras's in a process of its own, once the road has been walked.
+
+What takes a process of its own, once the road has been walked: tried there, judged here.
+
+Try an allocator that gives no memory back, in a process of its own, behind the road.
+
+Try fewer threads within a kernel, in a process of its own, once the road has been walked.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.errors import UncorkError
-from uncork.core.job import Job, Mode, ProcessTrial
-from uncork.core.journal import Event
-from uncork.core.plan import NO_TIME, OutcomeName, Plan, Ratio, Step
-from uncork.core.record import replace
-from uncork.engine.outcomes import figures, sentence
-from uncork.engine.processes import Follow, Script, own_folder, run_quietly, write_plan
-from uncork.road import Optimization, Proposal, Skipped
+from uncork.core.base.errors import UncorkError
+from uncork.core.base.journal import Event
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, Mode, ProcessTrial
+from uncork.core.documents.plan import NO_TIME, OutcomeName, Plan, Ratio, Step
+from uncork.core.edits.edit import ArrayFeed, Guarantee, IntraOpThreads, loosest
+from uncork.core.edits.step import DtypePolicy, JitCompile, LargerBatch, StepEdit
+from uncork.engine.process.worker_process import Follow, Script, own_folder, run_quietly, write_plan
+from uncork.optimizations.base.outcomes import figures, sentence
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.optimizations.host.intra_op_threads import KernelsOnOneThread
+from uncork.optimizations.host.keep_freed_memory import KeepMemory
+from uncork.pycode.syntax.backend_portability import written_for_tensorflow
 
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
 _WORTH: Final = 1.15
@@ -166,3 +178,45 @@ def _usual(blocks: tuple[float, ...]) -> list[float]:
 
 def _allows(plan: Plan, guarantee: Guarantee) -> bool:
     return loosest(guarantee, plan.policy.loosest) == plan.policy.loosest
+
+
+def _in_force(plan: Plan, step: Step) -> Plan:
+    """With the backend in force, and without the steps that are for TensorFlow's training step."""
+    steps = tuple(_given_up(each) for each in plan.steps)
+    return replace(plan, steps=(*steps, step), after=None)
+
+
+def _given_up(step: Step) -> Step:
+    if not any(isinstance(edit, StepEdit | IntraOpThreads | ArrayFeed) for edit in step.edits):
+        return step
+    reason = f"kept, until {AnotherBackend.name} was faster: it is for TensorFlow's step"
+    return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
+
+
+def _backend_refusal(plan: Plan, script: Script) -> str:
+    del plan
+    return written_for_tensorflow(Path(script.path))
+
+
+BACKEND: Final = Elsewhere(AnotherBackend(), "backend", _in_force, _backend_refusal)
+
+
+def _memory_refusal(plan: Plan, script: Script) -> str:
+    """It goes with everything."""
+    del plan, script
+    return ""
+
+
+MEMORY: Final = Elsewhere(KeepMemory(), "process", beside_all, _memory_refusal)
+
+
+def _threads_refusal(plan: Plan, script: Script) -> str:
+    del script
+    if any(isinstance(edit, JitCompile) for edit in plan.step_edits):
+        return "XLA has joined the small kernels"
+    if any(isinstance(edit, DtypePolicy | LargerBatch) for edit in plan.step_edits):
+        return "the plan trains otherwise than the script as written, which it is compared with"
+    return ""
+
+
+THREADS: Final = Elsewhere(KernelsOnOneThread(), "process", beside_all, _threads_refusal)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.errors import OutOfMemory
-from uncork.core.job import Job, Result
-from uncork.core.journal import Event
-from uncork.core.record import replace
-from uncork.engine.processes import ChildFailed, Follow, Script, run_child
+from uncork.core.base.errors import OutOfMemory
+from uncork.core.base.journal import Event
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Job, Result
+from uncork.engine.process.worker_process import ChildFailed, Follow, Script, run_child
 
 # Parts that a batch, or the model, is cut in at least, one process after the other: none, and more
 # each time that the machine has ended one.

@@ -7,16 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uncork.capture import PassThrough, run_script, show
-from uncork.core import exits
-from uncork.core.errors import PlanRefused, ScriptFailed
-from uncork.core.plan import Plan
-from uncork.engine.deferred import Deferred
-from uncork.engine.files import load_plan
-from uncork.engine.processes import Script, require_tensorflow
+from uncork.capture.base.deferred_listener import Deferred
+from uncork.capture.base.listener import PassThrough
+from uncork.capture.script import run_script, show
+from uncork.compat.versions import require_tensorflow
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import PlanRefused, ScriptFailed
+from uncork.core.documents.plan import Plan, load_plan
+from uncork.engine.process.worker_process import Script
 
-if TYPE_CHECKING:  # its module imports TensorFlow
-    from uncork.engine.running import Running
+if TYPE_CHECKING:
+    from uncork.engine.apply.plan_listener import Running
 
 
 def run(script: Script, plan: Path | None, *, strict: bool) -> int:
@@ -46,8 +47,8 @@ def run(script: Script, plan: Path | None, *, strict: bool) -> int:
             _planned(script, loaded, strict=strict)
     except KeyboardInterrupt as interrupt:
         show(interrupt)
-        return exits.INTERRUPTED
-    return exits.DONE
+        return exit_codes.INTERRUPTED
+    return exit_codes.DONE
 
 
 def _unhooked(script: Script) -> None:
@@ -89,8 +90,8 @@ def _enter(plan: Plan) -> None:
         PlanRefused: The user has set it otherwise, or there is no JAX.
     """
     # Imported here: without a plan nobody waits for them.
-    from uncork.measure.allocator import allocator, keep_freed_memory  # noqa: PLC0415
-    from uncork.measure.machine import jax_version  # noqa: PLC0415
+    from uncork.measure.machine.allocator import allocator, keep_freed_memory  # noqa: PLC0415
+    from uncork.measure.machine.probe import jax_version  # noqa: PLC0415
 
     for name, value in plan.environment.items():
         if os.environ.get(name, value) != value:
@@ -116,7 +117,7 @@ def _enter(plan: Plan) -> None:
 
 
 def _running(plan: Plan, *, strict: bool) -> Running:
-    from uncork.engine.running import Running  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine.apply.plan_listener import Running  # noqa: PLC0415
 
     return Running(plan, strict=strict, to_the_end=True)
 
@@ -132,7 +133,7 @@ def _rescue(running: Running | None) -> None:
 
 
 def _tell_of_files(plan: Plan, failure: ScriptFailed) -> None:
-    from uncork.engine.files_room import files_failed  # noqa: PLC0415 - imports TensorFlow
+    from uncork.engine.apply.disk_cache_space import files_failed  # noqa: PLC0415
 
     told = files_failed(plan, failure.__cause__)
     if told:

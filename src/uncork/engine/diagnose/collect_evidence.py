@@ -6,19 +6,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from uncork.core.batch_facts import Larger
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.disk import FromDisk
-from uncork.core.facts import Padded
-from uncork.core.journal import Journal
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import Comparison
-from uncork.core.step_edit import FlatUpdates
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure import paired, together
-from uncork.pipeline import cold_files
-from uncork.watch import only_call
+from uncork.core.base.journal import Journal
+from uncork.core.base.measurement import Comparison
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.edits.step import FlatUpdates
+from uncork.core.evidence.batches import Larger
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import Padded
+from uncork.core.evidence.storage import FromDisk
+from uncork.engine.subject.subject import Subject
+from uncork.measure.benchmark.core_contention import together
+from uncork.pipeline.analysis.input_files import cold_files
+from uncork.pycode.frames.value_origin import only_call
+from uncork.training.variant import Version, against
 
 # Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
 _LOOKED_AT: Final = 16
@@ -122,13 +122,6 @@ def look_once(
         "slow_layers": subject.slow_layers(kernels),
         "full_size": subject.full_size(),
     }
-
-
-def against(base: VersionRunner, candidate: VersionRunner, block_s: float) -> Comparison:
-    """Two runners on batches from memory, compiled first: a few pairs are enough."""
-    candidate.prime()
-    base.prime()
-    return paired(base, candidate, block_s=block_s).comparison
 
 
 def _or(unknown: U, look: Callable[[], T]) -> T | U:

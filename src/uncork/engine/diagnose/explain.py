@@ -5,11 +5,13 @@ from __future__ import annotations
 import tempfile
 from typing import Final
 
-from uncork.core.explanation import Explanation
-from uncork.core.stage import with_chosen
-from uncork.engine.pipelines import readable
-from uncork.measure.machine import cpus
-from uncork.pipeline import measure, read, supply
+from uncork.core.documents.diagnosis import Explanation
+from uncork.core.evidence.stage import with_chosen
+from uncork.measure.machine.probe import cpus
+from uncork.pipeline.ir.tree import read
+from uncork.pipeline.profile.stage_costs import measure
+from uncork.pipeline.profile.throughput import supply
+from uncork.pipeline.runtime.trial_copy import readable
 
 # Of the time, for the whole pipeline together; the stages get the rest.
 _TOGETHER: Final = 0.25

@@ -11,31 +11,31 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.ceilings import disk_ceiling, input_ceilings
-from uncork.core.compiling import with_compiling
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache, LoaderProcesses, LoaderWorkers
-from uncork.core.journal import Journal
-from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement
-from uncork.core.record import replace
-from uncork.core.sending import left_to_the_step
-from uncork.core.stage import ENDLESS, Stage, with_chosen
-from uncork.core.step_edit import FillsUp, JitCompileOff, StepEdit, is_graph, on_device
-from uncork.core.workload import Workload
-from uncork.engine.looks import carried, look_once
-from uncork.engine.pipelines import default_rewrites
-from uncork.engine.precisions import in_other_precision
-from uncork.engine.shares import take_apart
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version
-from uncork.measure import available_memory
-from uncork.measure.devices import native_bfloat16, native_float16
-from uncork.pipeline import disk_at
-from uncork.pipeline import measure as measure_stages
-from uncork.rules import judge
-from uncork.step.side_effects import side_effects
+from uncork.core.base.journal import Journal
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Measurement
+from uncork.core.base.record import replace
+from uncork.core.costmodel.ceilings import disk_ceiling, input_ceilings
+from uncork.core.costmodel.compile_time import with_compiling
+from uncork.core.costmodel.transfer_time import left_to_the_step
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import LoaderCache, LoaderProcesses, LoaderWorkers
+from uncork.core.edits.step import FillsUp, JitCompileOff, StepEdit, is_graph, on_device
+from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.stage import ENDLESS, Stage, with_chosen
+from uncork.engine.diagnose.collect_evidence import carried, look_once
+from uncork.engine.diagnose.precision_trials import in_other_precision
+from uncork.engine.diagnose.time_breakdown import take_apart
+from uncork.engine.subject.subject import Subject
+from uncork.measure.machine.devices import native_bfloat16, native_float16
+from uncork.measure.machine.probe import available_memory
+from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.pipeline.profile.disk_speed import disk_at
+from uncork.pipeline.profile.stage_costs import measure as measure_stages
+from uncork.rules.judge import judge
+from uncork.training.tracing.side_effects import side_effects
+from uncork.training.variant import Version
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5

@@ -5,16 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.journal import Journal
-from uncork.core.measurement import Comparison
-from uncork.core.step_edit import DtypePolicy, Precision, is_graph
-from uncork.core.workload import Workload
-from uncork.engine.looks import against
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version
-from uncork.measure.devices import native_bfloat16, native_float16
-from uncork.step import MIXED
+from uncork.core.base.journal import Journal
+from uncork.core.base.measurement import Comparison
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.step import DtypePolicy, Precision, is_graph
+from uncork.engine.subject.subject import Subject
+from uncork.measure.machine.devices import native_bfloat16, native_float16
+from uncork.training.precision.dtype_policies import MIXED
+from uncork.training.variant import Version, against
 
 _FIELDS: Final = ("in_bfloat16", "in_float16", "in_float32")
 

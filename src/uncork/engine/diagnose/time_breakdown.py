@@ -10,11 +10,11 @@ import statistics
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.measurement import Measurement, Spread, spread
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version
-from uncork.measure import Block, in_turn, summarize
-from uncork.measure.tracing import tracing_s
+from uncork.core.base.measurement import Measurement, Spread, spread
+from uncork.engine.subject.subject import Subject
+from uncork.measure.benchmark.interleave import Block, in_turn, summarize
+from uncork.measure.benchmark.timed_block import tracing_s
+from uncork.training.variant import Version
 
 # Of a step, what is worth a second look.
 _LARGE: Final = 0.09

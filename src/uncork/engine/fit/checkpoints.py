@@ -14,26 +14,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.facts import Saving
-from uncork.core.plan import Proof
-from uncork.core.step_edit import StepsPerExecution
-from uncork.engine.folder_beside import folder_at
-from uncork.engine.primed import PrimedRunner
-from uncork.engine.version import VersionRunner
-from uncork.measure import Block
-from uncork.measure.settle import settle
-from uncork.step import (
-    Buffers,
-    CopiedSave,
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.step import StepsPerExecution
+from uncork.core.evidence.callbacks import Saving
+from uncork.engine.fit.primed_runner import PrimedRunner
+from uncork.engine.process.scratch_folders import folder_at
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.quiesce import settle
+from uncork.pycode.frames.value_origin import only_call
+from uncork.training.callbacks.async_checkpoint import (
     WrittenBeside,
-    checkpoint_difference,
     checkpoints,
     saver_of,
     saves_itself,
-    weights,
     who_waits,
 )
-from uncork.watch import only_call
+from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
+from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
+from uncork.training.state.snapshot import weights
+from uncork.training.variant import VersionRunner
 
 # Saves that are timed after the first, which finds code and memory cold; none after a long one.
 _SAVES: Final = 3

@@ -8,51 +8,39 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.edit import Guarantee
-from uncork.core.facts import (
-    CallbackCost,
-    Growth,
-    KerasDefect,
-    OneHot,
-    PartedAnew,
-    Saving,
-    Transfer,
-    Validation,
-)
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stage import BATCH_LOADERS
-from uncork.engine.fit_runs import FitRuns
-from uncork.engine.primed import PrimedRunner
-from uncork.engine.saved import Saved
-from uncork.engine.subject import LARGER
-from uncork.engine.validated import Validated
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure import available_memory
-from uncork.pipeline import parted_anew, read
-from uncork.step import (
-    Feed,
-    FitRunner,
-    Padding,
-    StepSettings,
-    Validating,
-    are_alike,
-    batch_samples,
-    callback_costs,
-    defects_of_fit,
-    device_of,
-    epoch_costs,
-    fills_of,
-    growth_of,
-    is_categorical,
-    new_shapes_of,
-    one_hot_of,
-    padding_of,
-    several_times,
-    shapes_of,
-    transfer_of,
-)
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
+from uncork.core.evidence.correctness import KerasDefect, PartedAnew
+from uncork.core.evidence.loop import Growth
+from uncork.core.evidence.model import OneHot, Transfer
+from uncork.core.evidence.stage import BATCH_LOADERS
+from uncork.engine.fit.checkpoints import Saved
+from uncork.engine.fit.primed_runner import PrimedRunner
+from uncork.engine.fit.validation import Validated
+from uncork.engine.fit.variant_runners import FitRuns
+from uncork.engine.subject.subject import LARGER
+from uncork.measure.machine.probe import available_memory
+from uncork.pipeline.analysis.reshuffled_split import parted_anew
+from uncork.pipeline.ir.tree import read
+from uncork.training.callbacks.batch_hooks import callback_costs
+from uncork.training.callbacks.epoch_hook_costs import epoch_costs
+from uncork.training.input.feed import Feed, batch_samples
+from uncork.training.input.validation import Validating
+from uncork.training.inspect.keras_defects import defects_of_fit
+from uncork.training.inspect.one_hot import one_hot_of
+from uncork.training.inspect.padding import Padding, padding_of
+from uncork.training.inspect.replicas import several_times
+from uncork.training.inspect.state_growth import growth_of
+from uncork.training.inspect.transfer import transfer_of
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.shape_compile_time import new_shapes_of, shapes_of
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.tracing.step_info import device_of, is_categorical
+from uncork.training.transforms.pad_lengths import are_alike, fills_of
+from uncork.training.variant import Version, VersionRunner
 
 # Seconds in which batches are read for their shapes.
 _READ_S: Final = 2.0

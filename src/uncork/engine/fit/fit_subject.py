@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.batch_facts import BatchSize
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.errors import NothingToMeasure, WrongUse, told
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stage import Stage
-from uncork.core.step_edit import (
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.base.errors import NothingToMeasure, WrongUse, told
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
@@ -23,60 +23,51 @@ from uncork.core.step_edit import (
     PadLengths,
     StepEdit,
 )
-from uncork.core.workload import Workload
-from uncork.engine import seconds
-from uncork.engine.filled_up import prove_filled_up
-from uncork.engine.fit_looks import FitLooks
-from uncork.engine.handed_over import HandedFit, HandedOver
-from uncork.engine.larger_batches import LargerBatches
-from uncork.engine.loader_proofs import prove_arrays, prove_batches
-from uncork.engine.pipelines import default_rewrites, readable, repeats, samples_once
-from uncork.engine.primed import PrimedRunner
-from uncork.engine.shorter_data import ShorterData
-from uncork.engine.step_proofs import StepProver, proved_elsewhere
-from uncork.engine.this_machine import chosen_threads
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.devices import rounds_to_tf32
-from uncork.step import (
-    Feed,
-    FitRunner,
-    HeldOut,
-    OnePass,
-    Recording,
-    Snapshot,
-    StepSettings,
-    Validating,
-    arrays_in_step,
-    batch_hooks,
-    batch_samples,
-    build,
-    draws,
-    draws_by_itself,
-    first_layers,
-    first_rows,
-    fusable_weights,
-    has_hooks,
-    held,
-    is_array_feed,
-    left_out_of_fit,
-    loader_stages,
-    parts_made_later,
-    random_layers,
-    row_tables,
-    sensitive_layers,
-    signature,
-    small_weights,
-    stop_workers,
-    traceable,
-    validation_steps,
-    why_not_larger,
-    without_draws,
-    without_tf32,
-    workers_of,
-)
-from uncork.step.architecture import architecture
-from uncork.step.one_order import ONE_ORDER, in_one_order
-from uncork.watch import loader_digest, loader_draws, random_state, set_random_state
+from uncork.core.evidence.batches import BatchSize
+from uncork.core.evidence.stage import Stage
+from uncork.engine.fit.fit_evidence import FitLooks
+from uncork.engine.fit.larger_batches import LargerBatches
+from uncork.engine.fit.primed_runner import PrimedRunner
+from uncork.engine.subject import time_budget as seconds
+from uncork.engine.subject.data_subset import ShorterData
+from uncork.measure.machine.devices import chosen_threads, rounds_to_tf32
+from uncork.pipeline.analysis.passes import default_rewrites, repeats, samples_once
+from uncork.pipeline.runtime.trial_copy import readable
+from uncork.pycode.purity.random_draws import loader_draws
+from uncork.pycode.purity.reachability import loader_digest
+from uncork.training.callbacks.batch_hooks import batch_hooks
+from uncork.training.input.array_feed import is_array_feed
+from uncork.training.input.array_order import ONE_ORDER, in_one_order
+from uncork.training.input.feed import Feed, batch_samples
+from uncork.training.input.generator_stream import OnePass
+from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.loader_edits import has_hooks, stop_workers, workers_of
+from uncork.training.input.resident_batches import held
+from uncork.training.input.validation import Validating, validation_steps
+from uncork.training.memory.batch_independence import draws_by_itself, without_draws
+from uncork.training.optimizer.flat_updates import small_weights
+from uncork.training.optimizer.fused_updates import fusable_weights
+from uncork.training.optimizer.learning_rate import why_not_larger
+from uncork.training.optimizer.row_updates import row_tables
+from uncork.training.precision.float32_layers import random_layers, sensitive_layers
+from uncork.training.precision.tf32 import without_tf32
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.held_out import HeldOut
+from uncork.training.run.replay import Recording, first_rows
+from uncork.training.run.signature import signature
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.architecture import architecture
+from uncork.training.state.model_build import build, parts_made_later
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.tracing.dropped_checks import left_out_of_fit
+from uncork.training.transforms.device_maps import arrays_in_step
+from uncork.training.transforms.eager_model import traceable
+from uncork.training.transforms.input_layers import draws, first_layers
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.fit_step import StepProver, proved_elsewhere
+from uncork.verify.provers.handover import HandedFit, HandedOver
+from uncork.verify.provers.loader import prove_arrays, prove_batches
+from uncork.verify.provers.padding import prove_filled_up
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20

@@ -8,16 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.core.batch_facts import BatchSize, nearly_whole
-from uncork.core.measurement import Comparison
-from uncork.core.plan import Proof
-from uncork.core.step_edit import LargerBatch
-from uncork.engine.looks import against
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure import available_memory, peak_memory
-from uncork.proof.noninferiority import noninferiority
-from uncork.proof.training import Curve, ends, finite, orders_needed, price, prove_training
-from uncork.step import HeldOut, Snapshot, StepSettings, rate_for
+from uncork.core.base.measurement import Comparison
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.step import LargerBatch
+from uncork.core.evidence.batches import BatchSize, nearly_whole
+from uncork.measure.benchmark.peak_memory import peak_memory
+from uncork.measure.machine.probe import available_memory
+from uncork.training.optimizer.learning_rate import rate_for
+from uncork.training.run.held_out import HeldOut
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.variant import Version, VersionRunner, against
+from uncork.verify.criteria.noninferiority import noninferiority
+from uncork.verify.criteria.training import (
+    Curve,
+    ends,
+    finite,
+    orders_needed,
+    price,
+    prove_training,
+)
 
 # Times as large; each is tried only if the one before it paid.
 _TIMES: Final = (2, 4, 8, 16)

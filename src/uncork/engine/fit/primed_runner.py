@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from uncork.engine.pipelines import FILL_S, fill_caches
-from uncork.engine.version import VersionRunner
-from uncork.measure.interleave import Block
-from uncork.pipeline import Pipeline, from_disk
-from uncork.step import FitRunner, fill_loader
+from uncork.measure.benchmark.interleave import Block
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.runtime.cache_fill import FILL_S, fill_caches
+from uncork.pipeline.transforms.disk_cache import from_disk
+from uncork.training.input.loader_edits import fill_loader
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.variant import VersionRunner
 
 
 @dataclass

@@ -8,17 +8,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture import FitCall
-from uncork.core.edit import Guarantee
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.workload import Workload
-from uncork.engine.call_proofs import Called, answers_otherwise, prove_calls
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.timing import timed
-from uncork.step import Feed, Snapshot, StepSettings, for_keras
+from uncork.capture.base.listener import FitCall
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.timed_block import timed
+from uncork.training.input.feed import Feed
+from uncork.training.input.generator_stream import for_keras
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.keras_calls import Called, answers_otherwise, prove_calls
 
 # Calls from one line on one model before they are taken for a loop: fitting many small models one
 # after the other is none.

@@ -6,23 +6,30 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from uncork.core.edit import Guarantee
-from uncork.core.errors import NothingToMeasure
-from uncork.core.facts import Validation, ValidationFeed
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.plan import Proof
-from uncork.core.stage import ENDLESS
-from uncork.core.step_edit import StepEdit, is_graph
-from uncork.core.validating import WORTH_LOOKING
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.pipelines import FILL_S, default_rewrites, fill_caches, readable
-from uncork.engine.primed import PrimedRunner
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure import Block, in_turn, summarize
-from uncork.pipeline import Pipeline
-from uncork.pipeline import measure as measure_stages
-from uncork.pipeline.probes import count
-from uncork.step import Feed, FitRunner, Snapshot, StepSettings, Validating, batch_samples, held
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.costmodel.validation_time import WORTH_LOOKING
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.core.edits.step import StepEdit, is_graph
+from uncork.core.evidence.callbacks import Validation, ValidationFeed
+from uncork.core.evidence.stage import ENDLESS
+from uncork.engine.fit.primed_runner import PrimedRunner
+from uncork.measure.benchmark.interleave import Block, in_turn, summarize
+from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.profile.probes import count
+from uncork.pipeline.profile.stage_costs import measure as measure_stages
+from uncork.pipeline.runtime.cache_fill import FILL_S, fill_caches
+from uncork.pipeline.runtime.trial_copy import readable
+from uncork.training.input.feed import Feed, batch_samples
+from uncork.training.input.resident_batches import held
+from uncork.training.input.validation import Validating
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.pipeline import PipelineProver
 
 # Of a longer validation the rest is reckoned; in lengths of a block, as all of these.
 _PASS: Final = 2.5

@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from uncork.core.edit import LoaderCache, LoaderEdit
-from uncork.core.pipeline_edit import AutotuneOff
-from uncork.core.step_edit import StepEdit, StepsPerExecution, batches_in_one, is_graph, on_device
-from uncork.engine.primed import PrimedRunner
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.python_time import op_time, outside_ops, watched_python
-from uncork.step import (
-    Feed,
-    FitRunner,
-    Snapshot,
-    StepSettings,
-    edited_loader,
-    is_array_feed,
-    of_py_dataset,
-    several_times,
-)
+from uncork.core.edits.edit import LoaderCache, LoaderEdit
+from uncork.core.edits.pipeline import AutotuneOff
+from uncork.core.edits.step import StepEdit, StepsPerExecution, batches_in_one, is_graph, on_device
+from uncork.engine.fit.primed_runner import PrimedRunner
+from uncork.engine.subject.subject import Subject
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.profile.python_overhead import op_time, outside_ops, watched_python
+from uncork.training.input.array_feed import is_array_feed
+from uncork.training.input.feed import Feed
+from uncork.training.input.loader_edits import edited_loader, of_py_dataset
+from uncork.training.inspect.replicas import several_times
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.variant import Version, VersionRunner
 
 # Resident steps longer than this are not grouped to find the time between them: compiling the group
 # would take longer than the time between such steps could be worth.

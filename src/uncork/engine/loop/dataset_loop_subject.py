@@ -15,48 +15,46 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from uncork.capture import LoopCall
-from uncork.core.batch_facts import NewShapes
-from uncork.core.edit import Guarantee
-from uncork.core.errors import NothingToMeasure
-from uncork.core.facts import Answering, LoopLine, Remade, Transfer, Waiting
-from uncork.core.measurement import Comparison
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import Precision, of_function, on_device
-from uncork.core.workload import Workload
-from uncork.engine.briefs import SOME_EPOCHS, assumed, started
-from uncork.engine.call_proofs import answers_otherwise, prove_answers
-from uncork.engine.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
-from uncork.engine.handed_over import HandedOver
-from uncork.engine.loop_lines import loop_lines
-from uncork.engine.loop_runner import LoopRunner, ResidentRunner, length_of, steps_of_epoch
-from uncork.engine.loop_steps import StepSwitch, Ways, eager_step, step_of_loop
-from uncork.engine.loop_waits import answering_in, waiting_in
-from uncork.engine.made_there import Compared, epoch_of, made_there
-from uncork.engine.pipelines import default_rewrites, readable, repeats
-from uncork.engine.remade import remade
-from uncork.engine.shorter_data import ShorterData
-from uncork.engine.subject import Subject
-from uncork.engine.switchboard import Switchboard
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.backlog import runs_behind
-from uncork.measure.compiled_calls import CompiledCalls, compiled_calls
-from uncork.measure.line_times import LineTimes
-from uncork.measure.python_time import outside_ops
-from uncork.step import (
-    CompiledStep,
-    Mode,
-    batch_samples,
-    code_of,
-    device_of,
-    held,
-    in_float32,
-    layers_seen,
-    replicas_of,
-    spec_text,
-    transfer_of,
-)
+from uncork.capture.base.listener import LoopCall
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.base.measurement import Comparison
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import Precision, of_function, on_device
+from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.loop import Answering, LoopLine, Remade, Waiting
+from uncork.core.evidence.model import Transfer
+from uncork.engine.loop.device_batches import Compared, epoch_of, made_there
+from uncork.engine.loop.grouped_loop import LONGEST_S, grouped_loop, seconds_of_a_call
+from uncork.engine.loop.loop_costs import answering_in, loop_lines, waiting_in
+from uncork.engine.loop.loop_driver import Switchboard
+from uncork.engine.loop.loop_runner import LoopRunner, ResidentRunner, length_of, steps_of_epoch
+from uncork.engine.loop.recreated_functions import remade
+from uncork.engine.loop.step_lookup import eager_step, step_of_loop
+from uncork.engine.loop.step_switch import StepSwitch, Ways
+from uncork.engine.subject.data_subset import ShorterData
+from uncork.engine.subject.subject import Subject
+from uncork.engine.subject.workload_summary import SOME_EPOCHS, assumed, started
+from uncork.measure.benchmark.async_backlog import runs_behind
+from uncork.measure.profile.function_calls import CompiledCalls, compiled_calls
+from uncork.measure.profile.line_profiler import LineTimes
+from uncork.measure.profile.python_overhead import outside_ops
+from uncork.pipeline.analysis.passes import default_rewrites, repeats
+from uncork.pipeline.runtime.trial_copy import readable
+from uncork.training.input.feed import batch_samples, spec_text
+from uncork.training.input.resident_batches import held
+from uncork.training.inspect.module_speed import in_float32
+from uncork.training.inspect.replicas import replicas_of
+from uncork.training.inspect.transfer import transfer_of
+from uncork.training.loop_step.compiled_step import CompiledStep, code_of
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.traced_policy import layers_seen
+from uncork.training.tracing.step_info import device_of
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.handover import HandedOver
+from uncork.verify.provers.keras_calls import answers_otherwise, prove_answers
 
 # Steps in which it is seen what the loop calls.
 _WATCHED: Final = 32

@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import on_device
-from uncork.engine.version import Version
-from uncork.pipeline import MadeThere
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.step import on_device
+from uncork.pipeline.transforms.device_iterator import MadeThere
+from uncork.training.variant import Version
 
 # Batches that are compared, at most, and bytes that they may take: more than a step records.
 _COMPARED: Final = 128

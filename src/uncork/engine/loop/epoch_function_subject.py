@@ -16,22 +16,28 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.capture import StepCall, datasets_in, with_datasets
-from uncork.core.edit import Guarantee
-from uncork.core.errors import NothingToMeasure
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.workload import Workload
-from uncork.engine.briefs import assumed, brief_of_steps, started
-from uncork.engine.pipelines import default_rewrites, fill_caches, readable
-from uncork.engine.shorter_data import ShorterData
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.page_faults import faulting_s, memory
-from uncork.measure.timing import WARM_SHARE
-from uncork.pipeline import Pipeline, from_disk
-from uncork.step import batch_samples, held, replicas_of, spec_text
+from uncork.capture.base.listener import StepCall
+from uncork.capture.hooks.dataset_arguments import datasets_in, with_datasets
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.engine.subject.data_subset import ShorterData
+from uncork.engine.subject.subject import Subject
+from uncork.engine.subject.workload_summary import assumed, brief_of_steps, started
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.page_faults import faulting_s, memory
+from uncork.measure.benchmark.timed_block import WARM_SHARE
+from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.runtime.cache_fill import fill_caches
+from uncork.pipeline.runtime.trial_copy import readable
+from uncork.pipeline.transforms.disk_cache import from_disk
+from uncork.training.input.feed import batch_samples, spec_text
+from uncork.training.input.resident_batches import held
+from uncork.training.inspect.replicas import replicas_of
+from uncork.training.variant import Version, VersionRunner
 
 # Steps that are enough to trace the function, to start what runs beside it, and to tell its pace.
 _WARM: Final = 4

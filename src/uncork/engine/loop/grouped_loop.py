@@ -14,9 +14,9 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.engine.version import VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.timing import timed
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.timed_block import timed
+from uncork.training.variant import VersionRunner
 
 # Seconds. Of longer steps what is between them is too little to be told from noise so.
 LONGEST_S: Final = 0.005

@@ -1,10 +1,19 @@
-"""What the lines of a training loop take beside its step."""
+"""What the lines of a training loop take beside its step.
+
+What a loop of the user's own does beside its step: it waits for values, evaluates, predicts.
+"""
 
 from __future__ import annotations
 
-from uncork.core.facts import LoopLine
-from uncork.core.stack import place
-from uncork.measure.line_times import LineTimes, longest_function, statements
+from typing import Final
+
+from uncork.core.evidence.loop import Answering, LoopLine, Waiting
+from uncork.measure.profile.host_sync import waits
+from uncork.measure.profile.keras_calls import keras_calls
+from uncork.measure.profile.line_profiler import LineTimes, longest_function, statements
+from uncork.pycode.frames.stack import place
+from uncork.training.variant import VersionRunner
+from uncork.verify.provers.keras_calls import spared_s
 
 
 def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLine, ...]:
@@ -43,3 +52,33 @@ def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLin
             )
         )
     return tuple(sorted(found, key=lambda each: -each.seconds))
+
+
+# Calls of Keras's methods that are made again to see what is spared of them.
+_TIMED_CALLS: Final = 2
+
+
+def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:
+    """What part of the time the loop waits for values of its step."""
+    with waits() as found:
+        block = runner.block(seconds)
+    whole_s = block.warmup_s + block.wall_s
+    return Waiting(share=min(1.0, found.seconds / whole_s), at=found.at)
+
+
+def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
+    """What part of the time passes in calls of ``evaluate`` and ``predict``."""
+    with keras_calls() as found:
+        block = runner.block(seconds)
+    if not found.count:
+        return None
+    whole_s = block.warmup_s + block.wall_s
+    each_s = [spared_s(call) for call in list(found.last)[-_TIMED_CALLS:]]
+    all_s = sum(each_s) / max(1, len(each_s)) * found.repeatable
+    return Answering(
+        share=min(1.0, found.seconds / whole_s),
+        calls=found.count / max(1, block.steps),
+        spared=min(1.0, all_s / found.seconds),
+        tracing=min(1.0, found.traced_s / whole_s),
+        at=found.at,
+    )

@@ -16,16 +16,15 @@ from typing import Any, Final
 
 from tensorflow.python.eager import context
 
-from uncork.core.errors import NothingToMeasure, UncorkError
-from uncork.core.stack import user_frame
-from uncork.measure.backlog import Backlog
-from uncork.measure.interleave import Block
-from uncork.measure.line_times import LineTimes
-from uncork.measure.page_faults import faulting_s, memory
-from uncork.measure.python_time import OpTime
-from uncork.measure.timeline import StepMarks
-from uncork.measure.timing import WARM_EXECUTIONS, WARM_SHARE
-from uncork.measure.tracing import tracing_s
+from uncork.core.base.errors import NothingToMeasure, UncorkError
+from uncork.measure.benchmark.async_backlog import Backlog
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.page_faults import faulting_s, memory
+from uncork.measure.benchmark.step_trace import StepMarks
+from uncork.measure.benchmark.timed_block import WARM_EXECUTIONS, WARM_SHARE, tracing_s
+from uncork.measure.profile.line_profiler import LineTimes
+from uncork.measure.profile.python_overhead import OpTime
+from uncork.pycode.frames.stack import user_frame
 
 # Seconds.
 _LOOK_S: Final = 2.0

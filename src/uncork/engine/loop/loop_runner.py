@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from uncork.engine.pipelines import fill_caches
-from uncork.engine.switchboard import Switchboard
-from uncork.engine.version import VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.settle import settle
-from uncork.pipeline import Pipeline, from_disk
+from uncork.engine.loop.loop_driver import Switchboard
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.quiesce import settle
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.runtime.cache_fill import fill_caches
+from uncork.pipeline.transforms.disk_cache import from_disk
+from uncork.training.variant import VersionRunner
 
 # Epochs up to so long are timed whole where the loop leaves its data early.
 _LEFT_EARLY_S: Final = 4.0

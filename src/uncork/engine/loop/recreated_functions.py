@@ -9,10 +9,10 @@ from typing import Any
 
 from tensorflow.python.eager import context
 
-from uncork.core.facts import Remade
-from uncork.core.stack import code_place
-from uncork.engine.repetition import loops_around
-from uncork.measure.compiled_calls import CompiledCalls
+from uncork.core.evidence.loop import Remade
+from uncork.measure.profile.function_calls import CompiledCalls
+from uncork.pycode.frames.enclosing_loops import loops_around
+from uncork.pycode.frames.stack import code_place
 
 
 def remade(found: CompiledCalls, step_s: float, *, repeated: bool) -> Remade | None:

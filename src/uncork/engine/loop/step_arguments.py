@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from uncork.capture import StepCall
+from uncork.capture.base.listener import StepCall
+from uncork.verify.provers.recorded_calls import _most_common
 
 
 def arguments_of(call: StepCall) -> list[Any]:
@@ -53,35 +53,3 @@ def casts_arrays(call: StepCall) -> bool:
 def samples_of(call: StepCall) -> int | None:
     """Samples of a step: the first dimension that most of its arguments share."""
     return _most_common(arguments_of(call))
-
-
-def one_row_less(given: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Arguments and keyword arguments, of each that has a row for each sample all but the last.
-
-    Example:
-        >>> (x, y), _ = one_row_less(((np.arange(3), np.float32(7)), {}))
-        >>> x, float(y)
-        (array([0, 1]), 7.0)
-    """
-    rows = _most_common(tf.nest.flatten(given)) or 0
-
-    def cut(leaf: Any) -> Any:
-        is_batch = isinstance(leaf, np.ndarray | tf.Tensor | tf.RaggedTensor)
-        return leaf[:-1] if is_batch and rows > 1 and _length(leaf) == rows else leaf
-
-    args, kwargs = tf.nest.map_structure(cut, given)
-    return args, kwargs
-
-
-def _most_common(leaves: list[Any]) -> int | None:
-    sizes = [_length(leaf) for leaf in leaves]
-    common = Counter(size for size in sizes if size).most_common()
-    return min((size for size, count in common if count == common[0][1]), default=None)
-
-
-def _length(leaf: Any) -> int | None:
-    parts = getattr(leaf, "values", None)
-    if isinstance(parts, tuple):  # one for each replica
-        return sum(_length(part) or 0 for part in parts)
-    shape = getattr(leaf, "shape", None)
-    return int(shape[0]) if shape is not None and len(shape) and shape[0] else None

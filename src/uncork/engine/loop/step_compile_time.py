@@ -10,12 +10,16 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.record import replace
-from uncork.engine.recorded_training import state_of_calls
-from uncork.pipeline import Pipeline
-from uncork.step import Call, CompiledStep, Shapes, argument_shapes, counted, fills_of, form_of
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.base.record import replace
+from uncork.core.evidence.batches import NewShapes
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.loop_step import Call
+from uncork.training.transforms.batch_shapes import Shapes, counted
+from uncork.training.transforms.pad_lengths import fills_of
+from uncork.training.transforms.padded_arguments import argument_shapes, form_of
+from uncork.verify.provers.recorded_calls import state_of_calls
 
 # Batches whose shapes are looked at, and how long they are read.
 _MOST: Final = 1024

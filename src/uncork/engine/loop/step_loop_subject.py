@@ -20,45 +20,40 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.capture import StepCall
-from uncork.core.edit import Guarantee
-from uncork.core.facts import Answering, OneHot, Transfer, Waiting
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stage import Stage
-from uncork.core.step_edit import Precision, of_function
-from uncork.core.workload import Workload
-from uncork.engine.briefs import assumed, brief_of_steps, started
-from uncork.engine.call_proofs import answers_otherwise, prove_answers
-from uncork.engine.grouped_loop import LONGEST_S, grouped_loop
-from uncork.engine.handed_over import HandedOver
-from uncork.engine.kept_arrays import KeptArrays
-from uncork.engine.loop_runner import LoopRunner
-from uncork.engine.loop_steps import StepSwitch
-from uncork.engine.loop_waits import answering_in, waiting_in
-from uncork.engine.step_arguments import arguments_of, casts_arrays, in_memory, samples_of
-from uncork.engine.subject import LARGER, Subject
-from uncork.engine.switchboard import Switchboard
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.backlog import runs_behind
-from uncork.measure.interleave import Block
-from uncork.measure.python_time import outside_ops
-from uncork.pipeline import Supplied
-from uncork.step import (
-    CompiledStep,
-    EagerStep,
-    Mode,
-    Padding,
-    code_of,
-    device_of,
-    is_categorical,
-    layers_seen,
-    one_hot_of,
-    padding_of,
-    replicas_of,
-    several_times,
-    transfer_of,
-)
+from uncork.capture.base.listener import StepCall
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import Precision, of_function
+from uncork.core.evidence.loop import Answering, Waiting
+from uncork.core.evidence.model import OneHot, Transfer
+from uncork.core.evidence.stage import Stage
+from uncork.engine.loop.grouped_loop import LONGEST_S, grouped_loop
+from uncork.engine.loop.loop_costs import answering_in, waiting_in
+from uncork.engine.loop.loop_driver import Switchboard
+from uncork.engine.loop.loop_runner import LoopRunner
+from uncork.engine.loop.step_arguments import arguments_of, casts_arrays, in_memory, samples_of
+from uncork.engine.loop.step_switch import StepSwitch
+from uncork.engine.loop.unchanged_arrays import KeptArrays
+from uncork.engine.subject.subject import LARGER, Subject
+from uncork.engine.subject.workload_summary import assumed, brief_of_steps, started
+from uncork.measure.benchmark.async_backlog import runs_behind
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.profile.python_overhead import outside_ops
+from uncork.pipeline.profile.throughput import Supplied
+from uncork.training.inspect.one_hot import one_hot_of
+from uncork.training.inspect.padding import Padding, padding_of
+from uncork.training.inspect.replicas import replicas_of, several_times
+from uncork.training.inspect.transfer import transfer_of
+from uncork.training.loop_step.compiled_step import CompiledStep, code_of
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.traced_policy import layers_seen
+from uncork.training.tracing.step_info import device_of, is_categorical
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.handover import HandedOver
+from uncork.verify.provers.keras_calls import answers_otherwise, prove_answers
 
 _RESIDENT: Final = "over and over"
 _OTHER: Final = "over and over, another batch"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
-from types import CodeType, FrameType
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.edit import Guarantee
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stack import code_place, outwards, owner
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     FusedUpdates,
@@ -31,26 +28,22 @@ from uncork.core.step_edit import (
     is_graph,
     of_function,
 )
-from uncork.core.workload import Workload
-from uncork.engine import calls_elsewhere
-from uncork.engine.handed_over import HandedCalls, HandedOver
-from uncork.engine.loop_shapes import new_shapes_of_loop, seconds_of_a_shape
-from uncork.engine.loop_step_proofs import prove_step_of_loop
-from uncork.engine.made_there import Compared
-from uncork.engine.repetition import own_loops
-from uncork.engine.version import Version
-from uncork.pipeline import Pipeline
-from uncork.step import (
-    CompiledStep,
-    EagerStep,
-    Mode,
-    ReusedIterators,
-    TakenStep,
-    function_of,
-    fusable_in,
-)
+from uncork.core.evidence.batches import NewShapes
+from uncork.engine.loop.device_batches import Compared
+from uncork.engine.loop.step_compile_time import new_shapes_of_loop, seconds_of_a_shape
+from uncork.engine.loop.step_lookup import NO_FUNCTION
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.loop_step.compiled_step import CompiledStep
+from uncork.training.loop_step.eager_step import EagerStep
+from uncork.training.loop_step.loop_step import TakenStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.optimizer.traced_updates import fusable_in
+from uncork.training.variant import Version
+from uncork.verify.provers import loop_handover as calls_elsewhere
+from uncork.verify.provers.handover import HandedCalls, HandedOver
+from uncork.verify.provers.loop_step import prove_step_of_loop
 
-NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
 _NOT_SEEN: Final = "it was not called by the loop that was watched"
 # Calls of the step that a proof looks for, and seconds that it may take to see them.
 _RECORDED: Final = 8
@@ -312,51 +305,3 @@ class StepSwitch:
                 "a step that can",
                 "leave it as it is",
             )
-
-
-def eager_step(
-    code: CodeType | None, on_refusal: Callable[[str, str], None] = lambda _how, _why: None
-) -> EagerStep | None:
-    """Take over the one function that has this code; None where there is none."""
-    function = None if code is None else function_of(code)
-    return None if function is None else EagerStep(function, on_refusal)
-
-
-def step_of_loop(codes: tuple[CodeType, ...], at: str) -> CodeType | None:
-    """Of all code on the way from the tape to a loop over a dataset, what the loop calls.
-
-    Args:
-        codes: From the function that holds the tape outwards.
-        at: ``file.py:line`` of the loop.
-    """
-    *_, found = (None, *takewhile(lambda code: not _holds(code, at), codes))
-    return found
-
-
-def step_around(frame: FrameType | None) -> CodeType | None:
-    """Of all functions of the user's that run now, the outermost one inside the innermost loop.
-
-    Args:
-        frame: In the step, or in what it calls.
-    """
-    found = None
-    for each in outwards(frame):
-        if owner(each) == "user":
-            if own_loops(each):
-                return found
-            found = each.f_code
-    return None
-
-
-def _holds(code: CodeType, at: str) -> bool:
-    """Whether a statement is this code's own, as far as lines tell."""
-    file, _, line = at.rpartition(":")
-    lines = list(_lines(code))
-    same = code_place(code).rpartition(":")[0] == file
-    return same and bool(lines) and min(lines) <= int(line) <= max(lines)
-
-
-def _lines(code: CodeType) -> Iterator[int]:
-    for _, _, line in code.co_lines():
-        if line:
-            yield line

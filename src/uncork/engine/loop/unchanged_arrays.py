@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.capture import StepCall
-from uncork.core.stage import SameArrays, Stage
-from uncork.engine.step_arguments import arguments_of
-from uncork.step import KeptTensors, arrays_in, is_large
+from uncork.capture.base.listener import StepCall
+from uncork.core.evidence.stage import SameArrays, Stage
+from uncork.engine.loop.step_arguments import arguments_of
+from uncork.training.loop_step.array_arguments import KeptTensors, arrays_in, is_large
 
 _SAMPLED: Final = 64
 # Calls in which an array must stay the same; looking longer would cost every step some time.

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from uncork.core.errors import WrongUse
+from uncork.core.base.errors import WrongUse
 
 _VARIABLE: Final = "TF_CONFIG"
 _REMEDY: Final = (

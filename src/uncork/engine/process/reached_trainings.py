@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.errors import NothingToMeasure, UncorkError, WrongUse
-from uncork.core.workload import Workload
+from uncork.core.base.errors import NothingToMeasure, UncorkError, WrongUse
+from uncork.core.documents.workload import Workload
 
 # Steps below which a training call is not worth a look: a smoke test, a model being built.
 LEAST_STEPS: Final = 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -12,29 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 import psutil
 
-from uncork.capture import put_back
-from uncork.core import exits
-from uncork.core.errors import (
-    MissingTensorFlow,
-    NothingToMeasure,
-    OutOfMemory,
-    UncorkError,
-    WrongUse,
-    quoted,
-)
-from uncork.core.job import ENDED, KEPT, Job, Result
-from uncork.core.journal import Event, read
-from uncork.core.plan import Plan, dump
-from uncork.core.record import from_json, replace, to_json
-from uncork.engine.folder_beside import remove_left
-from uncork.engine.single_process import require_single_process
+from uncork.capture.sandbox.restore import put_back
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quoted
+from uncork.core.base.journal import Event, read
+from uncork.core.base.record import from_json, replace, to_json
+from uncork.core.documents.job import ENDED, KEPT, Job, Result
+from uncork.core.documents.plan import Plan, dump
+from uncork.engine.process.cluster_guard import require_single_process
+from uncork.engine.process.scratch_folders import remove_left
 
 Follow = Callable[[Event], None]
 
@@ -43,18 +34,9 @@ Follow = Callable[[Event], None]
 # no such entry, and what comes first is kept.
 _CHILD: Final = (
     "import sys; sys.path[0] = sys.path[0] or sys.path[1]; "
-    "from uncork.engine.child import main; sys.exit(main(sys.argv[1:]))"
+    "from uncork.engine.worker.main import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
-# Before Keras 3.7 ``fit`` ran its steps in another way. Of the packages that hold TensorFlow one is
-# installed, or another build of it, which is not judged.
-_OLDEST: Final = {
-    "tensorflow": (2, 18),
-    "tensorflow-cpu": (2, 18),
-    "tensorflow-macos": (2, 18),
-    "keras": (3, 7),
-}
-_EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
 _TAIL: Final = 16_384
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -89,30 +71,6 @@ class ChildFailed(UncorkError):
         super().__init__(f"the child ended with exit code {code}{because}")
         self.exit_code = code
         self.killed = killed
-
-
-def require_tensorflow() -> None:
-    """Fail early and clearly where no TensorFlow is installed, or one that is too old.
-
-    Raises:
-        MissingTensorFlow: With the two commands that install one.
-        WrongUse: It, or Keras, is of an older release than Uncork knows.
-    """
-    if importlib.util.find_spec("tensorflow") is None:
-        raise MissingTensorFlow(
-            f"no TensorFlow in this environment ({sys.prefix})",
-            _EXPECTED,
-            "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
-        )
-    for package, oldest in _OLDEST.items():
-        with suppress(metadata.PackageNotFoundError):
-            found = metadata.version(package)
-            if tuple(map(int, found.split(".")[:2])) < oldest:
-                raise WrongUse(
-                    f"{package} {found} in this environment ({sys.prefix})",
-                    _EXPECTED,
-                    f"pip install --upgrade {package}",
-                )
 
 
 def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:
@@ -151,7 +109,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             finally:
                 remove_left(Path(folder))
         result = Path(files["result"])
-        interrupted = code in (exits.INTERRUPTED, -signal.SIGINT)
+        interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
         if result.exists():
             if code < 0:
                 _tell_signal(-code)
@@ -165,7 +123,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         told = Path(folder, ENDED).exists()  # the child came to its own end, and said why
     if interrupted:
         raise KeyboardInterrupt
-    if code == exits.DONE:
+    if code == exit_codes.DONE:
         raise NothingToMeasure(
             "the script's process ended itself (os._exit) before there was a result",
             "a script that trains, and comes to its end",
@@ -175,7 +133,7 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
         if not quiet:
             ended = f"uncork: the process that ran the script ended with exit code {code}\n"
             sys.stderr.write(ended)
-        code = exits.SCRIPT_FAILED
+        code = exit_codes.SCRIPT_FAILED
     raise ChildFailed(_exit_code(code), said, killed=-code == getattr(signal, "SIGKILL", None))
 
 
@@ -293,7 +251,7 @@ def _wait(child: subprocess.Popen[bytes], journal: Path, follow: Follow) -> int:
         lingered = _end(child)
     _follow(journal, offset, follow)
     if interrupted:
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     return int(ended.read_text()) if lingered else child.returncode
 
 
@@ -341,7 +299,7 @@ def _exit_code(code: int) -> int:
     if code >= 0:
         return code
     _tell_signal(-code)
-    return exits.SCRIPT_FAILED
+    return exit_codes.SCRIPT_FAILED
 
 
 def _tell_signal(number: int) -> None:

@@ -12,8 +12,10 @@ from dataclasses import replace as replace_fields
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from uncork.engine.version import Version
-from uncork.pipeline import Pipeline, read, shortened, state_kept
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.runtime.subset import shortened
+from uncork.training.variant import Version
 
 # Seconds that filling may take, and the most in which it is seen how long it does.
 _MOST_S: Final = 12.0

@@ -8,18 +8,20 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee
-from uncork.core.errors import NothingToMeasure
-from uncork.core.plan import Proof
-from uncork.core.workload import Workload
-from uncork.engine.pipelines import default_rewrites, fill_caches, readable
-from uncork.engine.shorter_data import ShorterData
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.interleave import Block
-from uncork.measure.timing import timed
-from uncork.pipeline import from_disk
-from uncork.step import batch_samples, spec_text
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.engine.subject.data_subset import ShorterData
+from uncork.engine.subject.subject import Subject
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.timed_block import timed
+from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.pipeline.runtime.cache_fill import fill_caches
+from uncork.pipeline.runtime.trial_copy import readable
+from uncork.pipeline.transforms.disk_cache import from_disk
+from uncork.training.input.feed import batch_samples, spec_text
+from uncork.training.variant import Version, VersionRunner
 
 
 class _DatasetRunner(VersionRunner):

@@ -6,41 +6,39 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Final
 
-from uncork.core.batch_facts import BatchSize, NewShapes
-from uncork.core.edit import Guarantee
-from uncork.core.facts import (
+from uncork.core.base.measurement import Comparison
+from uncork.core.documents.plan import Proof
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import DtypePolicy, Precision
+from uncork.core.evidence.batches import BatchSize, NewShapes
+from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
+from uncork.core.evidence.correctness import KerasDefect, PartedAnew
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.loop import (
     Answering,
-    CallbackCost,
-    FullSize,
     Growth,
-    KerasDefect,
     LoopLine,
-    OneHot,
-    PartedAnew,
     Remade,
-    Saving,
-    SlowLayer,
     StartLine,
-    Transfer,
     Unrolled,
-    Validation,
     Waiting,
 )
-from uncork.core.kernels import KernelPart
-from uncork.core.layers import Layers
-from uncork.core.measurement import Comparison
-from uncork.core.plan import Proof
-from uncork.core.stage import Stage
-from uncork.core.step_edit import DtypePolicy, Precision
-from uncork.core.workload import Workload
-from uncork.engine.handed_over import HandedOver
-from uncork.engine.shorter_data import ShorterData
-from uncork.engine.unrolled import unrolled
-from uncork.engine.version import Version, VersionRunner
-from uncork.measure.devices import best_device
-from uncork.measure.kernels import forget_kernels, profiled
-from uncork.pipeline import Supplied, supply
-from uncork.step import Padding, defects_of_losses, full_size, kernel_parts, slow_layers
+from uncork.core.evidence.model import FullSize, OneHot, SlowLayer, Transfer
+from uncork.core.evidence.stage import Stage
+from uncork.engine.subject.data_subset import ShorterData
+from uncork.measure.machine.devices import best_device
+from uncork.measure.profile.kernels import forget_kernels, profiled
+from uncork.pipeline.profile.throughput import Supplied, supply
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.full_resolution_layers import full_size
+from uncork.training.inspect.keras_defects import defects_of_losses
+from uncork.training.inspect.kernel_owners import kernel_parts
+from uncork.training.inspect.padding import Padding
+from uncork.training.inspect.slow_layers import slow_layers
+from uncork.training.tracing.unrolled_loops import unrolled
+from uncork.training.variant import Version, VersionRunner
+from uncork.verify.provers.handover import HandedOver
 
 # How many times as large a batch is tried where several replicas share it.
 LARGER: Final = 8

@@ -1,12 +1,36 @@
-"""How long each part of a tuning may take."""
+"""Baseline and plan in turn, each in processes of their own: the figures that are reported.
+
+How long each part of a tuning may take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.road import WORTH_TRYING, Proposal, Skipped
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.optimizations.base.proposal import WORTH_TRYING, Proposal, Skipped
+
+PAIRS: Final = 3
+# Seconds that a confirming process works once it has reached the training call, and the most of a
+# budget that all of them together may be reckoned at: a short one is for trials, too.
+_WORK_S: Final = 14.0
+_MOST: Final = 0.38
+
+
+def confirming_s(reaching_s: float, budget_s: float) -> float:
+    """Seconds that :func:`confirm` will take, as far as can be told beforehand.
+
+    Args:
+        reaching_s: From the start of a process to the training call.
+        budget_s: Of the whole tuning.
+
+    Example:
+        >>> confirming_s(3.0, budget_s=270.0)
+        102.0
+    """
+    return min(_MOST * budget_s, 2 * PAIRS * (reaching_s + _WORK_S))
+
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
 # epochs are short, some of their ends belong in it, for they belong to the training.

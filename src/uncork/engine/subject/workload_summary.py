@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.capture import FitCall, LoopCall, StepCall
-from uncork.core.facts import StartLine
-from uncork.core.workload import Workload
-from uncork.step import Feed
+from uncork.capture.base.listener import FitCall, LoopCall, StepCall
+from uncork.core.documents.workload import Workload
+from uncork.core.evidence.loop import StartLine
+from uncork.training.input.feed import Feed
 
 
 def brief_of_fit(call: FitCall) -> Workload:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import PipelineEdit
-from uncork.core.plan import Policy, Step
-from uncork.core.record import replace
-from uncork.engine.version import Version
-from uncork.road import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy, Step
+from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.pipeline import PipelineEdit
+from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.training.variant import Version
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from uncork.core.batch_facts import TooLarge
-from uncork.core.errors import OutOfMemory
-from uncork.core.journal import Journal
-from uncork.core.plan import Policy, Step
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.in_parts import train_in_parts
-from uncork.engine.recomputing import train_recomputed
-from uncork.engine.subject import Subject
+from uncork.core.base.errors import OutOfMemory
+from uncork.core.base.journal import Journal
+from uncork.core.documents.plan import Policy, Step
+from uncork.core.evidence.batches import TooLarge
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.subject.subject import Subject
+from uncork.engine.tune.memory_strategies import train_in_parts, train_recomputed
 
 
 def made_to_fit(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from uncork.core.edit import Guarantee, LoaderEdit, loosest
-from uncork.core.pipeline_edit import DiskCache, PipelineEdit
-from uncork.core.plan import Policy, Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import MapOnDevice
-from uncork.engine import seconds
-from uncork.engine.apart import Apart
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version
-from uncork.road import Optimization, Proposal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy, Proof
+from uncork.core.edits.edit import Guarantee, LoaderEdit, loosest
+from uncork.core.edits.pipeline import DiskCache, PipelineEdit
+from uncork.core.edits.step import MapOnDevice
+from uncork.engine.subject import time_budget as seconds
+from uncork.engine.subject.subject import Subject
+from uncork.engine.tune.secondary_costs import Apart
+from uncork.optimizations.base.proposal import Optimization, Proposal
+from uncork.training.variant import Version
+from uncork.verify.provers.pipeline import PipelineProver
 
 Prove = Callable[[Version, Guarantee, float], Proof]
 

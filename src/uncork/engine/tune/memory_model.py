@@ -13,10 +13,11 @@ from typing import Final
 import psutil
 import tensorflow as tf
 
-from uncork.core.errors import OutOfMemory
-from uncork.engine.fit_subject import FitSubject
-from uncork.measure import available_memory, peak_memory
-from uncork.measure.device_memory import forget_peak, limit, peak
+from uncork.core.base.errors import OutOfMemory
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.measure.benchmark.peak_memory import peak_memory
+from uncork.measure.machine.device_memory import forget_peak, limit, peak
+from uncork.measure.machine.probe import available_memory
 
 # What TensorFlow, Python and NumPy raise.
 _NO_MEMORY: Final = (tf.errors.ResourceExhaustedError, MemoryError)

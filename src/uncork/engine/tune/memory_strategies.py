@@ -1,4 +1,11 @@
-"""A training that runs out of memory as it is written: how much is to be made again, that it fits.
+"""A training that runs out of memory as it is written: in how many parts its batch fits.
+
+What a step takes is measured on few rows of a batch, then on more. In as many parts as a line
+through these says the training is then run, which decides.
+
+A training that fits into memory in another way: proved against few examples as written.
+
+A training that runs out of memory as it is written: how much is to be made again, that it fits.
 
 More segments hold less at a time, and are run again in the backward pass all but one. So the fewest
 are looked for: what a step takes in so many is measured on few rows of a batch, and the whole batch
@@ -10,16 +17,145 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from uncork.core.batch_facts import TooLarge
-from uncork.core.errors import EditRefused
-from uncork.core.journal import Journal
-from uncork.core.plan import Policy, Step
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.proved_to_fit import proved_to_fit
-from uncork.engine.room import Memory, foreseen, given_up, on_rows
-from uncork.engine.subject import Subject
-from uncork.road.recompute_activations import RunSegmentsAgain
-from uncork.step import device_of, segments_run_again
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Policy, Step
+from uncork.core.edits.edit import loosest
+from uncork.core.edits.step import StepEdit
+from uncork.core.evidence.batches import TooLarge
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.subject.subject import Subject
+from uncork.engine.tune.memory_model import Memory, foreseen, given_up, on_rows, slope
+from uncork.optimizations.base.outcomes import record
+from uncork.optimizations.base.proposal import Proposal
+from uncork.optimizations.batch.micro_batches import TrainInParts
+from uncork.optimizations.batch.recompute_activations import RunSegmentsAgain
+from uncork.training.memory.segments import segments_run_again
+from uncork.training.tracing.step_info import device_of
+
+
+def proved_to_fit(
+    subject: FitSubject,
+    way: TrainInParts | RunSegmentsAgain,
+    found: TooLarge,
+    policy: Policy,
+    journal: Journal,
+) -> Step:
+    """Let that be a subject's original, once it is proved to be the same training.
+
+    Args:
+        subject: Runs out of memory as written.
+        way: In which it does not.
+        found: How it fits.
+        policy: What may be done.
+        journal: Told what is proved.
+
+    Returns:
+        The step of the plan that came of it.
+
+    Raises:
+        OutOfMemory: It is another training, or one that the policy does not allow.
+    """
+    proposal = way.of(found, subject.workload)
+    assert isinstance(proposal, Proposal)
+    subject.needing(tuple(edit for edit in proposal.edits if isinstance(edit, StepEdit)))
+    journal.write("phase", f"proving {way.name}: {found.how}, against {found.rows} rows")
+    try:
+        proof = subject.prove_on_rows(found.rows)
+    except EditRefused as refusal:
+        raise given_up(found.said, refusal.received) from None
+    finally:
+        subject.restore()
+    if not proof.passed:
+        why = f"it is not proved to be the same training {found.how}: {proof.detail}"
+        raise given_up(found.said, why)
+    if loosest(proof.kind, policy.loosest) != policy.loosest:
+        why = f"{found.how} it is {proof.kind}, the policy allows {policy.loosest}"
+        raise given_up(found.said, why)
+    step = record(way, "kept", proposal.why, proposal, proof)
+    return replace(step, guarantee=proof.kind, edits=proposal.edits)
+
+
+def train_in_parts(
+    subject: Subject, least: int, said: str, policy: Policy, journal: Journal
+) -> tuple[TooLarge, Step]:
+    """Let a subject's original be the training in parts, once that is proved.
+
+    Args:
+        subject: Runs out of memory as written.
+        least: Fewest parts that are tried.
+        said: What it ended with.
+        policy: What may be done.
+        journal: Told of each phase.
+
+    Returns:
+        What was found, and the step of the plan that came of it.
+
+    Raises:
+        OutOfMemory: It cannot be trained in parts, or does not fit in parts either.
+    """
+    size = subject.workload.batch_size
+    if type(subject) is not FitSubject or not size or size < 2:
+        raise given_up(said, "its batches are not Keras's to cut")
+    try:
+        found = _fitting_parts(subject, size, least, said, journal)
+    except EditRefused as refusal:
+        raise given_up(said, refusal.received) from None
+    finally:
+        subject.restore()
+    return found, proved_to_fit(subject, TrainInParts(), found, policy, journal)
+
+
+def _fitting_parts(
+    subject: FitSubject, size: int, least: int, said: str, journal: Journal
+) -> TooLarge:
+    memory = Memory(device_of(subject.model))
+    subject.runner(subject.original.with_step_edits(TrainInParts.edits(2)))  # or it is refused
+    journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")
+    taken = on_rows(subject, size, memory)
+    if not taken:
+        raise given_up(said, "nor is there memory for a step on a single example")
+    parts = max(least, -(-size // _most_rows(taken, size, memory.most)))
+    while True:
+        parts = _even(size, parts)
+        journal.write("phase", f"training in {parts} parts of {-(-size // parts)} examples")
+        version = subject.original.with_step_edits(TrainInParts.edits(parts))
+        used = memory.taken(subject.resident(version).prime)
+        if used is not None and (used <= memory.most or parts == size):
+            rows, before = max(taken), memory.before
+            rows = next((each for each in sorted(taken) if each >= 4 * parts), rows)
+            return TooLarge(
+                said=said,
+                rows=rows - 1 if rows % parts == 0 and rows > 1 else rows,  # one part is smaller
+                parts=parts,
+                bytes=max(0, used - before),
+                rows_bytes=max(0, taken[rows] - before),
+            )
+        if parts == size:
+            raise given_up(said, "nor is there memory for one example after the other")
+        subject.restore()
+        parts = min(size, 2 * parts)
+
+
+def _most_rows(taken: dict[int, int], size: int, most: float) -> int:
+    """That the line says there is memory for; fewer than all, as these were seen not to fit."""
+    last = max(taken)
+    if len(taken) < 2 or not slope(taken):
+        return last
+    more = int((most - taken[last]) / slope(taken))
+    return max(1, min(-(-size // 2), last + more))
+
+
+def _even(size: int, parts: int) -> int:
+    """As many parts or a few more, that a batch can be cut in evenly; as many, if there are none.
+
+    Example:
+        >>> _even(100, 3), _even(97, 3)
+        (4, 3)
+    """
+    return next((each for each in range(parts, 2 * parts) if size % each == 0), parts)
+
 
 # With more of them, what goes into each, which is held, outweighs what one holds less.
 _MOST: Final = 64
@@ -49,7 +185,7 @@ def train_recomputed(
     if type(subject) is not FitSubject or not size or size < 2:
         raise given_up(said, "its step is not Keras's to change")
     try:
-        found = _fitting(subject, size, least, said, journal)
+        found = _fitting_recompute(subject, size, least, said, journal)
     except EditRefused as refusal:
         raise given_up(said, refusal.received) from None
     finally:
@@ -57,7 +193,9 @@ def train_recomputed(
     return found, proved_to_fit(subject, RunSegmentsAgain(), found, policy, journal)
 
 
-def _fitting(subject: FitSubject, size: int, least: int, said: str, journal: Journal) -> TooLarge:
+def _fitting_recompute(
+    subject: FitSubject, size: int, least: int, said: str, journal: Journal
+) -> TooLarge:
     memory = Memory(device_of(subject.model))
     subject.runner(subject.original.with_step_edits(RunSegmentsAgain.edits(_MOST)))  # or refused
     journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")

@@ -8,16 +8,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from uncork.core.compiling import Compiling, compiling_comparison, compiling_of
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Guarantee
-from uncork.core.measurement import Comparison
-from uncork.core.plan import Proof
-from uncork.core.saving import parts_of, saving_comparison
-from uncork.core.step_edit import FillsUp, JitCompileOff
-from uncork.core.validating import epoch_comparison, faster_for, seconds_of, with_validation
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version, VersionRunner
+from uncork.core.base.measurement import Comparison
+from uncork.core.costmodel.checkpoint_time import parts_of, saving_comparison
+from uncork.core.costmodel.compile_time import Compiling, compiling_comparison, compiling_of
+from uncork.core.costmodel.validation_time import (
+    epoch_comparison,
+    faster_for,
+    seconds_of,
+    with_validation,
+)
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.core.edits.step import FillsUp, JitCompileOff
+from uncork.engine.subject.subject import Subject
+from uncork.training.variant import Version, VersionRunner
 
 
 class Apart(ABC):

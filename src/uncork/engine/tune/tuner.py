@@ -6,17 +6,21 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit
-from uncork.core.errors import EditRefused, in_short, told
-from uncork.core.measurement import Comparison, Measurement
-from uncork.core.plan import Step
-from uncork.core.record import replace
-from uncork.core.step_edit import StepEdit
-from uncork.engine import seconds
-from uncork.engine.apart import Apart, apart
-from uncork.engine.observe import observe
-from uncork.engine.outcomes import (
+from uncork.core.base.errors import EditRefused, in_short, told
+from uncork.core.base.measurement import Comparison, Measurement
+from uncork.core.base.record import replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Step
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.step import StepEdit
+from uncork.engine.diagnose.observe import observe
+from uncork.engine.diagnose.precision_trials import compare_resident
+from uncork.engine.subject import time_budget as seconds
+from uncork.engine.tune.combined_trial import Part, Together, left_open, parts_of
+from uncork.engine.tune.secondary_costs import Apart, apart
+from uncork.engine.tune.tuning_state import Standing, hoped
+from uncork.measure.benchmark.interleave import Trial, interleave, patiently
+from uncork.optimizations.base.outcomes import (
     KEEP_FROM,
     figures,
     not_faster,
@@ -24,14 +28,10 @@ from uncork.engine.outcomes import (
     record,
     sentence,
 )
-from uncork.engine.precisions import compare_resident
-from uncork.engine.standing import Standing, hoped
-from uncork.engine.together import Part, Together, left_open, parts_of
-from uncork.engine.version import Version
-from uncork.measure import Trial, interleave, patiently
-from uncork.road import WORTH_TRYING, Optimization, Proposal, Skipped
-from uncork.rules import judge
-from uncork.step.xla import ops_without_kernel
+from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.rules.judge import judge
+from uncork.training.tracing.xla_support import ops_without_kernel
+from uncork.training.variant import Version
 
 _NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
 

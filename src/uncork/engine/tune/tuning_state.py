@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.journal import Journal
-from uncork.core.machine import Machine
-from uncork.core.plan import NO_TIME, Policy
-from uncork.engine import seconds
-from uncork.engine.promises import Promises
-from uncork.engine.subject import Subject
-from uncork.engine.version import Version
-from uncork.road import ROAD, WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.core.base.journal import Journal
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import NO_TIME, Policy
+from uncork.engine.subject import time_budget as seconds
+from uncork.engine.subject.subject import Subject
+from uncork.engine.tune.guarantee_policy import Promises
+from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.optimizations.order import ROAD
+from uncork.training.variant import Version
 
 
 @dataclass

@@ -8,21 +8,24 @@ from typing import Any, Final
 
 import keras
 
-from uncork.capture import FitCall, StopScript
-from uncork.core.errors import NothingToMeasure
-from uncork.core.job import Confirmation, Job, ProcessTrial, Result
-from uncork.core.journal import Journal
-from uncork.core.machine import Machine
-from uncork.core.plan import Plan, Proof
-from uncork.core.record import replace
-from uncork.engine.handed_over import HandedFit
-from uncork.engine.running import Running
-from uncork.engine.subject import Subject
-from uncork.engine.trial import Trial
-from uncork.measure import summarize
-from uncork.measure.devices import machine as this_machine
-from uncork.proof.precision import NO_LOSS, WINDOWS, prove_precision
-from uncork.step import Replay, Timed, timed_fit, told_loss
+from uncork.capture.base.listener import FitCall
+from uncork.capture.base.stop import StopScript
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.base.journal import Journal
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.documents.job import Confirmation, Job, ProcessTrial, Result
+from uncork.core.documents.plan import Plan, Proof
+from uncork.engine.apply.plan_listener import Running
+from uncork.engine.subject.subject import Subject
+from uncork.engine.worker.job_listener import Trial
+from uncork.measure.benchmark.interleave import summarize
+from uncork.measure.machine.devices import machine as this_machine
+from uncork.training.run.timed_fit import Timed, timed_fit
+from uncork.training.state.arrays import Replay
+from uncork.training.state.loss_value import told_loss
+from uncork.verify.criteria.precision import NO_LOSS, WINDOWS, prove_precision
+from uncork.verify.provers.handover import HandedFit
 
 _BLOCKS: Final = 4
 _BLOCK_S: Final = 1.0

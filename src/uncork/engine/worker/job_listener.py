@@ -14,45 +14,40 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.capture import (
-    FitCall,
-    LoopCall,
-    OwnFiles,
-    PassThrough,
-    StepCall,
-    StopScript,
-    datasets_in,
-)
-from uncork.core.errors import NothingToMeasure
-from uncork.core.job import Job, Result
-from uncork.core.journal import Journal
-from uncork.core.machine import Machine
-from uncork.core.record import replace, to_json, write_atomically
-from uncork.core.workload import Workload
-from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
-from uncork.engine.epoch_subject import EpochSubject, dataset_of
-from uncork.engine.fit_subject import FitSubject
-from uncork.engine.loop_left import LoopLines
-from uncork.engine.loop_steps import eager_step, step_around
-from uncork.engine.loop_subject import LoopSubject
-from uncork.engine.reached import does_real_work
-from uncork.engine.repeated_fit import (
+from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.stop import StopScript
+from uncork.capture.hooks.dataset_arguments import datasets_in
+from uncork.capture.sandbox.file_backup import OwnFiles
+from uncork.core.base.errors import NothingToMeasure
+from uncork.core.base.journal import Journal
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace, to_json, write_atomically
+from uncork.core.documents.job import Job, Result
+from uncork.core.documents.workload import Workload
+from uncork.engine.fit.fit_subject import FitSubject
+from uncork.engine.fit.repeated_fit import (
     LEAST_CALLS,
     Calls,
     RepeatedFitSubject,
     has_few_steps,
     is_of_arrays,
 )
-from uncork.engine.repetition import made_anew, passes
-from uncork.engine.room import ran_out, said_of
-from uncork.engine.single_process import refuse_cluster
-from uncork.engine.step_arguments import arguments_of
-from uncork.engine.step_loop_subject import StepLoopSubject
-from uncork.engine.subject import Subject
-from uncork.engine.switchboard import run_beside
-from uncork.measure.devices import machine as this_machine
-from uncork.measure.devices import processes_of_cluster
-from uncork.step import EagerStep, read_on
+from uncork.engine.loop.dataset_loop_subject import LoopSubject
+from uncork.engine.loop.epoch_function_subject import EpochSubject, dataset_of
+from uncork.engine.loop.loop_driver import run_beside
+from uncork.engine.loop.step_arguments import arguments_of
+from uncork.engine.loop.step_lookup import eager_step, step_around
+from uncork.engine.loop.step_loop_subject import StepLoopSubject
+from uncork.engine.process.cluster_guard import refuse_cluster
+from uncork.engine.process.reached_trainings import does_real_work
+from uncork.engine.subject.subject import Subject
+from uncork.engine.subject.workload_summary import brief_of_fit, brief_of_loop, brief_of_steps
+from uncork.engine.tune.memory_model import ran_out, said_of
+from uncork.measure.machine.devices import machine as this_machine
+from uncork.measure.machine.devices import processes_of_cluster
+from uncork.pycode.frames.enclosing_loops import LoopLines, made_anew, passes
+from uncork.training.input.generator_stream import read_on
+from uncork.training.loop_step.eager_step import EagerStep
 
 _ITERATORS: Final = (tf.data.Iterator, tf.distribute.DistributedIterator)
 

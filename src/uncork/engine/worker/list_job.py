@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from uncork.capture import FitCall, LoopCall, StepCall, StopScript, with_datasets
-from uncork.core.job import Result
-from uncork.core.machine import Machine
-from uncork.engine.briefs import brief_of_fit, brief_of_loop, brief_of_steps
-from uncork.engine.subject import Subject
-from uncork.engine.trial import Trial
-from uncork.measure.devices import machine as this_machine
+from uncork.capture.base.listener import FitCall, LoopCall, StepCall
+from uncork.capture.base.stop import StopScript
+from uncork.capture.hooks.dataset_arguments import with_datasets
+from uncork.core.base.machine import Machine
+from uncork.core.documents.job import Result
+from uncork.engine.subject.subject import Subject
+from uncork.engine.subject.workload_summary import brief_of_fit, brief_of_loop, brief_of_steps
+from uncork.engine.worker.job_listener import Trial
+from uncork.measure.machine.devices import machine as this_machine
 
 # A loop whose steps are skipped has little else to do.
 _LONGEST_S: Final = 20.0

@@ -17,21 +17,24 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from uncork.capture import OwnFiles, hold_saves, keep_files, last_signals, run_script
-from uncork.core import exits
-from uncork.core.errors import ScriptFailed, UncorkError
-from uncork.core.job import ENDED, KEPT, Job
-from uncork.core.journal import Journal
-from uncork.core.plan import Plan
-from uncork.core.record import from_json, replace, to_json, write_atomically
-from uncork.engine.deferred import Deferred
-from uncork.engine.files import load_plan
-from uncork.engine.reached import nothing_reached
-from uncork.measure.allocator import keep_freed_memory
-from uncork.measure.machine import remember_start
+from uncork.capture.base.deferred_listener import Deferred
+from uncork.capture.sandbox.file_backup import OwnFiles
+from uncork.capture.sandbox.file_hooks import keep_files
+from uncork.capture.sandbox.held_saves import hold_saves
+from uncork.capture.sandbox.restore import last_signals
+from uncork.capture.script import run_script
+from uncork.core.base import exit_codes
+from uncork.core.base.errors import ScriptFailed, UncorkError
+from uncork.core.base.journal import Journal
+from uncork.core.base.record import from_json, replace, to_json, write_atomically
+from uncork.core.documents.job import ENDED, KEPT, Job
+from uncork.core.documents.plan import Plan, load_plan
+from uncork.engine.process.reached_trainings import nothing_reached
+from uncork.measure.machine.allocator import keep_freed_memory
+from uncork.measure.machine.probe import remember_start
 
-if TYPE_CHECKING:  # their modules import TensorFlow
-    from uncork.engine.trial import Trial
+if TYPE_CHECKING:
+    from uncork.engine.worker.job_listener import Trial
 
 
 # Of TensorFlow's errors, by name: it may not be imported yet.
@@ -66,11 +69,11 @@ def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
         return _trial(job, script, args, held)
     except UncorkError as error:
         sys.stdout.flush()
-        if error.exit_code != exits.SCRIPT_FAILED:  # the script's own traceback stands already
+        if error.exit_code != exit_codes.SCRIPT_FAILED:  # the script's own traceback stands already
             sys.stderr.write(f"uncork: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
 
 
 def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
@@ -124,7 +127,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         result = replace(made.result, held_back=_held_back(saves.held), made=files.new())
         write_atomically(result_path, to_json(result))
         files.finish()  # once more at the end of the process, if that comes
-        return exits.INTERRUPTED if result.interrupted else exits.DONE
+        return exit_codes.INTERRUPTED if result.interrupted else exit_codes.DONE
 
 
 def _say_where(trial: Trial, plan: Plan | None, error: BaseException | None) -> None:
@@ -166,31 +169,32 @@ def _make(job: Job, scratch: str, files: OwnFiles, plan: Plan | None) -> Trial:
     return made
 
 
-def _of_mode(job: Job, scratch: str, plan: Plan | None) -> Trial:
-    from uncork.engine import listing, trials  # noqa: PLC0415 - they import TensorFlow
-
+def _of_mode(job: Job, scratch: str, plan: Plan | None) -> Trial:  # noqa: PLR0911 - one a mode
     journal = Journal(Path(job.journal) if job.journal else None)
     if "KERAS_BACKEND" in job.environment:
-        from uncork.engine.other_backend import OnAnotherBackend  # noqa: PLC0415 - likewise
+        from uncork.engine.worker.backend_job import OnAnotherBackend  # noqa: PLC0415
 
         assert plan is not None
         return OnAnotherBackend(job, journal, scratch, plan)
     if job.mode == "process":
-        from uncork.engine.other_process import InAnotherProcess  # noqa: PLC0415 - likewise
+        from uncork.engine.worker.process_job import InAnotherProcess  # noqa: PLC0415
 
         return InAnotherProcess(job, journal, scratch, plan)
-    if job.mode == "check":
-        from uncork.engine.checking import Checking  # noqa: PLC0415 - likewise
+    if job.mode in ("check", "confirm"):
+        from uncork.engine.worker.confirm_job import Checking, Confirming  # noqa: PLC0415
 
-        return Checking(job, journal, scratch, plan)
-    if job.mode == "confirm":
-        return trials.Confirming(job, journal, scratch, plan)
-    kinds: dict[str, Callable[[Job, Journal, str], Trial]] = {
-        "diagnose": trials.Diagnosing,
-        "tune": trials.Tuning,
-        "list": listing.Listing,
-    }
-    return kinds[job.mode](job, journal, scratch)
+        return (Checking if job.mode == "check" else Confirming)(job, journal, scratch, plan)
+    if job.mode == "tune":
+        from uncork.engine.worker.tune_job import Tuning  # noqa: PLC0415
+
+        return Tuning(job, journal, scratch)
+    if job.mode == "diagnose":
+        from uncork.engine.worker.diagnose_job import Diagnosing  # noqa: PLC0415
+
+        return Diagnosing(job, journal, scratch)
+    from uncork.engine.worker.list_job import Listing  # noqa: PLC0415
+
+    return Listing(job, journal, scratch)
 
 
 def _plan(job: Job) -> Plan | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from uncork.core.edit import KeepFreedMemory
-from uncork.core.job import ProcessTrial, Result
-from uncork.core.machine import Machine
-from uncork.core.plan import Plan
-from uncork.core.record import replace
-from uncork.engine.handed_over import HandedOver
-from uncork.engine.subject import Subject
-from uncork.engine.trials import Confirming
-from uncork.measure import in_turn, peak_memory, summarize
-from uncork.pipeline.sums import adds_up
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.documents.job import ProcessTrial, Result
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.edit import KeepFreedMemory
+from uncork.engine.subject.subject import Subject
+from uncork.engine.worker.confirm_job import Confirming
+from uncork.measure.benchmark.interleave import in_turn, summarize
+from uncork.measure.benchmark.peak_memory import peak_memory
+from uncork.pipeline.analysis.reductions import adds_up
+from uncork.verify.provers.handover import HandedOver
 
 _BLOCK_S: Final = 1.0
 _BLOCKS: Final = 4

@@ -16,8 +16,8 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from uncork.measure.machine import cpus
-from uncork.measure.settle import settle
+from uncork.measure.benchmark.quiesce import settle
+from uncork.measure.machine.probe import cpus
 
 _ROUNDS: Final = 9
 # More would ask the scheduler, not the cores.

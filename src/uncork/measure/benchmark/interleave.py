@@ -12,13 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from uncork.core.measurement import (
-    Comparison,
-    Measurement,
-    compare,
-    pairs_to_prove,
-    spread,
-)
+from uncork.core.base.measurement import Comparison, Measurement, compare, pairs_to_prove, spread
 
 MIN_PAIRS = 3
 MAX_PAIRS = 16

@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Final
 
-from uncork.core.machine import PLAIN_ALLOCATOR
+from uncork.core.base.machine import PLAIN_ALLOCATOR
 
 # Names and values of glibc's mallopt. One arena: those of other threads give memory back whatever
 # they are told, and have no room for large pieces. No mapping of its own for a large piece, and

@@ -1,4 +1,7 @@
-"""What the devices can do: the one place that asks."""
+"""Is this the machine that a plan was made on, and can it do what the plan asks?
+
+What the devices can do: the one place that asks.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from typing import Final, Literal
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.core.machine import Machine
-from uncork.core.record import replace
-from uncork.measure.machine import probe
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import INTRA_OP_THREADS
+from uncork.measure.machine.probe import probe
 
 # x86 flags of native bfloat16 dot products, as Linux spells them.
 _CPU_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16"})
@@ -176,3 +180,10 @@ def _describe(device: object) -> str:
     details = tf.config.experimental.get_device_details(device)
     name = getattr(device, "name", "").removeprefix("/physical_device:")
     return f"{name} {details.get('device_name', '')}".strip()
+
+
+def chosen_threads() -> int:
+    """Threads for the work within a kernel, as the script or its environment chose; 0 where not."""
+    given = os.environ.get(INTRA_OP_THREADS, "")
+    own: int = tf.config.threading.get_intra_op_parallelism_threads()
+    return own or (int(given) if given.isdecimal() else 0)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from uncork.core.machine import Machine
-from uncork.measure import cgroup
-from uncork.measure.allocator import allocator
+from uncork.core.base.machine import Machine
+from uncork.measure.machine import cgroup
+from uncork.measure.machine.allocator import allocator
 
 _LIMITS = Path("/proc/self/limits")
 _ADDRESSES = "Max address space"

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from uncork.core.stack import outwards, owner, place, user_frame
+from uncork.pycode.frames.stack import outwards, owner, place, user_frame
 
 
 class CompiledCalls:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tensorflow.python.framework import ops
 
-from uncork.core.stack import place, user_frame
+from uncork.pycode.frames.stack import place, user_frame
 
 # What reading a value takes where it is there already.
 _AT_ONCE_S: Final = 50e-6

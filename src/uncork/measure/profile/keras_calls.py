@@ -15,8 +15,8 @@ from typing import Any, Final
 import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from uncork.core.stack import place, user_frame
-from uncork.measure.tracing import tracing_s
+from uncork.measure.benchmark.timed_block import tracing_s
+from uncork.pycode.frames.stack import place, user_frame
 
 _METHODS: Final = ("evaluate", "predict")
 # The last of them, for a proof.

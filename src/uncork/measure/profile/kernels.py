@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.traces import WAITING, Op, Span, gpu_streams, host_threads
+from uncork.measure.profile.xplane import WAITING, Op, Span, gpu_streams, host_threads
 
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
 _TOLD: Final = 80

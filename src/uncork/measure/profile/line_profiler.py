@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.facts import LoopWork as Work
-from uncork.core.parsed import parsed
-from uncork.core.stack import code_place, owner
+from uncork.core.evidence.loop import LoopWork as Work
+from uncork.pycode.frames.stack import code_place, owner
+from uncork.pycode.syntax.parse import parsed
 
 _METRICS: Final = "/keras/src/metrics/"
 _TRAINER: Final = "/keras/src/backend/tensorflow/trainer.py"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from uncork.measure.interleave import Block
+from uncork.measure.benchmark.interleave import Block
 
 # Both run ops; all other TFE_ functions keep the tape and the context.
 _EXECUTE: Final = frozenset({"TFE_Py_Execute", "TFE_Py_FastPathExecute"})

@@ -9,8 +9,8 @@ from collections import Counter
 from types import FrameType
 from typing import Final
 
-from uncork.core.facts import StartLine
-from uncork.core.stack import outwards, owner, place
+from uncork.core.evidence.loop import StartLine
+from uncork.pycode.frames.stack import outwards, owner, place
 
 # Between two looks; each takes some microseconds.
 _PAUSE_S: Final = 0.02

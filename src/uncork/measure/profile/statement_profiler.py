@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from uncork.core.parsed import parsed
+from uncork.pycode.syntax.parse import parsed
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from uncork.core.edit import AsyncCheckpoint, of_validation
-from uncork.core.measurement import PROMISING, Comparison, is_open
-from uncork.core.plan import OutcomeName, Proof, Ratio, Step
-from uncork.road import Optimization, Proposal
+from uncork.core.base.measurement import PROMISING, Comparison, is_open
+from uncork.core.documents.plan import OutcomeName, Proof, Ratio, Step
+from uncork.core.edits.edit import AsyncCheckpoint, of_validation
+from uncork.optimizations.base.proposal import Optimization, Proposal
 
 # Ratio. A step that wins less is not worth a line in a plan, nor the risk.
 KEEP_FROM = 1.03
@@ -43,7 +43,7 @@ def figures(comparison: Comparison | Ratio) -> str:
     """Ratio and interval in brackets; one whose end tells nothing is open there.
 
     Example:
-        >>> from uncork.core.measurement import compare
+        >>> from uncork.core.base.measurement import compare
         >>> figures(compare([1.0, 1.0], [2.0, 2.0]))
         '2.00x [2.00, 2.00]'
         >>> figures(Ratio(ratio=0.2, low=0.0, high=2e9))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit, Guarantee
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy, StageName
-from uncork.core.record import Record
-from uncork.core.workload import Workload
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy, StageName
+from uncork.core.edits.edit import Edit, Guarantee
 
 # Ratio. Below this predicted gain a trial costs the user more time than it could give back.
 WORTH_TRYING = 1.05
@@ -71,129 +69,3 @@ class Optimization(ABC):
 def not_worth(predicted: float) -> Skipped:
     """The answer when the figures say that there is little to win."""
     return Skipped(reason=f"predicted gain {predicted:.2f}x is below {WORTH_TRYING}x")
-
-
-def no_pipeline(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when there is no tf.data pipeline to edit."""
-    if diagnosis.workload.data != "tf.data":
-        return Skipped(reason=f"the training is fed by {diagnosis.workload.data}, not by tf.data")
-    if not diagnosis.stages:
-        return Skipped(reason="nothing is known about the stages of the input pipeline")
-    return None
-
-
-def read_once(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when what is kept of the data would not be read again."""
-    if diagnosis.workload.passes < 2:
-        return Skipped(reason="one epoch only: nothing is read twice")
-    if diagnosis.workload.data_made_anew:
-        return Skipped(
-            reason="the script makes its dataset anew for each pass, and what is kept is not "
-            "read again: make it once, before the loop over epochs, and tune again"
-        )
-    return None
-
-
-def no_room(
-    diagnosis: WorkloadDiagnosis,
-    policy: Policy,
-    moved: Collection[int],
-    staying: Mapping[int, int] | None = None,
-) -> Skipped | None:
-    """Set when a shuffle would hold too much, were these maps above it instead of below.
-
-    A map that parses makes little of much: of long records two numbers.
-
-    Args:
-        diagnosis: Of the training.
-        policy: Says how much memory may be used.
-        moved: Indices of the maps.
-        staying: Bytes of an element of what stays below, of a map that is moved in part.
-    """
-    room = policy.memory_share * diagnosis.memory_available_bytes
-    for shuffle in diagnosis.stages:
-        below = [i for i in shuffle.buffer.maps if i in moved] if shuffle.buffer else []
-        if shuffle.buffer is None or not below:
-            continue
-        lowest = min(below)
-        held, given = (diagnosis.stages[i - 1].bytes_per_element for i in (shuffle.index, lowest))
-        taken = (staying or {}).get(lowest, given)
-        now, then = (shuffle.buffer.elements * (size or 0) for size in (held, taken))
-        if then > max(now, room):
-            return Skipped(
-                reason=f"the shuffle would hold {then / 1e9:.1f} GB of what the map is made from, "
-                f"the budget is {room / 1e9:.1f} GB"
-            )
-    return None
-
-
-def no_policy_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when the precision of the model is not to be changed from outside."""
-    if diagnosis.workload.parts_later:
-        return Skipped(
-            reason="layers of the script's own are built by fit, and what they make then has the "
-            "script's dtype policy: call the model on a first batch before fit, and tune again"
-        )
-    if diagnosis.workload.kind == "custom_loop":
-        return no_function_edit(diagnosis)
-    return no_step_edit(diagnosis)
-
-
-def policies_of_its_own(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when layers compute in something else than float32 already, or none is known."""
-    policies = diagnosis.workload.dtype_policies
-    if not policies:
-        return Skipped(reason="no layer of Keras's was seen in the step: there is no policy to set")
-    if policies != ("float32",):
-        return Skipped(reason=f"the model uses {', '.join(policies)} already")
-    return None
-
-
-def no_function_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when the step of a loop cannot be traced anew, as another function."""
-    work = diagnosis.workload
-    if work.eager_step:
-        return Skipped(reason="the step runs op by op: it must be a tf.function first")
-    if not work.step_code:
-        return Skipped(reason="the loop calls more than one compiled function for a batch, or none")
-    if diagnosis.remade is not None:
-        return Skipped(
-            reason="the script makes its step anew for each epoch: it would be traced anew"
-        )
-    if work.distributed or work.replicas > 1:
-        return Skipped(reason="not tried under a tf.distribute strategy yet")
-    return None
-
-
-def ends_unknown(work: Workload) -> Skipped | None:
-    """Set when the step that meets the end of a fit's data would be counted otherwise."""
-    if work.kind != "fit" or work.steps_per_epoch is not None:
-        return None
-    return Skipped(
-        reason="the length of the data is unknown, and the step that meets their end would count "
-        "otherwise; .apply(tf.data.experimental.assert_cardinality(n)) tells it"
-    )
-
-
-def no_loop_elsewhere(work: Workload) -> Skipped | None:
-    """Set when it is a loop whose step cannot be called again in a process of its own."""
-    if work.kind != "custom_loop":
-        return None
-    if work.not_traceable:
-        reason = f"the step cannot be called again in another process: {work.not_traceable}"
-        return Skipped(reason=reason)
-    if not work.step_code:
-        reason = "the loop calls no one function that could be called again in another process"
-        return Skipped(reason=reason)
-    return None
-
-
-def no_step_edit(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    """Set when the training step is not Keras's to change."""
-    if diagnosis.workload.kind == "custom_loop":
-        return Skipped(reason="the step of a custom loop is your own code")
-    if diagnosis.workload.eager_step:
-        return Skipped(reason="the model runs eagerly by choice (run_eagerly=True)")
-    if diagnosis.workload.distributed:
-        return Skipped(reason="not tried under a tf.distribute strategy yet")
-    return None

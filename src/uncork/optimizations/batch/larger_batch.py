@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.batch_facts import BatchSize
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import Rebatch
-from uncork.core.plan import Policy
-from uncork.core.step_edit import LargerBatch
-from uncork.core.workload import Workload
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import Rebatch
+from uncork.core.edits.step import LargerBatch
+from uncork.core.evidence.batches import BatchSize
+from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_step_edit,
     not_worth,
 )
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.batch_facts import TooLarge
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import RecomputeActivations, StepEdit
-from uncork.core.workload import Workload
-from uncork.road.proposal import Optimization, Proposal, Skipped, no_step_edit
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.step import RecomputeActivations, StepEdit
+from uncork.core.evidence.batches import TooLarge
+from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 
 @final

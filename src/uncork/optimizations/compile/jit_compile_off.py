@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.compiling import compiling_of
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import JitCompileOff
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import JitCompileOff
+from uncork.optimizations.base.preconditions import ends_unknown, no_function_edit, no_step_edit
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    ends_unknown,
-    no_function_edit,
-    no_step_edit,
     not_worth,
 )
 

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.compiling import compiling_of
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import FillsUp, PadArguments, PadLengths
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import FillsUp, PadArguments, PadLengths
+from uncork.core.evidence.batches import NewShapes
+from uncork.optimizations.base.preconditions import no_function_edit, no_pipeline, no_step_edit
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_function_edit,
-    no_pipeline,
-    no_step_edit,
     not_worth,
 )
 

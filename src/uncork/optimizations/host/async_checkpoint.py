@@ -14,12 +14,18 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AsyncCheckpoint
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.saving import beside_gain, saving_share
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.checkpoint_time import beside_gain, saving_share
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import AsyncCheckpoint
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
 
 
 @final

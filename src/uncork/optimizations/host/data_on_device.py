@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.facts import Transfer
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.sending import Sparing, gain_by, rows_of
-from uncork.road.map_on_device import sent, to_the_step
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.transfer_time import Sparing, gain_by, rows_of
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.evidence.model import Transfer
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
     not_worth,
 )
+from uncork.optimizations.host.map_on_device import sent, to_the_step
 
 
 @final

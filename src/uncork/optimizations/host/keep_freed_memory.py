@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import KeepFreedMemory
-from uncork.core.machine import PLAIN_ALLOCATOR, Machine
-from uncork.core.plan import Policy
-from uncork.core.workload import Workload
-from uncork.road.proposal import (
+from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import KeepFreedMemory
+from uncork.optimizations.base.preconditions import no_loop_elsewhere
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_loop_elsewhere,
     not_worth,
 )
 

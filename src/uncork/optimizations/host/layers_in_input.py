@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import LayersInInput
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import LayersInInput
+from uncork.core.evidence.kernels import KernelPart
+from uncork.optimizations.base.preconditions import no_pipeline, no_step_edit
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
-    no_step_edit,
     not_worth,
 )
 

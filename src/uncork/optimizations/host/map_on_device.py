@@ -14,23 +14,21 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit
-from uncork.core.facts import Transfer
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import GatherLast, VectorizeMap
-from uncork.core.plan import Policy
-from uncork.core.sending import gain_by, rows_of, sparing
-from uncork.core.stage import InStep
-from uncork.core.step_edit import MapOnDevice
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.transfer_time import gain_by, rows_of, sparing
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import GatherLast, VectorizeMap
+from uncork.core.edits.step import MapOnDevice
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import InStep
+from uncork.optimizations.base.preconditions import no_function_edit, no_pipeline, no_step_edit
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_function_edit,
-    no_pipeline,
-    no_step_edit,
     not_worth,
 )
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import ReduceRetracing
-from uncork.road.proposal import Optimization, Proposal, Skipped
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import ReduceRetracing
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 _SOURCE: Final = "@tf.function(reduce_retracing=True)\ndef train_step(...):"
 

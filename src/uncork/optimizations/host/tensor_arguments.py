@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import TensorArguments
-from uncork.road.proposal import Optimization, Proposal, Skipped, no_function_edit
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import TensorArguments
+from uncork.optimizations.base.preconditions import no_function_edit
+from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 
 @final

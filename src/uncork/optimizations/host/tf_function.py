@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import TfFunction
-from uncork.core.workload import Workload
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.step import TfFunction
+from uncork.optimizations.base.preconditions import ends_unknown
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    ends_unknown,
     not_worth,
 )
 

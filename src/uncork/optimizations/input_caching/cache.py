@@ -20,14 +20,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.branches import made_from
-from uncork.core.caches import filled, forms_to_keep
-from uncork.core.costmodel import StepCosts, gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import Edit
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import (
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record, replace
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.cache_candidates import filled, forms_to_keep
+from uncork.core.costmodel.step_cost import StepCosts, gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import (
     Cache,
     DiskCache,
     InlineMap,
@@ -35,22 +36,20 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.plan import Policy
-from uncork.core.record import Record, replace
-from uncork.core.stage import Stage
-from uncork.road.autotune_off import hushed, without_autotuner
-from uncork.road.inline_map import RunInline
-from uncork.road.parallelize_prefix import ParallelizePrefix
-from uncork.road.proposal import (
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.stage_graph import made_from
+from uncork.optimizations.base.preconditions import no_pipeline, read_once
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
     not_worth,
-    read_once,
 )
-from uncork.road.vectorize import VectorizeMaps
+from uncork.optimizations.input_parallelism.autotune_off import hushed, without_autotuner
+from uncork.optimizations.input_parallelism.inline_map import RunInline
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
+from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
 # Of the memory that caches may take, what is not worth a thought.

@@ -17,17 +17,17 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.caches import forms_to_keep
-from uncork.core.costmodel import StepCosts, gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.disk import Disk, files_bytes
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import DiskCache
-from uncork.core.plan import Policy
-from uncork.core.stage import Stage
-from uncork.road.cache import Keeping, kept_bytes, lasting_places, room_for
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.cache_candidates import forms_to_keep
+from uncork.core.costmodel.step_cost import StepCosts, gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import DiskCache
+from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.storage import Disk, files_bytes
+from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.optimizations.input_caching.cache import Keeping, kept_bytes, lasting_places, room_for
 
 # While it is tried there are two of them: the one that is timed, and the one that is compared.
 _AT_ONCE: Final = 2

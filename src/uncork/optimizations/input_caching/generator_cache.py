@@ -11,23 +11,22 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.caches import ends
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import GeneratorCache
-from uncork.core.plan import Policy
-from uncork.road.autotune_off import hushed, without_autotuner
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.cache_candidates import ends
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import GeneratorCache
+from uncork.optimizations.base.preconditions import no_pipeline, read_once
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
     not_worth,
-    read_once,
 )
+from uncork.optimizations.input_parallelism.autotune_off import hushed, without_autotuner
 
 _NOT_ALIKE: Final = "no generator that was seen to yield the same in every epoch"
 _NOT_READ: Final = "the training was not seen to read its generator to the end"

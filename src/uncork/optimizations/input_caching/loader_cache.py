@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import LoaderCache
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import LoaderCache
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
 
 _SOURCE: Final = "@functools.cache  # above __getitem__, or keep what it made in a dictionary"
 

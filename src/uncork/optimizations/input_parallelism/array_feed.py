@@ -12,12 +12,18 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import ArrayFeed
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.workload import Workload
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.workload import Workload
+from uncork.core.edits.edit import ArrayFeed
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
 
 # Of what the steps of ten small trainings waited for, a third to all was spared.
 _SPARED: Final = 0.5

@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain, worth_inlining
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import InlineMap
-from uncork.core.plan import Policy
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain, worth_inlining
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import InlineMap
+from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
     not_worth,
 )
 

@@ -16,14 +16,20 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AHEAD, MOST_PROCESSES, LoaderProcesses
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.road.loader_workers import QUEUED, loader_of
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import AHEAD, MOST_PROCESSES, LoaderProcesses
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
+from uncork.optimizations.input_parallelism.loader_workers import QUEUED, loader_of
 
 # Of memory, what a process has for itself: pages with counts of references, which it writes.
 _OWN_BYTES: Final = 64 << 20

@@ -14,14 +14,20 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.edit import AHEAD, MOST_WORKERS, LoaderWorkers
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.stage import Stage
-from uncork.road.proposal import WORTH_TRYING, Optimization, Proposal, Skipped, not_worth
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.edit import AHEAD, MOST_WORKERS, LoaderWorkers
+from uncork.core.evidence.stage import Stage
+from uncork.optimizations.base.proposal import (
+    WORTH_TRYING,
+    Optimization,
+    Proposal,
+    Skipped,
+    not_worth,
+)
 
 # Batches, where the loader asks for no other number: Keras's ``max_queue_size``.
 QUEUED: Final = 10

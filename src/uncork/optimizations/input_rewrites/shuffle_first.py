@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.attribution import costs_of, unexplained_s
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import ShuffleFirst
-from uncork.core.plan import Policy
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of, unexplained_s
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import ShuffleFirst
+from uncork.optimizations.base.preconditions import no_pipeline, no_room
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
-    no_room,
     not_worth,
 )
 

@@ -16,20 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain, worth_vectorizing
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.pipeline_edit import VectorizeMap
-from uncork.core.plan import Policy
-from uncork.core.stage import Stage
-from uncork.road.proposal import (
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain, worth_vectorizing
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.pipeline import VectorizeMap
+from uncork.core.evidence.stage import Stage
+from uncork.optimizations.base.preconditions import no_pipeline, no_room
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    no_pipeline,
-    no_room,
     not_worth,
 )
 

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.errors import in_short
-from uncork.core.machine import Machine
-from uncork.core.plan import Policy
-from uncork.core.step_edit import DtypePolicy
-from uncork.road.proposal import (
+from uncork.core.base.errors import in_short
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import Policy
+from uncork.core.edits.step import DtypePolicy
+from uncork.optimizations.base.preconditions import (
+    ends_unknown,
+    no_policy_edit,
+    policies_of_its_own,
+)
+from uncork.optimizations.base.proposal import (
     WORTH_TRYING,
     Optimization,
     Proposal,
     Skipped,
-    ends_unknown,
-    no_policy_edit,
     not_worth,
-    policies_of_its_own,
 )
 
 # Ratio at best, where nothing was measured: half the bytes moved, and tensor cores.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import schedulable_cpus
-from uncork.pipeline.calls import calls_were_open
-from uncork.pipeline.effects import is_order_free, reads_variables
-from uncork.pipeline.tree import Node
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.measure.machine.probe import schedulable_cpus
+from uncork.pipeline.functions.effects import is_order_free, reads_variables
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import calls_were_open
 
 
 def readers(node: Node) -> int | None:
@@ -19,7 +19,7 @@ def readers(node: Node) -> int | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> two = tf.data.Dataset.range(4).interleave(tf.data.Dataset.range, cycle_length=2)
         >>> readers(read(two).root), readers(read(two.batch(2)).root)
         (2, None)
@@ -42,7 +42,7 @@ def told_ahead(node: Node) -> int | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> told_ahead(read(tf.data.Dataset.range(4).prefetch(400)).root)
         400
     """

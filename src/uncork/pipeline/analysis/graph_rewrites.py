@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.graphs import ConcreteFunction, Tensor
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import barrier
-from uncork.pipeline.tree import Pipeline, read
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.functions.function_graph import ConcreteFunction, Tensor
+from uncork.pipeline.ir.builders import barrier
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, read
 
 _FUSED: Final = {"shuffle": "repeat", "map": "batch"}
 # The number with which a stage does nothing.

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.disk import FromDisk
-from uncork.measure.cold_reads import cold_reads
-from uncork.pipeline.tree import Node, Pipeline, Place
+from uncork.core.evidence.storage import FromDisk
+from uncork.measure.machine.cold_reads import cold_reads
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, Place
 
 # Sources that hold what they give; others would have to be run for that.
 _HOLDING: Final = frozenset({"from_tensor_slices", "from_tensors", "from_list"})
@@ -33,7 +34,7 @@ def bytes_named(node: Node) -> int | None:
     """Bytes of the files that a source names, all together; None where it names none of this host.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> here = tf.data.Dataset.from_tensor_slices([__file__, __file__])
         >>> bytes_named(read(here).root) == 2 * Path(__file__).stat().st_size
         True

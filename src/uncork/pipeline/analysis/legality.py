@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.effects import (
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.analysis.graph_rewrites import fused_repeat, is_left_out
+from uncork.pipeline.functions.effects import (
     branches,
     devices,
     is_deterministic,
@@ -24,9 +25,9 @@ from uncork.pipeline.effects import (
     reads_variables,
     runs_python,
 )
-from uncork.pipeline.fusions import fused_repeat, is_left_out
-from uncork.pipeline.order import keeps_order, ordered_by_default
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.ir.element_order import keeps_order, ordered_by_default
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
 # Repeat themselves whenever what lies below and the function, if any, does.
 _PASS_ON: Final = frozenset({
@@ -102,7 +103,7 @@ def may_run_inline(node: Node) -> bool:
     another device would wait in that thread for itself.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: x + 1)
         >>> may_run_inline(read(numbers).root), may_run_inline(read(numbers.batch(2)).root)
         (True, False)
@@ -268,7 +269,7 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> numbers = tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9).batch(3)
         >>> batch_above(read(numbers), 1)
         3
@@ -302,7 +303,7 @@ def errors_are_ignored(pipeline: Pipeline, stage: int) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> checked = tf.data.Dataset.range(9).map(lambda x: tf.debugging.check_numerics(1 / x, ""))
         >>> errors_are_ignored(read(checked.ignore_errors().batch(2)), 1)
         True
@@ -357,7 +358,7 @@ def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> maps_below(read(tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9)), 2)
         (1,)
     """

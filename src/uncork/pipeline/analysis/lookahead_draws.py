@@ -11,10 +11,11 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.pipeline.effects import reads_variables
-from uncork.pipeline.legality import is_random, parallel_by_default
-from uncork.pipeline.python_calls import in_python
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.pipeline.analysis.legality import is_random, parallel_by_default
+from uncork.pipeline.functions.effects import reads_variables
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import in_python
+from uncork.pipeline.ir.tree import Pipeline
 
 # May end, or be left, before what they read from does.
 _STOPPING: Final = frozenset({"take", "take_while", "zip", "choose", "opaque"})
@@ -26,7 +27,7 @@ def draws_too_far(pipeline: Pipeline) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> def noisy(x):
         ...     return x + tf.random.uniform([], 0, 9, tf.int64)
         >>> data = tf.data.Dataset.range(9).map(noisy)
@@ -47,7 +48,7 @@ def rewritten_by_default(pipeline: Pipeline) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> rewritten_by_default(read(tf.data.Dataset.range(9)))
         True
     """
@@ -62,7 +63,7 @@ def asks_too_far(pipeline: Pipeline) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> data = tf.data.Dataset.from_generator(lambda: range(9), tf.int64)
         >>> asks_too_far(read(data.take(4))), asks_too_far(read(data.prefetch(2).take(4)))
         (False, True)
@@ -89,7 +90,7 @@ def in_its_turn(pipeline: Pipeline) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> times = tf.Variable(2, dtype=tf.int64)
         >>> data = tf.data.Dataset.range(9).map(lambda x: x * times)
         >>> alone = tf.data.Options()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.pipeline.effects import op_types
-from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.functions.effects import op_types
+from uncork.pipeline.ir.tree import Pipeline
 
 _SUMS: Final = frozenset({
     "Sum", "Mean", "Prod", "EuclideanNorm", "L2Loss", "MatMul", "BatchMatMul", "BatchMatMulV2",
@@ -22,7 +22,7 @@ def adds_up(pipeline: Pipeline) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> rows = tf.data.Dataset.from_tensors(tf.ones([9, 9]))
         >>> adds_up(read(rows.map(tf.reduce_mean))), adds_up(read(rows.map(tf.square)))
         (True, False)

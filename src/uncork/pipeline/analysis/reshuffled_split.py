@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from uncork.pipeline.raw_ops import reshuffles
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.compat.tfdata.dataset_ops import reshuffles
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
 # They choose elements by their place.
 _PARTS: Final = frozenset({"take", "skip", "shard"})
@@ -44,7 +45,7 @@ def parted_anew(one: Pipeline, other: Pipeline) -> PartedAnew | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> rows = tf.data.Dataset.range(10).shuffle(10)
         >>> found = parted_anew(read(rows.skip(3)), read(rows.take(3)))
         >>> [part.kind for part in found.parts], found.shuffle.kind

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from uncork.pipeline.node import Node
+from uncork.pipeline.ir.node import Node
 
 # Between a zip and what its branches share: one element in, one element out, in order.
 _ONE_TO_ONE: Final = frozenset({"map", "prefetch", "options"})
@@ -34,7 +34,7 @@ def shared_by_branches(node: Node) -> Shared | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: 2 * x)
         >>> both = tf.data.Dataset.zip((numbers, numbers.map(lambda x: x + 1)))
         >>> shared_by_branches(read(both).root).times

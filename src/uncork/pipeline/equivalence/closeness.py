@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.tree import read
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.ir.tree import read
 
 # The distance from 1 to the next number. What has other types must be equal.
 _EPSILON: Final = {

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.tree import read
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.ir.tree import read
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.pipeline.digests import element_digest
-from uncork.pipeline.effects import is_deterministic
-from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.pipeline.equivalence.digests import element_digest
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.functions.effects import is_deterministic
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, read
 
 
 def draws(pipeline: Pipeline) -> bool:

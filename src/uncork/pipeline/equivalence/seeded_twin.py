@@ -13,9 +13,12 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.record import digest
-from uncork.pipeline.effects import is_order_free, runs_python
-from uncork.pipeline.graphs import (
+from uncork.compat.tfdata.dataset_classes import COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.core.base.record import digest
+from uncork.pipeline.functions.effects import is_order_free, runs_python
+from uncork.pipeline.functions.function_graph import (
     SEEDS_BY_INPUT,
     ConcreteFunction,
     Graph,
@@ -28,13 +31,12 @@ from uncork.pipeline.graphs import (
     trace,
     value_of,
 )
-from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
-from uncork.pipeline.nodes import derived, variables_of
-from uncork.pipeline.python_calls import generator_of, python_functions
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Node, Pipeline, read
-from uncork.watch import Draws, reached_by
+from uncork.pipeline.ir.builders import derived, variables_of
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import generator_of, python_functions
+from uncork.pipeline.ir.tree import Pipeline, read, remade
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.reachability import reached_by
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
 _KEEP_STATE: Final = COUNTING_SOURCES | {"shuffle", "cache"}

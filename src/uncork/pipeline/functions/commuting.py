@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from uncork.pipeline.graphs import Graph, full_name, is_control, op_of, spec_of
+from uncork.pipeline.functions.function_graph import Graph, full_name, is_control, op_of, spec_of
 
 # Rounded alike wherever a value stands: no functions that are approximated, many values at a time.
 _SCALING: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2", "Maximum", "Minimum"})

@@ -8,8 +8,16 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.pipeline.graphs import Graph, NodeDef, full_name, is_control, op_of, spec_of, value_of
-from uncork.pipeline.splitting import with_dependents
+from uncork.pipeline.functions.function_graph import (
+    Graph,
+    NodeDef,
+    full_name,
+    is_control,
+    op_of,
+    spec_of,
+    value_of,
+)
+from uncork.pipeline.functions.splitting import with_dependents
 
 # Each value by itself, whatever stands beside it.
 _ALONE: Final = frozenset({"Identity", "Cast"})

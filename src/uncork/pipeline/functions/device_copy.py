@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,

@@ -13,8 +13,13 @@ from functools import cached_property
 
 import tensorflow as tf
 
-from uncork.pipeline.effects import is_order_free, may_overlap, reads_variables, stateful_ops
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.effects import (
+    is_order_free,
+    may_overlap,
+    reads_variables,
+    stateful_ops,
+)
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,
@@ -27,7 +32,7 @@ from uncork.pipeline.graphs import (
     spec_of,
     trace,
 )
-from uncork.pipeline.splitting import NO_WORK, with_dependents
+from uncork.pipeline.functions.splitting import NO_WORK, with_dependents
 
 
 @dataclass(frozen=True, eq=False)

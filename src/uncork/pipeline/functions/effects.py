@@ -9,8 +9,7 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.stack import users_place
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     NodeDef,
@@ -22,6 +21,7 @@ from uncork.pipeline.graphs import (
     op_of,
     output_types,
 )
+from uncork.pycode.frames.stack import users_place
 
 PYTHON_OPS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 

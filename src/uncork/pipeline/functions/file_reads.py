@@ -6,8 +6,14 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.effects import is_order_free
-from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, replay, trace
+from uncork.pipeline.functions.effects import is_order_free
+from uncork.pipeline.functions.function_graph import (
+    ConcreteFunction,
+    argument_specs,
+    graph_of,
+    replay,
+    trace,
+)
 
 # Fewer files for one element are no habit of writing data in pieces.
 _MANY: Final = 4

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.effects import is_order_free
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.effects import is_order_free
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     NodeDef,

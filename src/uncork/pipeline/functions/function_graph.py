@@ -2,6 +2,8 @@
 
 Everything works on GraphDef: one form for a function's own ops and for the bodies of the ``cond``,
 ``while`` and dataset functions that it calls.
+
+Lookup tables that never change.
 """
 
 from __future__ import annotations
@@ -16,8 +18,34 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
-from uncork.pipeline.inline import inlined
-from uncork.pipeline.tables import never_changes
+from uncork.pipeline.functions.inlining import inlined
+from uncork.pycode.purity.referrers import owners_of
+
+
+def never_changes(handle: Any) -> bool:
+    """A table behind this handle is filled when it is made, and cannot be filled again.
+
+    The handle does not tell: static and mutable tables share one interface. The object that holds
+    it does. A table of unknown origin, a restored one for example, is taken for one that changes.
+
+    Args:
+        handle: A tensor that a function captured.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> words = tf.lookup.KeyValueTensorInitializer(["cat", "dog"], [1, 2])
+        >>> static = tf.lookup.StaticHashTable(words, default_value=0)
+        >>> mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.int32, 0)
+        >>> never_changes(static.resource_handle), never_changes(mutable.resource_handle)
+        (True, False)
+    """
+    if handle.dtype != tf.resource:
+        return False
+    tables: list[Any] = [
+        each for each in owners_of(handle) if issubclass(type(each), tf.lookup.StaticHashTable)
+    ]
+    return any(each._resource_handle is handle for each in tables)
+
 
 ConcreteFunction = Any
 GraphDef = Any

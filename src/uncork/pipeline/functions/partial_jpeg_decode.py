@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.crops import Crop, first_crop, indices_of
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.crop_detection import Crop, first_crop, indices_of
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,

@@ -16,8 +16,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.graphs import Graph, Tensor, full_name, is_control, op_of, replay, trace
-from uncork.pipeline.stacked_ops import ONE_BY_ONE
+from uncork.pipeline.functions.batched_ops import ONE_BY_ONE
+from uncork.pipeline.functions.function_graph import (
+    Graph,
+    Tensor,
+    full_name,
+    is_control,
+    op_of,
+    replay,
+    trace,
+)
 
 # Which input holds the row; all others are the same for every element.
 _PLACE_BY_PLACE: Final = {

@@ -15,9 +15,9 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.pipeline.commuting import Scaling, fewest, scalings
-from uncork.pipeline.effects import Judge
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.commuting import Scaling, fewest, scalings
+from uncork.pipeline.functions.effects import Judge
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,

@@ -8,12 +8,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import batch_op, cache_op, interleave_op, map_op, prefetch_op
 
-from uncork.pipeline.disk_folder import CacheFiles
-from uncork.pipeline.graphs import ConcreteFunction
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.node import CACHE_FILES, PLACE_HOLDER
-from uncork.pipeline.rebuild import blank, initialise
-from uncork.pipeline.source_lines import same_line
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import blank, initialise
+from uncork.pipeline.functions.function_graph import ConcreteFunction
+from uncork.pipeline.ir.cache_files import CacheFiles
+from uncork.pipeline.ir.node import CACHE_FILES, PLACE_HOLDER
+from uncork.pycode.frames.dataset_lines import same_line
 
 
 @dataclass(frozen=True, eq=False)

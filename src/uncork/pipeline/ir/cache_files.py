@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from uncork.core.disk import FOLDER_PREFIX, files_bytes, refused_name
-from uncork.core.errors import EditRefused
+from uncork.core.base.errors import EditRefused
+from uncork.core.evidence.storage import FOLDER_PREFIX, files_bytes, refused_name
 
 _MARK: Final = "made-by-uncork"
 _MARKED: Final = b"A folder of one process, made by Uncork. It goes when that process ends.\n"

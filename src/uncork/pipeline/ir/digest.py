@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.record import digest
-from uncork.pipeline.graphs import (
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.core.base.record import digest
+from uncork.pipeline.functions.function_graph import (
     SEEDS_BY_INPUT,
     NodeDef,
     full_name,
@@ -23,9 +24,8 @@ from uncork.pipeline.graphs import (
     once_for_each,
     op_of,
 )
-from uncork.pipeline.kinds import kind_of
-from uncork.pipeline.node import Node
-from uncork.pipeline.python_calls import keeps_python
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import keeps_python
 
 _IGNORED: Final = frozenset({
     "seed", "seed2", "token", "shared_name", "container", "metadata", "_class", "_output_shapes",

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.node import Node
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Pipeline, read
-from uncork.pipeline.unkept import interleave_determinism
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.hidden_settings import interleave_determinism
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, read, remade
 
 _INTERLEAVE = "_ParallelInterleaveDataset"
 
@@ -50,7 +50,7 @@ def leaves_order_open(pipeline: Pipeline) -> bool:
     """Two passes may give their elements in another order by leave of the script.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> numbers = tf.data.Dataset.range(9)
         >>> loose = numbers.map(lambda x: x, num_parallel_calls=2, deterministic=False)
         >>> leaves_order_open(read(loose)), leaves_order_open(read(numbers))
@@ -67,7 +67,7 @@ def in_order(pipeline: Pipeline) -> Dataset:
         pipeline: Nothing of which was read yet: shuffles and caches begin anew.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> loose = tf.data.Options()
         >>> loose.deterministic = False
         >>> numbers = tf.data.Dataset.range(3).map(lambda x: x + 1, 2).with_options(loose)

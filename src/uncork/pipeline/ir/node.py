@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from uncork.pipeline.disk_folder import CacheFiles
-from uncork.pipeline.graphs import ConcreteFunction
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.source_lines import source_line
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.functions.function_graph import ConcreteFunction
+from uncork.pipeline.ir.cache_files import CacheFiles
+from uncork.pycode.frames.dataset_lines import source_line
 
 # Where a cache of Uncork's own in files remembers them, and the name of one that has none.
 CACHE_FILES: Final = "_uncork_files"

@@ -14,14 +14,15 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.stage import AUTOTUNE
-from uncork.measure.machine import cpus
-from uncork.pipeline.effects import is_order_free, reads_variables
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Node, read
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.measure.machine.probe import cpus
+from uncork.pipeline.functions.effects import is_order_free, reads_variables
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import read, remade
 
 CALLS: Final = "_num_parallel_calls"
 _PER_CORE: Final = 8

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from tensorflow.python.ops import script_ops  # the registry of Python functions has no public API
 
-from uncork.pipeline.effects import PYTHON_OPS, Judge, runs_python
-from uncork.pipeline.graphs import (
+from uncork.pipeline.functions.effects import PYTHON_OPS, Judge, runs_python
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     argument_specs,
@@ -27,10 +27,10 @@ from uncork.pipeline.graphs import (
     replay,
     trace,
 )
-from uncork.pipeline.kept_calls import KeptCalls
-from uncork.pipeline.kept_generator import KeptGenerator
-from uncork.pipeline.node import Node
-from uncork.watch import function_digest
+from uncork.pipeline.ir.node import Node
+from uncork.pycode.purity.memoized_function import KeptCalls
+from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pycode.purity.reachability import function_digest
 
 _TOKEN: Final = "token"
 # What TensorFlow calls for the next element of a generator, where all of it are arrays.

@@ -1,7 +1,11 @@
-"""An input pipeline as an immutable tree, read from the Dataset objects themselves."""
+"""Make a whole pipeline anew, node by node.
+
+An input pipeline as an immutable tree, read from the Dataset objects themselves.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -11,11 +15,41 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.core.errors import EditRefused, WrongUse
-from uncork.pipeline.graphs import graph_of
-from uncork.pipeline.kinds import Dataset, inputs_of, kind_of, unwrapped
-from uncork.pipeline.node import Node
-from uncork.pipeline.structure import structure_digest
+from uncork.compat.tfdata.dataset_classes import inputs_of, kind_of, unwrapped
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused, WrongUse
+from uncork.pipeline.functions.function_graph import graph_of
+from uncork.pipeline.ir.digest import structure_digest
+from uncork.pipeline.ir.node import Node
+
+
+def remade(root: Node, make: Callable[[Node, Sequence[Dataset]], Dataset]) -> Dataset:
+    """The root's dataset after every node was made anew, sources first.
+
+    A dataset that several branches read is made once: they share its cache and its epochs, as they
+    did.
+
+    Args:
+        root: Of the pipeline.
+        make: Gives a node's new dataset, from the node and its new inputs.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from uncork.pipeline.ir.tree import read
+        >>> numbers = read(tf.data.Dataset.range(5).batch(2))
+        >>> remade(numbers.root, lambda node, inputs: node.dataset) is numbers.dataset
+        True
+    """
+    done: dict[int, Dataset] = {}
+
+    def visit(node: Node) -> Dataset:
+        key = id(node.dataset)
+        if key not in done:
+            done[key] = make(node, [visit(below) for below in node.inputs])
+        return done[key]
+
+    return visit(root)
+
 
 # Datasets that stand one on the other: each takes some frames of Python's stack wherever a tree is
 # walked.

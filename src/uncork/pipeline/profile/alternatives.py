@@ -1,4 +1,10 @@
-"""What else of a map is timed beside it: its parts, and what it would be in another place."""
+"""A generator behind ``from_generator`` whose elements are handed over several at once.
+
+Each element that TensorFlow asks a Python generator for costs a call from its threads into the
+interpreter, some 100 us. A call that gives many costs little more.
+
+What else of a map is timed beside it: its parts, and what it would be in another place.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +14,66 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.measure.machine import available_memory, cpus
-from uncork.pipeline.calls import spec_bytes
-from uncork.pipeline.drawing import drawn_first
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.legality import batch_above, is_synchronous, may_run_inline
-from uncork.pipeline.map_edits import drawing_half, first_half
-from uncork.pipeline.measured import AtOnce, Measured
-from uncork.pipeline.narrowed import narrowed
-from uncork.pipeline.nodes import derived, inline_map, parallel_map, serial_map
-from uncork.pipeline.part_decoded import part_decoded
-from uncork.pipeline.probes import Probe, bytes_of, on_all_cores
-from uncork.pipeline.python_calls import in_python
-from uncork.pipeline.reads import only_reading
-from uncork.pipeline.splitting import narrow, split
-from uncork.pipeline.tree import Node, Pipeline
-from uncork.pipeline.unused import unused
-from uncork.pipeline.vectorize import Stacked, batched, vectorized
-from uncork.pipeline.vectorize import batch_size as size_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.evidence.stage import Chunked
+from uncork.measure.machine.probe import available_memory, cpus
+from uncork.pipeline.analysis.legality import batch_above, is_synchronous, may_run_inline
+from uncork.pipeline.functions.draw_split import drawn_first
+from uncork.pipeline.functions.file_reads import only_reading
+from uncork.pipeline.functions.float32_variant import narrowed
+from uncork.pipeline.functions.splitting import narrow, split
+from uncork.pipeline.ir.builders import derived, inline_map, parallel_map, serial_map
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import spec_bytes
+from uncork.pipeline.ir.python_functions import in_python
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.profile.probes import Probe, bytes_of, on_all_cores, take_turns
+from uncork.pipeline.profile.stage_measurement import AtOnce, Measured
+from uncork.pipeline.transforms.dead_outputs import unused
+from uncork.pipeline.transforms.generator_chunks import _MOST_BYTES, _read_on, in_chunks
+from uncork.pipeline.transforms.partial_decode import part_decoded
+from uncork.pipeline.transforms.stage_edits import drawing_half, first_half
+from uncork.pipeline.transforms.vectorize import Stacked, batched, vectorized
+from uncork.pipeline.transforms.vectorize import batch_size as size_of
+
+# Elements of a chunk at most, and bytes: of larger ones the call is the least part.
+_MOST: Final = 1024
+# Elapsed seconds of an element. One that takes longer would hardly be handed over sooner.
+_BRIEF_S: Final = 0.002
+
+
+def chunked(pipeline: Pipeline, stage: Measured, budget_s: float) -> Chunked | None:
+    """What an element costs if several are handed over at once; None where they cannot, or long.
+
+    A generator may look at what the training has come to. So it is run no further ahead than by
+    one step.
+
+    Args:
+        pipeline: The whole of it.
+        stage: Timed already.
+        budget_s: Seconds to spend, roughly.
+    """
+    place, size = stage.place, stage.bytes or _MOST_BYTES
+    if place.node.kind != "from_generator" or stage.wall_s is None or stage.wall_s > _BRIEF_S:
+        return None
+    elements = int(min(_MOST, _MOST_BYTES // size, stage.per_step or 0))
+    if elements < 2 or not _read_on(pipeline, place):
+        return None
+    made = in_chunks(place.node, elements)
+    if made is None:
+        return None
+    plain, instead = Probe(place.node.dataset), Probe(made)
+    take_turns([plain, instead], budget_s)
+    before, after = plain.medians(), instead.medians()
+    if before is None or after is None:
+        return None
+    return Chunked(
+        elements=elements,
+        cpu_s_per_element=min(before[0], after[0]),
+        wall_s_per_element=min(before[1], after[1]),
+    )
+
 
 # Of the memory that is there, what batches in the making may take.
 _MEMORY_SHARE: Final = 0.25

@@ -10,9 +10,10 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.core.framework import model_pb2
 
-from uncork.core.stage import AUTOTUNE
-from uncork.pipeline.legality import parallel_by_default
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.pipeline.analysis.legality import parallel_by_default
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
 _CALLS: Final = "parallelism"
 # How names begin in the autotuner's model, which knows of a map and a batch as one.
@@ -37,7 +38,7 @@ def chosen_calls(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
 
     Example:
         >>> numbers = tf.data.Dataset.range(99).map(abs, num_parallel_calls=tf.data.AUTOTUNE)
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> reading = iter(numbers)
         >>> first = next(reading)
         >>> list(chosen_calls(read(numbers), reading))

@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import SplitMap
-from uncork.core.stage import Buffer, CachePoint
-from uncork.pipeline.edits import apply
-from uncork.pipeline.legality import BATCHING, MOVABLE, cache_place, maps_below
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.node import Node
-from uncork.pipeline.probes import SAMPLED_ELEMENTS, bytes_of, count
-from uncork.pipeline.ratios import static_ratio
-from uncork.pipeline.shortened import shortened
-from uncork.pipeline.tree import Pipeline, read
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import SplitMap
+from uncork.core.evidence.stage import Buffer, CachePoint
+from uncork.pipeline.analysis.legality import BATCHING, MOVABLE, cache_place, maps_below
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.profile.element_ratios import static_ratio
+from uncork.pipeline.profile.probes import SAMPLED_ELEMENTS, bytes_of, count
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.runtime.subset import shortened
+from uncork.pipeline.transforms.apply import apply
 
 # A cache that spares less than this part of the pipeline's work is not worth its memory.
 _WORTH: Final = 0.02

@@ -19,11 +19,11 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from uncork.core.disk import Disk, Speed
-from uncork.core.errors import EditRefused
-from uncork.pipeline.disk_folder import check_folder, new_files
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.nodes import file_cache
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.evidence.storage import Disk, Speed
+from uncork.pipeline.ir.builders import file_cache
+from uncork.pipeline.ir.cache_files import check_folder, new_files
 
 # Bytes of an element, and how many.
 _SMALL: Final = (4 << 10, 2_048)

@@ -1,4 +1,11 @@
-"""How many elements of its inputs a stage takes, and so how many of each a training step does."""
+"""How many elements of its inputs a stage takes, and so how many of each a training step does.
+
+Files, or other inputs, that are gone through one after the other, read by several threads.
+
+Where a stage ends with one input before it begins with the next, as a list of record files does,
+others could be read meanwhile, and held until it is their turn. An interleave whose blocks are
+longer than any input gives their elements in the very same order.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +16,13 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.node import Node
-from uncork.pipeline.probes import inputs_for_one, serially
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.profile.probes import count, inputs_for_one, serially
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.transforms.read_ahead import _one_by_one
 
 # They give fewer elements than they take.
 DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
@@ -96,3 +106,25 @@ def _chosen(selector: Dataset, among: int) -> tuple[float | None, ...]:
     if not all(counts):  # too few to tell, or choices that come in long runs
         return (None,) * among
     return tuple(count / len(choices) for count in counts)
+
+
+# Inputs that are looked at: of a row of files the last one is often shorter.
+_LOOKS: Final = 2
+
+
+def elements_of_one(node: Node, below: Dataset, budget_s: float) -> int | None:
+    """Elements of the longest of the first inputs; None where there was no time to see its end.
+
+    Args:
+        node: Of which :func:`in_turn` knows.
+        below: What it reads from, which may be moved on.
+        budget_s: Seconds to count.
+    """
+    made, found = _one_by_one(node), list[int]()
+    for number in range(_LOOKS):
+        one = make(made, [below.skip(number).take(1)], kind_of(made))
+        counted = count(serially(one), budget_s=budget_s / _LOOKS)
+        if counted is None:
+            return None
+        found.append(counted)
+    return max(found) or None

@@ -16,11 +16,11 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.nodes import memory_cache, serial_map
-from uncork.pipeline.probes import Probe, count, element_bytes, serial_twin, serially
-from uncork.pipeline.tree import Node
-from uncork.pipeline.vectorize import batch_size
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.ir.builders import memory_cache, serial_map
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.profile.probes import Probe, count, element_bytes, serial_twin, serially
+from uncork.pipeline.transforms.vectorize import batch_size
 
 # More would have to be made first, by stages that may be slow, and kept in memory.
 _SOME: Final = 16
@@ -73,7 +73,7 @@ def handed(node: Node, below: Dataset, *, budget_s: float) -> Handed | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> numbers = tf.data.Dataset.range(9)
         >>> handed(read(numbers.shuffle(9)).root, numbers, budget_s=1.0).ratio
         1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.pipeline.handing_on import CHOOSING, handed
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.nodes import inline_map
-from uncork.pipeline.probes import Probe, take_turns
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.ir.builders import inline_map
+from uncork.pipeline.profile.handoff import CHOOSING, handed
+from uncork.pipeline.profile.probes import Probe, take_turns
+from uncork.pipeline.profile.stage_measurement import Measured
 
 # Of all that a step's batch costs; of what a map is made from.
 _TRIFLE: Final = 0.02

@@ -14,15 +14,12 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edit import MOST_WORKERS
-from uncork.core.stage import Keepable
-from uncork.measure.machine import cpus
-from uncork.pipeline.kept_calls import ANSWER_BYTES, KeptCalls, copied, size_of
-from uncork.pipeline.legality import is_random
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.node import Node
-from uncork.pipeline.probes import serially
-from uncork.pipeline.python_calls import (
+from uncork.core.edits.edit import MOST_WORKERS
+from uncork.core.evidence.stage import Keepable
+from uncork.measure.machine.probe import cpus
+from uncork.pipeline.analysis.legality import is_random
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import (
     asks_again,
     generator_of,
     hands_over_otherwise,
@@ -31,7 +28,11 @@ from uncork.pipeline.python_calls import (
     python_digest,
     python_functions,
 )
-from uncork.watch import dependence, function_digest
+from uncork.pipeline.profile.probes import serially
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pycode.purity.index_dependence import dependence
+from uncork.pycode.purity.memoized_function import ANSWER_BYTES, KeptCalls, copied, size_of
+from uncork.pycode.purity.reachability import function_digest
 
 # Calls that are made again, and of functions that take longer.
 _LOOKS: Final = (4, 2)

@@ -16,14 +16,15 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.data.util import structure
 
-from uncork.core.stack import users_place
-from uncork.core.stage import OpCost
-from uncork.measure.kernels import Kernel, profiled
-from uncork.pipeline.graphs import called
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction
-from uncork.pipeline.probes import serially
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.evidence.stage import OpCost
+from uncork.measure.profile.kernels import Kernel, profiled
+from uncork.pipeline.functions.function_graph import called
+from uncork.pipeline.ir.builders import MapFunction
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.profile.probes import serially
+from uncork.pycode.frames.stack import users_place
 
 # TensorFlow's profiler leaves out ops that have run some ninety times, and each look runs these.
 _CALLS: Final = 9
@@ -45,7 +46,7 @@ def op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost,
         Nothing where no element can be made, or where the script itself is profiling.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> images = tf.data.Dataset.from_tensors(tf.ones([256, 256])).repeat()
         >>> squared = read(images.map(lambda image: image @ image)).root
         >>> op_costs(squared, images, budget_s=1.0)[0].op

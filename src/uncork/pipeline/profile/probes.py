@@ -18,11 +18,12 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.core.stage import AUTOTUNE
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.nodes import serial_interleave, serial_map
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.tree import Node
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.pipeline.ir.builders import serial_interleave, serial_map
+from uncork.pipeline.ir.node import Node
 
 # A shuffle costs the same for each element whatever its buffer holds; a small one fills at once.
 SHUFFLE_BUFFER: Final = 32

@@ -13,8 +13,9 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.record import replace
-from uncork.core.stage import (
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.record import replace
+from uncork.core.evidence.stage import (
     AUTOTUNE,
     ENDLESS,
     Draws,
@@ -26,43 +27,41 @@ from uncork.core.stage import (
     Stage,
     Vectorized,
 )
-from uncork.pipeline.asked import asked_of
-from uncork.pipeline.concurrency import readers, told_ahead
-from uncork.pipeline.doubtful import alone, elements_like, time_alone
-from uncork.pipeline.effects import python_at
-from uncork.pipeline.filtering import filtered_first, goes_by_number
-from uncork.pipeline.frozen import freezes_draws
-from uncork.pipeline.in_chunks import chunked
-from uncork.pipeline.keeping import buffer, cache_point, elements_of
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.last_maps import in_step
-from uncork.pipeline.legality import (
-    is_random,
-    parallel_by_default,
+from uncork.pipeline.analysis.concurrency import readers, told_ahead
+from uncork.pipeline.analysis.input_files import bytes_named
+from uncork.pipeline.analysis.legality import is_random, parallel_by_default
+from uncork.pipeline.analysis.randomness import draws_alike, freezes_draws
+from uncork.pipeline.analysis.shared_inputs import shared_by_branches
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.functions.effects import python_at
+from uncork.pipeline.functions.file_reads import files_read
+from uncork.pipeline.ir.element_order import ordered_by_default
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import in_python
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.profile.alternatives import (
+    chunked,
+    for_whole_batches,
+    time_otherwise,
+    time_what_is_needed,
 )
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.named_files import bytes_named
-from uncork.pipeline.op_costs import op_costs
-from uncork.pipeline.order import ordered_by_default
-from uncork.pipeline.other_forms import for_whole_batches, time_otherwise, time_what_is_needed
-from uncork.pipeline.probes import (
-    Probe,
-    bytes_of,
-    count,
-    serial_twin,
-    serially,
-    take_turns,
+from uncork.pipeline.profile.cache_points import buffer, cache_point, elements_of
+from uncork.pipeline.profile.element_ratios import (
+    DROPPING,
+    count_ratios,
+    elements_of_one,
+    static_ratio,
 )
-from uncork.pipeline.python_calls import in_python
-from uncork.pipeline.ratios import DROPPING, count_ratios, static_ratio
-from uncork.pipeline.read_ahead import elements_of_one, in_turn
-from uncork.pipeline.reads import files_read
-from uncork.pipeline.same_draws import draws_alike
-from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.shared import shared_by_branches
-from uncork.pipeline.tree import Node, Pipeline
-from uncork.pipeline.vectorize import Stacked
-from uncork.watch import origin
+from uncork.pipeline.profile.isolated_timing import alone, elements_like, time_alone
+from uncork.pipeline.profile.memoization_value import asked_of
+from uncork.pipeline.profile.op_costs import op_costs
+from uncork.pipeline.profile.probes import Probe, bytes_of, count, serial_twin, serially, take_turns
+from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.transforms.filter_pushdown import filtered_first, goes_by_number
+from uncork.pipeline.transforms.read_ahead import in_turn
+from uncork.pipeline.transforms.trailing_maps import in_step
+from uncork.pipeline.transforms.vectorize import Stacked
+from uncork.pycode.frames.value_origin import origin
 
 # Filling a user's cache or counting records may take this part of the budget.
 _PASS_SHARE: Final = 0.5

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from uncork.pipeline.drawing import Drawn
-from uncork.pipeline.handing_on import Handed
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.probes import Probe
-from uncork.pipeline.splitting import Split
-from uncork.pipeline.tree import Node, Place
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.pipeline.functions.draw_split import Drawn
+from uncork.pipeline.functions.splitting import Split
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Place
+from uncork.pipeline.profile.handoff import Handed
+from uncork.pipeline.profile.probes import Probe
 
 
 @dataclass

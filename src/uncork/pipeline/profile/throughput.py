@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.pipeline.chosen import chosen_calls
-from uncork.pipeline.seeded import state_kept
-from uncork.pipeline.tree import Pipeline, read
+from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.profile.autotune_values import chosen_calls
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.graphs import op_of
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.rebuild import ORIGINAL, make, rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import ORIGINAL, make, rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.functions.function_graph import op_of
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, read, remade
 
 # The generator's handle can only be read from the serialized pipeline, which holds all in-memory
 # arrays; beyond this (and the format's limit of 2 GB) nobody knows how many epochs it has counted.

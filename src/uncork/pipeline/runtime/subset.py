@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.node import Node
-from uncork.pipeline.python_calls import keeps_python
-from uncork.pipeline.rebuild import rebuild
-from uncork.pipeline.tree import Pipeline, read
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import rebuild
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import keeps_python
+from uncork.pipeline.ir.tree import Pipeline, read
 
 _TAKING: Final = frozenset({"take", "skip", "shard"})
 _COUNTING: Final = frozenset({"assert_cardinality", "choose"})

@@ -8,8 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import (
+from uncork.compat.tfdata.dataset_classes import COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     DecodeAndCrop,
@@ -34,12 +37,7 @@ from uncork.core.pipeline_edit import (
     StageEdit,
     VectorizeMap,
 )
-from uncork.pipeline.ahead import draws_too_far
-from uncork.pipeline.calls import CALLS, with_calls
-from uncork.pipeline.concurrency_edits import interleave_in_parallel, less_ahead
-from uncork.pipeline.disk_cache import in_files
-from uncork.pipeline.filtering import filtered_first
-from uncork.pipeline.fusions import (
+from uncork.pipeline.analysis.graph_rewrites import (
     fused_repeat,
     fused_without,
     is_left_out,
@@ -47,10 +45,7 @@ from uncork.pipeline.fusions import (
     next_above,
     not_fused_anew,
 )
-from uncork.pipeline.gathering import gathered_last
-from uncork.pipeline.in_chunks import handed_over
-from uncork.pipeline.kinds import COUNTING_SOURCES, Dataset, kind_of
-from uncork.pipeline.legality import (
+from uncork.pipeline.analysis.legality import (
     batch_above,
     cache_place,
     errors_are_ignored,
@@ -59,22 +54,26 @@ from uncork.pipeline.legality import (
     maps_below,
     may_run_inline,
 )
-from uncork.pipeline.map_edits import map_edited
-from uncork.pipeline.nodes import (
-    barrier,
-    inline_map,
-    memory_cache,
-    prefetched,
+from uncork.pipeline.analysis.lookahead_draws import draws_too_far
+from uncork.pipeline.ir.builders import barrier, inline_map, memory_cache, prefetched
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import CALLS, with_calls
+from uncork.pipeline.ir.tree import Pipeline, read, remade
+from uncork.pipeline.transforms.dead_outputs import without_unused
+from uncork.pipeline.transforms.disk_cache import in_files
+from uncork.pipeline.transforms.edit_invariants import check_others_kept
+from uncork.pipeline.transforms.filter_pushdown import filtered_first
+from uncork.pipeline.transforms.generator_chunks import handed_over
+from uncork.pipeline.transforms.late_gather import gathered_last
+from uncork.pipeline.transforms.read_ahead import read_ahead
+from uncork.pipeline.transforms.rebatch import rebatched
+from uncork.pipeline.transforms.stage_edits import (
+    interleave_in_parallel,
+    keep_generator,
+    less_ahead,
+    map_edited,
 )
-from uncork.pipeline.others_kept import check_others_kept
-from uncork.pipeline.python_edits import keep_generator
-from uncork.pipeline.read_ahead import read_ahead
-from uncork.pipeline.rebatching import rebatched
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Node, Pipeline, read
-from uncork.pipeline.unused import without_unused
-from uncork.pipeline.vectorize import batched, vectorized
+from uncork.pipeline.transforms.vectorize import batched, vectorized
 
 _OfOneStage = (
     InlineMap

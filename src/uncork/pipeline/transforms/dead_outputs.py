@@ -12,18 +12,25 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.effects import stateful_ops
-from uncork.pipeline.fusions import not_fused_anew
-from uncork.pipeline.graphs import ConcreteFunction, argument_specs, graph_of, replay, trace
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import MOVABLE, errors_are_ignored, repeats_itself
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction, derived
-from uncork.pipeline.order import ordered_by_default
-from uncork.pipeline.rebuild import make, rebuild
-from uncork.pipeline.splitting import NO_WORK
-from uncork.pipeline.tree import Pipeline
-from uncork.pipeline.vectorize import batched
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.pipeline.analysis.graph_rewrites import not_fused_anew
+from uncork.pipeline.analysis.legality import MOVABLE, errors_are_ignored, repeats_itself
+from uncork.pipeline.functions.effects import stateful_ops
+from uncork.pipeline.functions.function_graph import (
+    ConcreteFunction,
+    argument_specs,
+    graph_of,
+    replay,
+    trace,
+)
+from uncork.pipeline.functions.splitting import NO_WORK
+from uncork.pipeline.ir.builders import MapFunction, derived
+from uncork.pipeline.ir.element_order import ordered_by_default
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.vectorize import batched
 
 # What they give of an element does not depend on what else is in it.
 _PASSING: Final = MOVABLE | {"take", "skip", "shard", "batch"}
@@ -59,7 +66,7 @@ def unused(pipeline: Pipeline, stage: int) -> dict[int, MapFunction]:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> both = tf.data.Dataset.range(9).map(lambda x: (x * 2, tf.exp(tf.cast(x, tf.float32))))
         >>> list(unused(read(both.shuffle(9).map(lambda twice, power: twice)), 3))
         [1]

@@ -14,11 +14,11 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.data.util import structure
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.graphs import Tensor
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.last_maps import LastMaps, named_maps
-from uncork.pipeline.tree import Pipeline
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.functions.function_graph import Tensor
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.trailing_maps import LastMaps, named_maps
 
 # Where TensorFlow's iterator keeps what reads ahead for it.
 _RESOURCE: Final = "_iterator_resource"
@@ -40,8 +40,8 @@ class MadeThere:
         EditRefused: It does not end with these maps, or there is no such device.
 
     Example:
-        >>> from uncork.pipeline.last_maps import last_maps
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.transforms.trailing_maps import last_maps
+        >>> from uncork.pipeline.ir.tree import read
         >>> pixels = tf.data.Dataset.from_tensors((tf.zeros([4], tf.uint8), 7)).batch(2)
         >>> scaled = read(pixels.map(lambda x, y: (tf.cast(x, tf.float32), y)))
         >>> there = MadeThere(scaled, last_maps(scaled)[0].digest, tf.zeros([]).device)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import DiskCache
-from uncork.pipeline.calls import with_calls
-from uncork.pipeline.disk_folder import new_files
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.nodes import barrier, file_cache
-from uncork.pipeline.rebuild import rebuild
-from uncork.pipeline.remade import remade
-from uncork.pipeline.tree import Node, Pipeline, read
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import DiskCache
+from uncork.pipeline.ir.builders import barrier, file_cache
+from uncork.pipeline.ir.cache_files import new_files
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import with_calls
+from uncork.pipeline.ir.tree import Pipeline, read, remade
 
 
 def in_files(pipeline: Pipeline, node: Node, edit: DiskCache, below: Dataset) -> Dataset:
@@ -48,7 +48,7 @@ def without_place_holders(pipeline: Pipeline) -> Pipeline:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.edits import apply
+        >>> from uncork.pipeline.transforms.apply import apply
         >>> numbers = read(tf.data.Dataset.range(3).map(lambda x: x + 1).batch(2))
         >>> cached = apply(numbers, DiskCache(stage=1, expects=numbers.digest))
         >>> [node.kind for node in without_place_holders(cached).stages]

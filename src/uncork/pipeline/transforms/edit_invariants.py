@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.ahead import asks_too_far, in_its_turn
-from uncork.pipeline.continuing import cannot_continue
-from uncork.pipeline.fusions import fused_shuffles
-from uncork.pipeline.tree import Pipeline
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.analysis.graph_rewrites import fused_shuffles
+from uncork.pipeline.analysis.lookahead_draws import asks_too_far, in_its_turn
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.runtime.resume_state import cannot_continue
 
 
 def check_others_kept(pipeline: Pipeline, found: Pipeline) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
-from uncork.pipeline.effects import READS, is_order_free, reads_variables
-from uncork.pipeline.graphs import (
+from uncork.pipeline.analysis.legality import errors_are_ignored
+from uncork.pipeline.functions.effects import READS, is_order_free, reads_variables
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     argument_specs,
@@ -21,11 +22,10 @@ from uncork.pipeline.graphs import (
     replay,
     trace,
 )
-from uncork.pipeline.legality import errors_are_ignored
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction, derived
-from uncork.pipeline.splitting import CHEAP, NO_WORK
-from uncork.pipeline.tree import Pipeline
+from uncork.pipeline.functions.splitting import CHEAP, NO_WORK
+from uncork.pipeline.ir.builders import MapFunction, derived
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
 # Elements that these drop are known by where they stand.
 BY_NUMBER: Final = frozenset({"shard", "skip"})
@@ -49,7 +49,7 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> data = tf.data.Dataset.range(9).map(lambda x: (x, tf.ones([x])))
         >>> filtered_first(read(data.filter(lambda x, ones: x > 3)), 2)[0]
         (1,)
@@ -80,7 +80,7 @@ def goes_by_number(node: Node) -> bool:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> data = tf.data.Dataset.range(9).enumerate()
         >>> goes_by_number(read(data.filter(lambda number, x: number % 3 == 0)).root)
         True

@@ -13,28 +13,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import GeneratorChunks
-from uncork.core.stage import Chunked
-from uncork.pipeline.ahead import prepares, rewritten_by_default
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.measured import Measured
-from uncork.pipeline.node import Node
-from uncork.pipeline.probes import Probe, take_turns
-from uncork.pipeline.python_calls import (
-    InItsPlace,
-    Source,
-    hands_over_otherwise,
-    source_of,
-)
-from uncork.pipeline.source_lines import same_line
-from uncork.pipeline.tree import Pipeline, Place
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import GeneratorChunks
+from uncork.pipeline.analysis.lookahead_draws import prepares, rewritten_by_default
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import InItsPlace, Source, hands_over_otherwise, source_of
+from uncork.pipeline.ir.tree import Pipeline, Place
+from uncork.pycode.frames.dataset_lines import same_line
 
-# Elements of a chunk at most, and bytes: of larger ones the call is the least part.
-_MOST: Final = 1024
 _MOST_BYTES: Final = 1 << 20
-# Elapsed seconds of an element. One that takes longer would hardly be handed over sooner.
-_BRIEF_S: Final = 0.002
 # What asks a generator for all that it has, or runs ahead of it until it is told to stop.
 _READING_ON: Final = frozenset({
     "batch", "padded_batch", "ragged_batch", "map", "filter", "shuffle", "repeat", "prefetch",
@@ -207,7 +195,7 @@ def in_chunks(node: Node, elements: int) -> Dataset | None:
         or come in chunks already.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> number = tf.TensorSpec((), tf.int32)
         >>> rows = tf.data.Dataset.from_generator(lambda: range(5), output_signature=number)
         >>> [int(row) for row in in_chunks(read(rows).root, 2)]
@@ -250,38 +238,6 @@ def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Data
             "leave it as it is",
         )
     return made
-
-
-def chunked(pipeline: Pipeline, stage: Measured, budget_s: float) -> Chunked | None:
-    """What an element costs if several are handed over at once; None where they cannot, or long.
-
-    A generator may look at what the training has come to. So it is run no further ahead than by
-    one step.
-
-    Args:
-        pipeline: The whole of it.
-        stage: Timed already.
-        budget_s: Seconds to spend, roughly.
-    """
-    place, size = stage.place, stage.bytes or _MOST_BYTES
-    if place.node.kind != "from_generator" or stage.wall_s is None or stage.wall_s > _BRIEF_S:
-        return None
-    elements = int(min(_MOST, _MOST_BYTES // size, stage.per_step or 0))
-    if elements < 2 or not _read_on(pipeline, place):
-        return None
-    made = in_chunks(place.node, elements)
-    if made is None:
-        return None
-    plain, instead = Probe(place.node.dataset), Probe(made)
-    take_turns([plain, instead], budget_s)
-    before, after = plain.medians(), instead.medians()
-    if before is None or after is None:
-        return None
-    return Chunked(
-        elements=elements,
-        cpu_s_per_element=min(before[0], after[0]),
-        wall_s_per_element=min(before[1], after[1]),
-    )
 
 
 def _read_on(pipeline: Pipeline, place: Place) -> bool:

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.pipeline.graphs import Graph, Tensor, graph_of, op_of, trace, value_of
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.node import GATHERS, Node
-from uncork.pipeline.nodes import MapFunction, parallel_map
-from uncork.pipeline.rebuild import rebuild
-from uncork.pipeline.tree import Pipeline
-from uncork.pipeline.vectorize import batched
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import rebuild
+from uncork.core.base.errors import EditRefused
+from uncork.pipeline.functions.function_graph import Graph, Tensor, graph_of, op_of, trace, value_of
+from uncork.pipeline.ir.builders import MapFunction, parallel_map
+from uncork.pipeline.ir.node import GATHERS, Node
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.vectorize import batched
 
 # By the position of an element, and whatever it is.
 _BY_POSITION: Final = frozenset({
@@ -40,7 +40,7 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
             before they are batches.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> rows = tf.data.Dataset.from_tensor_slices([[1, 2], [3, 4], [5, 6]]).batch(2)
         >>> [node.kind for node in read(gathered_last(read(rows))).stages]
         ['range', 'batch', 'map']

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from uncork.pipeline.calls import CALLS
-from uncork.pipeline.cropping import cropped
-from uncork.pipeline.crops import CUTS, DECODES
-from uncork.pipeline.effects import is_order_free, op_types, reads_variables
-from uncork.pipeline.graphs import (
+from uncork.pipeline.analysis.legality import is_synchronous
+from uncork.pipeline.functions.crop_detection import CUTS, DECODES
+from uncork.pipeline.functions.effects import is_order_free, op_types, reads_variables
+from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,
@@ -22,9 +21,10 @@ from uncork.pipeline.graphs import (
     replay,
     trace,
 )
-from uncork.pipeline.legality import is_synchronous
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction, derived, variables_of
+from uncork.pipeline.functions.partial_jpeg_decode import cropped
+from uncork.pipeline.ir.builders import MapFunction, derived, variables_of
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import CALLS
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def part_decoded(node: Node) -> PartDecoded | None:
         several elements at once, and the upper one may not.
 
     Example:
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> images = [tf.io.encode_jpeg(tf.zeros([40, 40, 3], tf.uint8)).numpy()] * 4
         >>> decoded = tf.data.Dataset.from_tensor_slices(images).map(tf.io.decode_jpeg)
         >>> found = part_decoded(read(decoded.map(lambda image: image[:9, :9])).root)

@@ -11,20 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import ReadAhead
-from uncork.core.stage import ENDLESS
-from uncork.measure.machine import schedulable_cpus
-from uncork.pipeline.effects import is_order_free, reads_variables
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import errors_are_ignored
-from uncork.pipeline.nodes import interleave_of_whole
-from uncork.pipeline.probes import count, serially
-from uncork.pipeline.rebuild import make
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import ReadAhead
+from uncork.core.evidence.stage import ENDLESS
+from uncork.measure.machine.probe import schedulable_cpus
+from uncork.pipeline.analysis.legality import errors_are_ignored
+from uncork.pipeline.functions.effects import is_order_free, reads_variables
+from uncork.pipeline.ir.builders import interleave_of_whole
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
-# Inputs that are looked at: of a row of files the last one is often shorter.
-_LOOKS: Final = 2
 # At least so many, where nobody knows how many there are.
 _UNKNOWN: Final = 64
 # No input is as long.
@@ -39,7 +37,7 @@ def in_turn(node: Node) -> int | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.tree import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> three = tf.data.Dataset.range(3).flat_map(tf.data.Dataset.range)
         >>> in_turn(read(three).root), in_turn(read(three.batch(2)).root)
         (3, None)
@@ -55,24 +53,6 @@ def in_turn(node: Node) -> int | None:
         return None  # as an interleave it would be known to be endless, and Keras counts by that
     inputs = inputs if inputs >= 0 else max(_UNKNOWN, schedulable_cpus())
     return inputs if inputs > 1 else None
-
-
-def elements_of_one(node: Node, below: Dataset, budget_s: float) -> int | None:
-    """Elements of the longest of the first inputs; None where there was no time to see its end.
-
-    Args:
-        node: Of which :func:`in_turn` knows.
-        below: What it reads from, which may be moved on.
-        budget_s: Seconds to count.
-    """
-    made, found = _one_by_one(node), list[int]()
-    for number in range(_LOOKS):
-        one = make(made, [below.skip(number).take(1)], kind_of(made))
-        counted = count(serially(one), budget_s=budget_s / _LOOKS)
-        if counted is None:
-            return None
-        found.append(counted)
-    return max(found) or None
 
 
 def read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:

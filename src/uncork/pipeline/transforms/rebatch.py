@@ -6,12 +6,13 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import Rebatch
-from uncork.pipeline.effects import op_types
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.nodes import prefetched
-from uncork.pipeline.tree import Node, Pipeline
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import Rebatch
+from uncork.pipeline.functions.effects import op_types
+from uncork.pipeline.ir.builders import prefetched
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline
 
 # Above the stage that makes batches: what hands each of them on, so that only the last is smaller.
 _HANDING_ON: Final = ("map", "prefetch", "cache", "options", "model", "assert_cardinality")

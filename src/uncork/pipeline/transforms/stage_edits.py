@@ -1,27 +1,139 @@
-"""Edits of a map by itself: what it does in one piece, it does in two, or at once."""
+"""Stages that do more at once, or less ahead, than they were told to.
+
+Edits of a map by itself: what it does in one piece, it does in two, or at once.
+
+What edits do to Python in a pipeline: what it makes is kept.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import (
+import tensorflow as tf
+
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.pipeline import (
     DecodeAndCrop,
     DrawFirst,
+    GeneratorCache,
     ParallelMap,
     PyFunctionCache,
     SplitMap,
 )
-from uncork.pipeline.drawing import Drawn, drawn_first
-from uncork.pipeline.effects import may_overlap
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.legality import is_inlined, is_synchronous
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import derived, parallel_map
-from uncork.pipeline.part_decoded import part_decoded
-from uncork.pipeline.python_edits import keep_calls
-from uncork.pipeline.rebuild import make
-from uncork.pipeline.splitting import Split, narrow, split
+from uncork.core.evidence.stage import AUTOTUNE
+from uncork.measure.machine.probe import cpus
+from uncork.pipeline.analysis.concurrency import readers, told_ahead
+from uncork.pipeline.analysis.legality import errors_are_ignored, is_inlined, is_synchronous
+from uncork.pipeline.functions.draw_split import Drawn, drawn_first
+from uncork.pipeline.functions.effects import may_overlap
+from uncork.pipeline.functions.splitting import Split, narrow, split
+from uncork.pipeline.ir.builders import derived, parallel_interleave, parallel_map
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.parallel_calls import CALLS
+from uncork.pipeline.ir.python_functions import (
+    generator_of,
+    hands_over_otherwise,
+    keeping_calls,
+    keeps_python,
+    python_digest,
+)
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.transforms.partial_decode import part_decoded
+from uncork.pycode.frames.dataset_lines import same_line
+from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pycode.purity.reachability import function_digest
+
+
+def interleave_in_parallel(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+    """A serial interleave with a thread for each of the inputs that are open at once.
+
+    In parallel, an element that fails takes its input's turn; otherwise it does not.
+
+    Raises:
+        EditRefused: It is none, its inputs may not be read side by side, or errors are ignored.
+    """
+    if errors_are_ignored(pipeline, stage):
+        raise EditRefused(
+            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            "errors that end the pass",
+            "leave it serial",
+        )
+    cycle = readers(node)
+    if cycle is None:
+        raise EditRefused(
+            f"{node} is no interleave whose inputs could be read in parallel",
+            "a serial one of several inputs that draw no random numbers and keep no state",
+            "leave it serial",
+        )
+    return parallel_interleave(node.inputs[0].dataset, node.dataset, cycle)
+
+
+def less_ahead(node: Node) -> Dataset:
+    """A prefetch or a parallel map that prepares as much as its threads need, not as it was told.
+
+    Raises:
+        EditRefused: It was told nothing.
+    """
+    dataset, fields = node.dataset, {}
+    if node.kind == "prefetch" and told_ahead(node) is not None:
+        fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
+    elif node.kind == "map" and hasattr(dataset, CALLS) and node.parallelism != AUTOTUNE:
+        # A machine with more cores leaves more calls, up to those that were asked for.
+        fields[CALLS] = tf.constant(min(node.parallelism or 1, math.ceil(cpus())), tf.int64)
+    else:
+        raise EditRefused(
+            f"{node} was not told how much to prepare ahead",
+            "a prefetch or a parallel map with a number",
+            "leave it as it is",
+        )
+    return make(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)
+
+
+def keep_calls(node: Node, edit: PyFunctionCache) -> Dataset:
+    """A map whose Python functions are called once for each thing they are asked.
+
+    Raises:
+        EditRefused: It calls other code, or keeps the answers already.
+    """
+    function = node.functions[0]
+    found = python_digest(function)
+    if not found or found != edit.code:
+        raise EditRefused(
+            f"the Python code that {node} calls has digest {found or 'none'}",
+            f"{edit.code}, of code that was seen to depend on what it is asked alone",
+            "run 'uncork tune' again",
+        )
+    if keeps_python(node):
+        raise EditRefused(f"{node} keeps what it was told already", "one that does not", "keep it")
+    kept = derived(node.dataset._map_func, keeping_calls(function, edit.bytes))
+    return make(node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), _map_func=kept)
+
+
+def keep_generator(node: Node, edit: GeneratorCache) -> Dataset:
+    """A generator that is run once.
+
+    Raises:
+        EditRefused: It is another one, or kept already.
+    """
+    function = generator_of(node)
+    found = "" if function is None else function_digest(function)
+    if function is None or found != edit.code:
+        raise EditRefused(
+            f"the generator behind {node} has digest {found or 'none'}",
+            f"{edit.code}, of one that was seen to yield the same each time",
+            "run 'uncork tune' again",
+        )
+    if keeps_python(node) or hands_over_otherwise(node):
+        raise EditRefused(f"{node} is rewritten already", "one that is not", "keep it")
+    spec, kept = node.dataset.element_spec, KeptGenerator(function, edit.bytes)
+    made = tf.data.Dataset.from_generator(kept, output_signature=spec, name=node.dataset._name)
+    vars(made).update(same_line(node.dataset))
+    return made
+
 
 MapEdit = SplitMap | ParallelMap | DrawFirst | DecodeAndCrop | PyFunctionCache
 

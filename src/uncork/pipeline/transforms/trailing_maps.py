@@ -15,22 +15,22 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import GatherLast, VectorizeMap
-from uncork.core.record import digest
-from uncork.core.stage import InStep
-from uncork.pipeline.edits import apply, onto
-from uncork.pipeline.effects import is_order_free
-from uncork.pipeline.fusions import fused_shuffles
-from uncork.pipeline.gathering import behind_identities, is_number
-from uncork.pipeline.graphs import ConcreteFunction, Tensor, graph_of
-from uncork.pipeline.kinds import Dataset
-from uncork.pipeline.legality import BATCHING
-from uncork.pipeline.node import Node
-from uncork.pipeline.on_device import OnDevice
-from uncork.pipeline.splitting import CHEAP
-from uncork.pipeline.structure import node_functions_digest
-from uncork.pipeline.tree import Pipeline, Place, read
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.core.base.errors import EditRefused
+from uncork.core.base.record import digest
+from uncork.core.edits.pipeline import GatherLast, VectorizeMap
+from uncork.core.evidence.stage import InStep
+from uncork.pipeline.analysis.graph_rewrites import fused_shuffles
+from uncork.pipeline.analysis.legality import BATCHING
+from uncork.pipeline.functions.device_copy import OnDevice
+from uncork.pipeline.functions.effects import is_order_free
+from uncork.pipeline.functions.function_graph import ConcreteFunction, Tensor, graph_of
+from uncork.pipeline.functions.splitting import CHEAP
+from uncork.pipeline.ir.digest import node_functions_digest
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.tree import Pipeline, Place, read
+from uncork.pipeline.transforms.apply import apply, onto
+from uncork.pipeline.transforms.late_gather import behind_identities, is_number
 
 # Stages that hand on what they are given, one by one, whatever it is.
 _HANDING_ON: Final = frozenset({"prefetch", "options", "assert_cardinality", "repeat"})

@@ -16,16 +16,19 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.effects import READS
-from uncork.pipeline.graphs import ConcreteFunction, Graph, graph_of, replay, trace
-from uncork.pipeline.kinds import Dataset, kind_of
-from uncork.pipeline.node import Node
-from uncork.pipeline.nodes import MapFunction, derived, plain_batch
-from uncork.pipeline.rebuild import make
-from uncork.pipeline.splitting import Split
-from uncork.pipeline.stackable import behind, tail
-from uncork.pipeline.stacked_ops import known, unevenly_parsed
-from uncork.pipeline.uneven import (
+from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.dataset_rebuild import make
+from uncork.pipeline.functions.batched_ops import behind, known, tail, unevenly_parsed
+from uncork.pipeline.functions.effects import READS
+from uncork.pipeline.functions.function_graph import (
+    ConcreteFunction,
+    Graph,
+    graph_of,
+    replay,
+    trace,
+)
+from uncork.pipeline.functions.ragged_rows import (
     Rows,
     filled_up,
     fits,
@@ -34,6 +37,9 @@ from uncork.pipeline.uneven import (
     rows_of,
     splits_again,
 )
+from uncork.pipeline.functions.splitting import Split
+from uncork.pipeline.ir.builders import MapFunction, derived, plain_batch
+from uncork.pipeline.ir.node import Node
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
 _Made = tuple[Split | None, ConcreteFunction]

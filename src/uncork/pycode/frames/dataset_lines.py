@@ -2,6 +2,8 @@
 
 TensorFlow does not keep it. A hook on the base constructor of all datasets looks up the stack for
 the first frame that is neither a library's nor Uncork's; it costs a few microseconds a dataset.
+
+Which line of the user's source made a dataset, as far as somebody was recording.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from uncork.core.stack import user_frame
+from uncork.pycode.frames.stack import place, user_frame
 
 MADE_AT: Final = "_uncork_made_at"
 DATASETS: Final = "tensorflow.python.data.ops.dataset_ops"
@@ -49,3 +51,28 @@ def remember_lines_if_there() -> None:
 def _caller() -> tuple[str, int] | None:
     frame = user_frame(sys._getframe(2))
     return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def record_source_lines() -> None:
+    """From now on every new dataset remembers its line. Safe to call more than once.
+
+    Example:
+        >>> record_source_lines()
+    """
+    from tensorflow.python.data.ops import dataset_ops  # noqa: PLC0415 - may be called by a hook
+
+    remember_lines(dataset_ops)
+
+
+def source_line(dataset: Any) -> str | None:
+    """Where a dataset was made, e.g. ``train.py:25``; None when nobody was recording."""
+    made_at = dataset.__dict__.get(MADE_AT)
+    if made_at is None:
+        return None
+    return place(*made_at)
+
+
+def same_line(dataset: Any) -> dict[str, Any]:
+    """The fields that make another dataset claim the same line."""
+    made_at = dataset.__dict__.get(MADE_AT)
+    return {} if made_at is None else {MADE_AT: made_at}

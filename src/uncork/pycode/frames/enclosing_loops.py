@@ -1,21 +1,96 @@
-"""How often does a training loop run, by the loops that it stands in? So often its data is read."""
+"""The comprehensions that a frame runs in, told by the place of its instruction, not by its line.
+
+From Python 3.12 on a comprehension has no frame of its own. Whether a call is made by it or beside
+it, as an argument of the same call may be, only columns tell.
+
+Has the script left the loop that its training is? From there on it makes use of the weights.
+
+How often does a training loop run, by the loops that it stands in? So often its data is read.
+"""
 
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import linecache
 import math
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from types import FrameType
+from itertools import islice
+from types import CodeType, FrameType
 from typing import Any, Final
 
-from uncork.core.parsed import parsed
-from uncork.core.stack import is_outlined, outwards, owner
-from uncork.engine.comprehensions import running_in
-from uncork.engine.loop_counts import times
+from uncork.pycode.frames.stack import is_outlined, outwards, owner
+from uncork.pycode.syntax.parse import parsed
+from uncork.pycode.syntax.trip_count import times
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+# Ask what a comprehension goes through for what comes next.
+_ASKING: Final = frozenset({"GET_ITER", "FOR_ITER", "GET_AITER", "GET_ANEXT"})
+_Span = tuple[tuple[int, int], tuple[int, int]]
+
+
+def running_in(frame: FrameType, tree: ast.AST, kind: Any) -> list[Comprehension]:
+    """The comprehensions of a kind that a frame runs a part of, outer ones first.
+
+    Args:
+        frame: Of the function around them, or of a comprehension's own.
+        tree: Of its whole file.
+        kind: A class of :mod:`ast`, or several.
+
+    Example:
+        >>> import sys
+        >>> source = "[len(look()) for _ in [[0 for y in 'ab']]]"
+        >>> def look():
+        ...     return running_in(sys._getframe(1), ast.parse(source), ast.ListComp)
+        >>> eval(compile(source, "train.py", "eval"))
+        [1]
+    """
+    found = [node for node in ast.walk(tree) if isinstance(node, kind)]
+    at = _span(frame)
+    if at is None:  # before Python 3.11, or where it was told to keep no columns
+        line = frame.f_lineno
+        return [n for n in found if n.lineno <= line <= (n.end_lineno or n.lineno)][-1:]
+    running = [node for node in found if any(_holds(part, at) for part in _parts(node))]
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in _ASKING:
+        # Written outside of it, or all over it, by the version of Python.
+        places = ((node, (_extent(node.generators[0].iter), _extent(node))) for node in found)
+        running += [node for node, extents in places if at in extents][-1:]
+    return running
+
+
+def _parts(node: Comprehension) -> Iterator[ast.expr]:
+    """What runs again and again."""
+    yield from (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+    first, *others = node.generators
+    yield from (first.target, *first.ifs)
+    for each in others:
+        yield from (each.target, each.iter, *each.ifs)
+
+
+def _span(frame: FrameType) -> _Span | None:
+    """Where the expression begins and ends that a frame's instruction is of."""
+    positions = getattr(frame.f_code, "co_positions", None)
+    if positions is None or frame.f_lasti < 0:
+        return None
+    line, end_line, column, end_column = next(islice(positions(), frame.f_lasti // 2, None))
+    if None in (line, end_line, column, end_column):
+        return None
+    return (line, column), (end_line, end_column)
+
+
+def _extent(node: ast.expr) -> _Span:
+    end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+    return (node.lineno, node.col_offset), end
+
+
+def _holds(part: ast.expr, at: _Span) -> bool:
+    begin, end = _extent(part)
+    return begin <= at[0] and at[1] <= end
+
 
 # Iterate over their first argument, or are bars that do.
 _HANDING_ON: Final = frozenset(
@@ -188,3 +263,37 @@ def _tree(filename: str) -> ast.AST:
 def _covers(node: ast.AST, line: int) -> bool:
     begin, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return begin is not None and end is not None and bool(begin <= line <= end)
+
+
+class LoopLines:
+    """The lines of the loops that a training stands in, in all functions on the stack.
+
+    Args:
+        frame: Of the training step or below it.
+    """
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self._thread = threading.get_ident()
+        self._lines: dict[CodeType, range] = {}
+        for each in outwards(frame):
+            loops = loops_of(each) if owner(each) == "user" else []
+            if loops:
+                end = loops[0].end_lineno or loops[0].lineno
+                self._lines[each.f_code] = range(loops[0].lineno, end + 1)
+
+    @property
+    def for_good(self) -> bool:
+        """Once left they are not entered again: no function is called to run them."""
+        return bool(self._lines) and all(code.co_name == "<module>" for code in self._lines)
+
+    def left(self, frame: FrameType | None) -> bool:
+        """Whether the script is in none of them; False on another thread, where nobody knows.
+
+        Args:
+            frame: Where it is now.
+        """
+        if not self._lines or threading.get_ident() != self._thread:
+            return False
+        return not any(
+            each.f_lineno in self._lines.get(each.f_code, ()) for each in outwards(frame)
+        )

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 Owner = Literal["user", "library", "tensorflow", "keras", "uncork"]
 
 # Of all of Uncork's files; compared as text, on every frame.
-OWN: Final = os.path.join(Path(__file__).parents[1], "")  # noqa: PTH118
+OWN: Final = os.path.join(Path(__file__).parents[2], "")  # noqa: PTH118
 _FRAMEWORKS: Final[dict[str, Owner]] = {"tensorflow": "tensorflow", "keras": "keras"}
 _INSTALLED: Final = tuple(f"{os.sep}{d}{os.sep}" for d in ("site-packages", "dist-packages"))
 # Code typed at a prompt has no file; everything else in angle brackets was generated.

@@ -6,7 +6,7 @@ import os
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
-from uncork.core.stack import OWN, outwards, owner, place, user_frame
+from uncork.pycode.frames.stack import OWN, outwards, owner, place, user_frame
 
 # In place of a line where there is none of the user's.
 UNKNOWN: Final = "unknown"

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.parsed import parsed
-from uncork.core.stack import place
+from uncork.pycode.frames.stack import place
+from uncork.pycode.syntax.parse import parsed
 
 # Two arrays with so many numbers in common, from all over them, are taken to be the same.
 _LOOKS: Final = 1024

@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
-from uncork.core.stack import is_users
+from uncork.pycode.frames.stack import is_users
 
 # The name that a class gives the line where it begins.
 _FIRST_LINE: Final = "__firstlineno__"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from uncork.core.holders import holders_of
+from uncork.pycode.purity.referrers import holders_of
 
 _PLACE: Final = "whatever is called instead"
 _TEMPLATE: Final = """\

@@ -35,9 +35,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.record import digest
-from uncork.core.stack import is_users
-from uncork.watch.code import (
+from uncork.core.base.record import digest
+from uncork.pycode.frames.stack import is_users
+from uncork.pycode.purity.code_objects import (
     attribute_names,
     code_text,
     codes,

@@ -18,9 +18,9 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, Literal
 
-from uncork.watch.draws import Draws
-from uncork.watch.outside import outside
-from uncork.watch.reach import Reached, reached, state_digest, value_digest
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.reachability import Reached, reached, state_digest, value_digest
+from uncork.pycode.purity.side_effects import outside
 
 Dependence = Literal["index", "draws", "more"]
 

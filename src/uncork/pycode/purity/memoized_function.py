@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.watch import Draws, reached_by, value_digest
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.reachability import reached_by, value_digest
 
 # What the answers may take more than was seen when the plan was made.
 MORE: Final = 1.25

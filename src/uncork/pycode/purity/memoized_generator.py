@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from uncork.pipeline.kept_calls import MORE, copied, digest_of, size_of
-from uncork.watch import Draws, outside, reached_by
-from uncork.watch.reach import Reached
+from uncork.pycode.purity.memoized_function import MORE, copied, digest_of, size_of
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.reachability import Reached, reached_by
+from uncork.pycode.purity.side_effects import outside
 
 _END: Final = object()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from uncork.watch.draws import Draws
-from uncork.watch.guards import Guards
-from uncork.watch.outside import outside
+from uncork.pycode.purity.guards import Guards
+from uncork.pycode.purity.random_draws import Draws
+from uncork.pycode.purity.side_effects import outside
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.watch.random_states import random_state, set_random_state
-from uncork.watch.reach import reached
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.pycode.purity.reachability import reached
 
 _SEED: Final = 20261
 _SEED_BITS: Final = 256

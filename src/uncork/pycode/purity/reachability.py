@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.record import digest
-from uncork.core.stack import is_users
-from uncork.watch.code import (
+from uncork.core.base.record import digest
+from uncork.pycode.frames.stack import is_users
+from uncork.pycode.purity.code_objects import (
     cells,
     code_text,
     codes,

@@ -9,16 +9,16 @@ from __future__ import annotations
 import shlex
 from typing import Final, Literal
 
-from uncork.core.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
-from uncork.core.facts import LoopLine
-from uncork.core.machine import Machine
-from uncork.core.measurement import Measurement
-from uncork.core.record import Record
-from uncork.core.workload import Workload
-from uncork.report.figures import count, duration, known, percent, ranged, size, times
-from uncork.report.kernel_rows import KernelRow, kernel_rows
-from uncork.report.run_time import RunPart, run_parts
-from uncork.report.stages import StageRow, stage_rows
+from uncork.core.base.machine import Machine
+from uncork.core.base.measurement import Measurement
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
+from uncork.core.documents.workload import Workload
+from uncork.core.evidence.loop import LoopLine
+from uncork.report.content.figures import count, duration, known, percent, ranged, size, times
+from uncork.report.content.kernel_rows import KernelRow, kernel_rows
+from uncork.report.content.run_time import RunPart, run_parts
+from uncork.report.content.stage_rows import StageRow, stage_rows
 
 # Below this, the distance to the ceiling is within what two measurements differ by anyway.
 WORTH_NAMING: Final = 1.1

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from uncork.core.edit import (
+from uncork.core.base.errors import in_short
+from uncork.core.edits.edit import (
     ArrayFeed,
     AsyncCheckpoint,
     Edit,
@@ -19,8 +20,7 @@ from uncork.core.edit import (
     LoaderWorkers,
     ValidationInput,
 )
-from uncork.core.errors import in_short
-from uncork.core.pipeline_edit import (
+from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
     DecodeAndCrop,
@@ -43,7 +43,7 @@ from uncork.core.pipeline_edit import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.core.step_edit import (
+from uncork.core.edits.step import (
     ArrayArguments,
     DtypePolicy,
     FlatUpdates,

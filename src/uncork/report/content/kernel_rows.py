@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.record import Record
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelPart
 
 REST: Final = "the rest"
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uncork.core.edit import Guarantee
-from uncork.core.measurement import is_open
-from uncork.core.plan import Plan, Ratio, Step, TimeToFinish
-from uncork.core.record import Record
-from uncork.report.answers import answering
-from uncork.report.edit_words import GUARANTEE_WORDS, describe_edit
-from uncork.report.figures import known, times, words
-from uncork.report.info import (
+from uncork.core.base.measurement import is_open
+from uncork.core.base.record import Record
+from uncork.core.documents.plan import Plan, Ratio, Step, TimeToFinish
+from uncork.core.edits.edit import Guarantee
+from uncork.report.content.diagnosis_content import (
     StepTime,
     Verdict,
     WorkloadInfo,
@@ -19,7 +16,9 @@ from uncork.report.info import (
     step_time,
     workload_info,
 )
-from uncork.report.plan_sentences import (
+from uncork.report.content.edit_text import GUARANTEE_WORDS, describe_edit
+from uncork.report.content.figures import known, times, words
+from uncork.report.content.plan_sentences import (
     confirmation,
     cost_sentence,
     finish_sentence,
@@ -30,6 +29,7 @@ from uncork.report.plan_sentences import (
     span,
     validation_sentence,
 )
+from uncork.report.content.remedies import answering
 
 PointKind = Literal["baseline", "kept", "rejected", "failed", "confirmed"]
 

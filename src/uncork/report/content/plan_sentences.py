@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import shlex
 
-from uncork.core.measurement import is_open
-from uncork.core.plan import ENDED, NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
-from uncork.report.answers import answering
-from uncork.report.edit_words import GUARANTEE_WORDS
-from uncork.report.figures import count, duration, known, percent, times, words
-from uncork.report.info import HEALTHY, WORTH_NAMING, Verdict, which
+from uncork.core.base.measurement import is_open
+from uncork.core.documents.plan import ENDED, NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
+from uncork.report.content.diagnosis_content import HEALTHY, WORTH_NAMING, Verdict, which
+from uncork.report.content.edit_text import GUARANTEE_WORDS
+from uncork.report.content.figures import count, duration, known, percent, times, words
+from uncork.report.content.remedies import answering
 
 
 def plan_verdict(plan: Plan) -> Verdict:

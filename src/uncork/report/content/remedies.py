@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from uncork.core.diagnosis import Cause, Finding
-from uncork.core.plan import Step
+from uncork.core.documents.diagnosis import Cause, Finding
+from uncork.core.documents.plan import Step
 
 # Where several do, in the order in which they are worth reading of.
 ANSWERS: Final[dict[Cause, tuple[str, ...]]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.record import Record
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 
 # Of the run, what is not steps, to be shown at all; and of a part, to have a row.
 _WORTH_SHOWING: Final = 0.05

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from uncork.core.branches import depths
-from uncork.core.diagnosis import WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.record import Record
-from uncork.core.stage import AUTOTUNE, Stage
-from uncork.report.figures import known
+from uncork.core.base.machine import Machine
+from uncork.core.base.record import Record
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.stage import AUTOTUNE, Stage
+from uncork.core.evidence.stage_graph import depths
+from uncork.report.content.figures import known
 
 # Of the pipeline's CPU time: of a stage that costs less it is not told what it spends it on.
 _MUCH: Final = 0.2

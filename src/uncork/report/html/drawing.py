@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.record import Record
-from uncork.report.figures import clean, clip, count
-from uncork.report.plan_info import Prediction, Road, RoadPoint
+from uncork.core.base.record import Record
+from uncork.report.content.figures import clean, clip, count
+from uncork.report.content.plan_content import Prediction, Road, RoadPoint
 
 _WIDTH: Final = 1000.0
 _HEIGHT: Final = 400.0

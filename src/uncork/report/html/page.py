@@ -2,23 +2,28 @@
 
 The page's own security policy forbids scripts and every load, so a hostile function name that
 slipped through escaping would still do nothing.
+
+Put a report on disk without ever leaving half of one.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from uncork import __version__
-from uncork.core.diagnosis import Diagnosis
-from uncork.core.plan import Plan
-from uncork.report import figures
-from uncork.report.draw import draw_dots, draw_pipes, draw_road
-from uncork.report.info import WORK_LABELS, diagnosis_info, worth
-from uncork.report.plan_info import plan_info
+from uncork.core.base.errors import WrongUse
+from uncork.core.base.record import write_atomically
+from uncork.core.base.version import __version__
+from uncork.core.documents.diagnosis import Diagnosis
+from uncork.core.documents.plan import Plan
+from uncork.report.content import figures
+from uncork.report.content.diagnosis_content import WORK_LABELS, diagnosis_info, worth
+from uncork.report.content.plan_content import plan_info
+from uncork.report.html.drawing import draw_dots, draw_pipes, draw_road
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
@@ -41,7 +46,7 @@ def _render(template: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("uncork.report"),
+        loader=PackageLoader("uncork.report.html"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalized,
@@ -61,3 +66,20 @@ def _finalized(value: Any) -> Any:
     return (
         figures.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
     )
+
+
+def save_report(html: str, path: Path) -> None:
+    """Write ``html`` to ``path``, whole or not at all.
+
+    Raises:
+        WrongUse: The path cannot be written: no space, no permission, a folder of that name. The
+            figures are not lost: the caller still holds the record and can print it.
+    """
+    try:
+        write_atomically(path, html.encode())
+    except OSError as error:
+        raise WrongUse(
+            f"the report could not be written to {path}: {error.strerror or error}",
+            "a path on a disk with space, in a folder that may be written",
+            "free some space or choose another folder, then: uncork report FILE",
+        ) from error

@@ -7,11 +7,11 @@ from typing import Final
 from rich.console import Group
 from rich.text import Text
 
-from uncork.core.explanation import Explanation
-from uncork.report.figures import duration, rate
-from uncork.report.stage_table import stage_table
-from uncork.report.stages import StageRow, rows_of
-from uncork.report.text import at_least, drawn
+from uncork.core.documents.diagnosis import Explanation
+from uncork.report.content.figures import duration, rate
+from uncork.report.content.stage_rows import StageRow, rows_of
+from uncork.report.terminal.tables import stage_table
+from uncork.report.terminal.text import at_least, drawn
 
 _NO_LINES: Final = (
     "Lines are kept of datasets made after Uncork was imported, behind TensorFlow, or used: make "

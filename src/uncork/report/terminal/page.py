@@ -11,17 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from uncork.core.diagnosis import Diagnosis, Finding
-from uncork.core.plan import Plan
-from uncork.report.figures import (
-    clean,
-    count,
-    duration,
-    percent,
-    rate,
-    words,
-)
-from uncork.report.info import (
+from uncork.core.documents.diagnosis import Diagnosis, Finding
+from uncork.core.documents.plan import Plan
+from uncork.report.content.diagnosis_content import (
     DiagnosisInfo,
     StepTime,
     Tone,
@@ -30,12 +22,21 @@ from uncork.report.info import (
     diagnosis_info,
     worth,
 )
-from uncork.report.kernel_table import kernel_table
-from uncork.report.plan_info import PlanInfo, RoadPoint, plan_info
-from uncork.report.run_time import RunPart
-from uncork.report.stage_table import costliest, stage_table
-from uncork.report.stages import MOST_OPS
-from uncork.report.text import FULL_WIDTH, at_least, drawn, line, right, table, tail, titled
+from uncork.report.content.figures import clean, count, duration, percent, rate, words
+from uncork.report.content.plan_content import PlanInfo, RoadPoint, plan_info
+from uncork.report.content.run_time import RunPart
+from uncork.report.content.stage_rows import MOST_OPS
+from uncork.report.terminal.tables import costliest, kernel_table, stage_table
+from uncork.report.terminal.text import (
+    FULL_WIDTH,
+    at_least,
+    drawn,
+    line,
+    right,
+    table,
+    tail,
+    titled,
+)
 
 MAX_STAGES: Final = 6
 MAX_FINDINGS: Final = 3

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Final, TextIO
 
-from uncork.core.journal import Event
+from uncork.core.base.journal import Event
 
 _INDENT: Final = {
     "phase": "",

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from uncork.report.figures import clean, clip
+from uncork.report.content.figures import clean, clip
 
 # Below this no table keeps its columns; lines wrap in the terminal instead.
 _MIN_WIDTH: Final = 60

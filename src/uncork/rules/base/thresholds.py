@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.measurement import Comparison
-from uncork.core.stage import Stage
+from uncork.core.base.measurement import Comparison
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.stage import Stage
 
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
 # machine, and nobody changes a pipeline for it.
@@ -58,7 +58,7 @@ def surely_faster(found: Comparison) -> bool:
     """The whole interval tells of a gain, and of one that is no trifle.
 
     Example:
-        >>> from uncork.core.measurement import compare
+        >>> from uncork.core.base.measurement import compare
         >>> surely_faster(compare([100, 101], [140, 141])), surely_faster(compare([1, 1], [1, 1]))
         (True, False)
     """

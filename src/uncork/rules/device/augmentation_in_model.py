@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms, wide_casts
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.base.thresholds import WORTH, bound, ms, wide_casts
 
 _BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
 _BESIDE: Final = (

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import FullSize
-from uncork.core.machine import Machine
-from uncork.rules.evidence import ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.model import FullSize
+from uncork.rules.base.thresholds import ms
 
 # Ratio. Another model must be trained and judged anew: nobody does that for a few percent.
 _WORTH: Final = 1.3

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, ms
 
 _BY_TUNE: Final = "read and update these rows alone ('uncork tune' tries it: row_updates)"
 _BY_HAND: Final = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, ms, step_interval, surely_faster
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.base.thresholds import WORTH, ms
 
 # By how much a count of rounds may be off, as part of it.
 _OFF: Final = 0.1

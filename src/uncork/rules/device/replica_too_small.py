@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import surely_faster
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import surely_faster
 
 # Ratio of samples/s. Every larger batch is somewhat faster; this is what an overhead looks like.
 _OVERHEAD: Final = 1.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import SlowLayer
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, surely_faster
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.model import SlowLayer
+from uncork.rules.base.thresholds import WORTH, ms, surely_faster
 
 _OTHER: Final = ": the only one that cuDNN computes, and another model"
 _REMEDIES: Final = {

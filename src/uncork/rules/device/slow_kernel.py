@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.kernels import KernelPart
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelPart
+from uncork.rules.base.thresholds import WORTH, ms
 
 # Kind of kernel, what is wrong with it on a CPU, and what to do.
 _WALKS: Final = "walks along its axis on one core, number by number"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import CallbackCost
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.callbacks import CallbackCost
+from uncork.rules.base.thresholds import WORTH, bound, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.workload import Workload
-from uncork.rules.evidence import lost_to_host
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.documents.workload import Workload
+from uncork.rules.base.thresholds import lost_to_host
 
 # How it is told that the step has no function.
 _IN_LOOP: Final = "it stands in the loop itself"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.facts import LoopLine, LoopWork
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.evidence.loop import LoopLine, LoopWork
+from uncork.rules.base.thresholds import WORTH, bound, ms
 
 _CAUSES: Final[dict[LoopWork, Cause]] = {
     "metrics": "metrics_every_step",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, ms, step_interval, surely_faster
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, ms, step_interval, surely_faster
 
 # Of what kernels of metrics take, so many times may be gained without them: what else they need,
 # and the copies of what they look at, is told as other kernels.

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.batch_facts import NewShapes
-from uncork.core.compiling import compiling_of
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import Remade
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.loop import Remade
+from uncork.rules.base.thresholds import WORTH, bound, ms
 
 # Of Keras, and of a loop of one's own.
 _WITHOUT: Final = ("compile(..., jit_compile=False)", "@tf.function without jit_compile")

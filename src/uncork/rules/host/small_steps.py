@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.workload import Workload
-from uncork.rules.evidence import input_share, lost_to_host
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.documents.workload import Workload
+from uncork.rules.base.thresholds import input_share, lost_to_host
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

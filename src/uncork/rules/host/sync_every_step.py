@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, bound, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

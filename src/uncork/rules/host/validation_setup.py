@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH
 
 # Times as fast on batches from memory.
 _WAITING: Final = 1.5

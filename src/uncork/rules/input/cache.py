@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.attribution import costs_of
-from uncork.core.caches import filled, forms_to_keep
-from uncork.core.costmodel import gain, worth_vectorizing
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.cache_candidates import filled, forms_to_keep
+from uncork.core.costmodel.step_cost import gain, worth_vectorizing
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.evidence.stage import Stage
+from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
 
 # Share of the memory still available that a cache may take: the training itself must grow, too.
 MEMORY_SHARE = 0.5

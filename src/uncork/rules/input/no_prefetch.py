@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.attribution import overlapped_s
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import overlapped_s
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

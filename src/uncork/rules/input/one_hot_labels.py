@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import OneHot
-from uncork.core.machine import Machine
-from uncork.core.stage import BATCH_LOADERS, Stage
-from uncork.rules.evidence import WORTH, bound, input_share, ms
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.model import OneHot
+from uncork.core.evidence.stage import BATCH_LOADERS, Stage
+from uncork.rules.base.thresholds import WORTH, bound, input_share, ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

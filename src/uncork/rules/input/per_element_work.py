@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import StepCosts, gain, worth_inlining, worth_vectorizing
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import StepCosts, gain, worth_inlining, worth_vectorizing
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
 
 # Evidence and remedy.
 _AT_ONCE: Final = (

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.attribution import costs_of
-from uncork.core.costmodel import gain
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.step_cost import gain
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.evidence.stage import Stage
+from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
 
 _OF_FILES: Final = frozenset({"tfrecord", "text_line", "fixed_length_record"})
 _REMEDIES: dict[Cause, str] = {

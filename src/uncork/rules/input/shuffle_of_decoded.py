@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uncork.core.attribution import costs_of, unexplained_s
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.stage import Buffer
-from uncork.rules.evidence import WORTH, bound
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of, unexplained_s
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.stage import Buffer
+from uncork.rules.base.thresholds import WORTH, bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:

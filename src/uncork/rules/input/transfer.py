@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import Transfer
-from uncork.core.machine import Machine
-from uncork.core.sending import Sparing, gain_by, rows_of, sparing
-from uncork.core.stage import Stage
-from uncork.rules.evidence import WORTH, bound, ms
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.transfer_time import Sparing, gain_by, rows_of, sparing
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.model import Transfer
+from uncork.core.evidence.stage import Stage
+from uncork.rules.base.thresholds import WORTH, bound, ms
 
 _BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
 _IN_STEP: Final = (

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.attribution import costs_of
-from uncork.core.branches import cropping_maps, neighbours
-from uncork.core.costmodel import StepCosts, gain, passing
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
-from uncork.core.stage_costs import spared_s
-from uncork.rules.evidence import WORTH, bound, input_share, interval, ms, place
+from uncork.core.base.machine import Machine
+from uncork.core.costmodel.attribution import costs_of
+from uncork.core.costmodel.stage_cost import spared_s
+from uncork.core.costmodel.step_cost import StepCosts, gain, passing
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.evidence.stage_graph import cropping_maps, neighbours
+from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
 
 _EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
 _EARLY_SHARD: Final = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.machine import Machine
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 
 # Cores in use over those that the process is bound to, above which more of them would help.
 _BUSY: Final = 0.7

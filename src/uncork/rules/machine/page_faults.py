@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.machine import PLAIN_ALLOCATOR, Machine
-from uncork.rules.evidence import ms
+from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.thresholds import ms
 
 # Ratio. It is no mistake of the script's, and the road tries it for less.
 _WORTH: Final = 1.3

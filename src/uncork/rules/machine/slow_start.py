@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from uncork.core.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.facts import StartLine, Unrolled
-from uncork.core.machine import Machine
-from uncork.rules.evidence import WORTH, bound
+from uncork.core.base.machine import Machine
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.evidence.loop import StartLine, Unrolled
+from uncork.rules.base.thresholds import WORTH, bound
 
 # Steps of a loop that the graph itself runs are longer than of one that is written out.
 _LOOPING: Final = 2.0

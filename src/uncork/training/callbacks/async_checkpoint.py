@@ -1,6 +1,7 @@
 """Checkpoints of a ``fit`` are written by a thread, while the training goes on.
 
-What a ``ModelCheckpoint`` saves is copied when it is called (:mod:`uncork.step.copied_save`); the
+What a ``ModelCheckpoint`` saves is copied when it is called
+(:mod:`uncork.training.callbacks.checkpoint_copy`); the
 copies are written to a file beside the one that is meant, which is renamed when it is complete: no
 half file is ever to be seen, and a killed process leaves the checkpoint before it whole. Keras
 truncates that first.
@@ -29,7 +30,7 @@ import keras
 from keras.src.saving import saving_lib
 from keras.src.utils import file_utils
 
-from uncork.step.copied_save import Buffers, CopiedSave
+from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
 
 _SAVERS: Final = ("save_model", "save_weights_only")
 # Hooks of the class that are exchanged on the instance.

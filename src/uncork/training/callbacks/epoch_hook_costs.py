@@ -21,11 +21,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.facts import CallbackCost
-from uncork.measure.tracing import tracing_s
-from uncork.step.callback_costs import holds_hooks, lines_of, own_hooks
-from uncork.step.callbacks import each_of
-from uncork.watch import is_users_class, outside, reached, reached_by
+from uncork.core.evidence.callbacks import CallbackCost
+from uncork.measure.benchmark.timed_block import tracing_s
+from uncork.pycode.purity.code_objects import is_users_class
+from uncork.pycode.purity.reachability import reached, reached_by
+from uncork.pycode.purity.side_effects import outside
+from uncork.training.callbacks.batch_hooks import each_of, holds_hooks, lines_of, own_hooks
 
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 # Epochs that are begun and ended, so that one that acts in every tenth acts; and seconds for that.

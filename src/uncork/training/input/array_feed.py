@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-from uncork.core.edit import ArrayFeed, LoaderEdit
-from uncork.core.errors import EditRefused
-from uncork.core.pipeline_edit import AutotuneOff, InlineMap, PipelineEdit
-from uncork.pipeline import Pipeline, apply, read
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.edit import ArrayFeed, LoaderEdit
+from uncork.core.edits.pipeline import AutotuneOff, InlineMap, PipelineEdit
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.transforms.apply import apply
 
 _GATHERS: Final = "zip"
 

@@ -14,7 +14,7 @@ import numpy as np
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tensorflow.python.eager import context
 
-from uncork.step.feed import Feed
+from uncork.training.input.feed import Feed
 
 ONE_ORDER: Final = (
     "fit shuffles these arrays once and for all: with a global seed (keras.utils.set_random_seed) "

@@ -15,11 +15,11 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
-from uncork.core.workload import DataKind
-from uncork.pipeline import read
-from uncork.step.array_feed import Rewrite, arrays_through, in_one_thread
-from uncork.step.loader_edits import stop_workers
-from uncork.step.one_pass import OnePass
+from uncork.core.documents.workload import DataKind
+from uncork.pipeline.ir.tree import read
+from uncork.training.input.array_feed import Rewrite, arrays_through, in_one_thread
+from uncork.training.input.generator_stream import OnePass
+from uncork.training.input.loader_edits import stop_workers
 
 # Kinds of dtypes, as NumPy has them, that TensorFlow knows as well.
 _NUMBERS: Final = "biuf"

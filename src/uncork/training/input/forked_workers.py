@@ -21,7 +21,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any, Final
 
-from uncork.watch import PythonDraws
+from uncork.pycode.purity.random_draws import PythonDraws
 
 FORK: Final = "fork"
 # Seconds between two looks of a process at whether the one that it works for is still there.

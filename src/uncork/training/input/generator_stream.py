@@ -9,8 +9,8 @@ from contextlib import suppress
 from types import CellType, CodeType, FunctionType, GeneratorType
 from typing import Any, Final
 
-from uncork.core.errors import NothingToMeasure
-from uncork.core.stack import code_place
+from uncork.core.base.errors import NothingToMeasure
+from uncork.pycode.frames.stack import code_place
 
 _RAW: Final = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 

@@ -18,19 +18,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import AHEAD, MOST_PROCESSES, MOST_WORKERS
-from uncork.core.stack import place
-from uncork.core.stage import Copied, Keepable, Stage
-from uncork.measure.machine import cpus
-from uncork.pipeline.kept_calls import values_bytes
-from uncork.step.feed import Feed
-from uncork.step.loader_code import in_float32, loading_method, reached_arrays
-from uncork.step.loader_edits import begins_epochs, repeats_epochs, workers_of
-from uncork.step.loader_processes import why_not_forked
-from uncork.step.makers import Makers
-from uncork.step.one_pass import OnePass
-from uncork.step.statements import Statement, statements
-from uncork.watch import Dependence, dependence, draws_kept, origin, state_digest
+from uncork.core.edits.edit import AHEAD, MOST_PROCESSES, MOST_WORKERS
+from uncork.core.evidence.stage import Copied, Keepable, Stage
+from uncork.measure.machine.probe import cpus
+from uncork.measure.profile.statement_profiler import Statement, statements
+from uncork.pycode.frames.stack import place
+from uncork.pycode.frames.value_origin import origin
+from uncork.pycode.purity.index_dependence import Dependence, dependence
+from uncork.pycode.purity.memoized_function import values_bytes
+from uncork.pycode.purity.random_draws import draws_kept
+from uncork.pycode.purity.reachability import state_digest
+from uncork.training.input.feed import Feed
+from uncork.training.input.forked_workers import Makers
+from uncork.training.input.generator_stream import OnePass
+from uncork.training.input.loader_code import in_float32, loading_method, reached_arrays
+from uncork.training.input.loader_edits import begins_epochs, repeats_epochs, workers_of
+from uncork.training.input.loader_processes import why_not_forked
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6

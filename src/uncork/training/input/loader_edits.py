@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import keras
 
-from uncork.core.edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.edit import (
     AHEAD,
     LoaderCache,
     LoaderEdit,
@@ -23,11 +24,11 @@ from uncork.core.edit import (
     LoaderWorkers,
     PyDatasetEdit,
 )
-from uncork.core.errors import EditRefused
-from uncork.core.holders import owners_of
-from uncork.pipeline.kept_calls import own, values_bytes
-from uncork.step.loader_processes import InProcesses, end_processes, why_not_forked
-from uncork.watch import Draws, in_class, loader_digest, reached, state_digest, value_digest
+from uncork.pycode.purity.memoized_function import own, values_bytes
+from uncork.pycode.purity.random_draws import Draws, in_class
+from uncork.pycode.purity.reachability import loader_digest, reached, state_digest, value_digest
+from uncork.pycode.purity.referrers import owners_of
+from uncork.training.input.loader_processes import InProcesses, end_processes, why_not_forked
 
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from keras.src.trainers.data_adapters import py_dataset_adapter
 
-from uncork.step.makers import FORK, Make, Makers, is_maker, note_change
-from uncork.watch import reached
+from uncork.pycode.purity.reachability import reached
+from uncork.training.input.forked_workers import FORK, Make, Makers, is_maker, note_change
 
 # Their code may run in a forked process: they start no threads, and lock nothing for long.
 _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.step.feed import batch_samples
+from uncork.training.input.feed import batch_samples
 
 # Of batches that differ in shape, as many as show how long a step takes on the whole: some tens,
 # unless reading them takes longer than a block of the measurement, or they are large.

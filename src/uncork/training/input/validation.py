@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras.src.trainers.data_adapters import array_slicing
 
-from uncork.step.feed import Feed
+from uncork.training.input.feed import Feed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.layers import Layers
+from uncork.pycode.frames.layer_registry import Layers
 
 Shape = tuple[int, ...]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import keras
 
-from uncork.core.facts import FullSize
-from uncork.core.layers import Layers
+from uncork.core.evidence.model import FullSize
+from uncork.pycode.frames.layer_registry import Layers
 
 _layers: Final[Any] = keras.layers
 _CONVOLUTIONS: Final = (

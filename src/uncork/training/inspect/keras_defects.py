@@ -14,8 +14,8 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.facts import KerasDefect
-from uncork.watch import only_call
+from uncork.core.evidence.correctness import KerasDefect
+from uncork.pycode.frames.value_origin import only_call
 
 _LAST_KNOWN: Final = (3, 15)
 _FLOAT16: Final = "mixed_float16"

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from uncork.core.kernels import BRIEF_S, KernelPart, Phase
-from uncork.core.layers import Layers
-from uncork.core.stack import is_users, place, users_place
-from uncork.measure.kernels import Kernel
-from uncork.step.graph_ops import GraphOps
-from uncork.step.tables import Tables
+from uncork.core.evidence.kernels import BRIEF_S, KernelPart, Phase
+from uncork.measure.profile.kernels import Kernel
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.stack import is_users, place, users_place
+from uncork.training.inspect.embedding_tables import Tables
+from uncork.training.tracing.graph_ops import GraphOps
 
 # Of all kernels; the rest is told together.
 _SMALL: Final = 0.01

@@ -1,4 +1,6 @@
-"""The model that a loop of the user's own trains, as it is and in float32.
+"""A part of a step by itself: forward and backward, over and over.
+
+The model that a loop of the user's own trains, as it is and in float32.
 
 The loop's step was compiled by its author, and cannot be built anew from outside. The model by
 itself can: forward and backward, on ones of the shape that the step gave it.
@@ -6,16 +8,57 @@ itself can: forward and backward, on ones of the shape that the step gave it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from uncork.core.layers import Layers
-from uncork.core.measurement import Comparison
-from uncork.measure.interleave import paired
-from uncork.step.alone import Alone
-from uncork.step.dtype_policies import MIXED, computing_in_float32, dtype_policies
+from uncork.core.base.measurement import Comparison
+from uncork.measure.benchmark.interleave import Block, paired
+from uncork.measure.benchmark.timed_block import timed
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.precision.dtype_policies import MIXED, computing_in_float32, dtype_policies
+
+
+class Alone:
+    """Runs as a graph that is traced when it is primed.
+
+    Args:
+        forward: Computes something; it is called once, to be traced.
+        sources: What gradients are computed for.
+
+    Example:
+        >>> weight = tf.Variable(2.0)
+        >>> alone = Alone(lambda: weight * weight, [weight])
+        >>> alone.prime()
+        0.0
+        >>> alone.block(0.0).steps
+        1
+    """
+
+    def __init__(self, forward: Callable[[], Any], sources: Sequence[Any]) -> None:
+        def run() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch([s for s in sources if not isinstance(s, tf.Variable)])
+                y = forward()
+            return tape.gradient(y, list(sources))
+
+        self._run = tf.function(run, autograph=False)
+
+    def prime(self) -> float:
+        """Trace it; the seconds of that are of no interest."""
+        self._run()
+        return 0.0
+
+    def block(self, seconds: float) -> Block:
+        """Run it for about so long."""
+        return timed(self._runs(), seconds, 1.0)
+
+    def _runs(self) -> Iterator[int]:
+        while True:
+            self._run()
+            yield 1
 
 
 def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | None:

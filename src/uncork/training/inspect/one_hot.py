@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.facts import OneHot
+from uncork.core.evidence.model import OneHot
 
 # Labels of fewer numbers cost less than anything else in a step.
 _LEAST_BYTES: Final = 1 << 20

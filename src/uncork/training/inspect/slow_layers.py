@@ -14,13 +14,13 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.facts import SlowLayer
-from uncork.core.kernels import KernelPart
-from uncork.core.layers import Layers
-from uncork.measure.devices import best_device
-from uncork.measure.interleave import paired
-from uncork.step.alone import Alone
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.model import SlowLayer
+from uncork.measure.benchmark.interleave import paired
+from uncork.measure.machine.devices import best_device
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.inspect.module_speed import Alone
 
 # Of all kernels of the step; and how many layers are looked at.
 _WORTH: Final = 0.1

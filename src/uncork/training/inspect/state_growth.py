@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.facts import Growth
-from uncork.step.runner import FitRunner
-from uncork.step.snapshot import foreign
-from uncork.watch import only_change
+from uncork.core.evidence.loop import Growth
+from uncork.pycode.frames.value_origin import only_change
+from uncork.training.run.fit_runner import FitRunner
+from uncork.training.state.snapshot import foreign
 
 # A line is laid through the times of this many steps at least.
 _FEWEST: Final = 20

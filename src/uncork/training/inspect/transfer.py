@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.facts import Transfer
-from uncork.measure.device_memory import room
+from uncork.core.evidence.model import Transfer
+from uncork.measure.machine.device_memory import room
 
 # Smaller tensors cost no more than a message does.
 _LEAST_BYTES: Final = 1 << 16

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.step.number_arguments import parameters_of
+from uncork.training.loop_step.number_arguments import parameters_of
 
 # Arrays that are smaller cost less than the call itself.
 LEAST_BYTES: Final = 1 << 20

@@ -9,14 +9,14 @@ from typing import Any, final
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from uncork.core.record import digest
-from uncork.step.array_arguments import WithKeptArrays
-from uncork.step.filled_arguments import WithLengths
-from uncork.step.mode import Mode
-from uncork.step.number_arguments import Numbers, WithTensors
-from uncork.step.returned_loss import names_returned
-from uncork.step.taken_step import TakenStep
-from uncork.watch import named_code_digest
+from uncork.core.base.record import digest
+from uncork.pycode.purity.reachability import named_code_digest
+from uncork.training.loop_step.array_arguments import WithKeptArrays
+from uncork.training.loop_step.loop_step import TakenStep
+from uncork.training.loop_step.loss import names_returned
+from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.number_arguments import Numbers, WithTensors
+from uncork.training.transforms.padded_arguments import WithLengths
 
 
 def code_of(function: Any) -> str:

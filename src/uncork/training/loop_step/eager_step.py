@@ -18,17 +18,18 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
-from uncork.core.errors import told
-from uncork.core.stack import outwards, owner
-from uncork.step.array_arguments import WithKeptArrays
-from uncork.step.left_out import checked_by
-from uncork.step.mode import Mode
-from uncork.step.number_arguments import ByName, Numbers, WithTensors, parameters_of
-from uncork.step.returned_loss import names_returned
-from uncork.step.taken_over import TakenOver
-from uncork.step.taken_step import TakenStep, was_traced
-from uncork.watch import CHANGES, Guards, UnguardedError, watched
-from uncork.watch.code import catches_here
+from uncork.core.base.errors import told
+from uncork.pycode.frames.stack import outwards, owner
+from uncork.pycode.purity.code_objects import catches_here
+from uncork.pycode.purity.code_replacement import TakenOver
+from uncork.pycode.purity.guards import Guards, UnguardedError
+from uncork.pycode.purity.observed_call import CHANGES, watched
+from uncork.training.loop_step.array_arguments import WithKeptArrays
+from uncork.training.loop_step.loop_step import TakenStep, was_traced
+from uncork.training.loop_step.loss import names_returned
+from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.number_arguments import ByName, Numbers, WithTensors, parameters_of
+from uncork.training.tracing.dropped_checks import checked_by
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
 _MOST_FORMS: Final = 16

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.step.metric_loss import MetricLoss
-from uncork.step.replay import Arrays
+from uncork.training.loop_step.loss import MetricLoss
+from uncork.training.state.arrays import Arrays
 
 # In the names of what Keras's layers keep beside their weights.
 _MOVING: Final = "moving_"

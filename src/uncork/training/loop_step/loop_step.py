@@ -10,17 +10,17 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import told
-from uncork.step.array_arguments import KeptTensors, is_comparable, same_bytes
-from uncork.step.graph_digest import graph_digest
-from uncork.step.graph_state import GraphState
-from uncork.step.left_out import left_out
-from uncork.step.mode import Mode
-from uncork.step.traced_maps import Maps
-from uncork.step.traced_policy import traced_in, why_not_anew, why_not_in
-from uncork.step.traced_scaling import Scaling
-from uncork.step.traced_updates import Updates
-from uncork.step.xla import ops_without_kernel
+from uncork.core.base.errors import told
+from uncork.training.loop_step.array_arguments import KeptTensors, is_comparable, same_bytes
+from uncork.training.loop_step.graph_state import GraphState
+from uncork.training.loop_step.mode import Mode
+from uncork.training.optimizer.traced_updates import Updates
+from uncork.training.precision.traced_loss_scaling import Scaling
+from uncork.training.precision.traced_policy import traced_in, why_not_anew, why_not_in
+from uncork.training.tracing.dropped_checks import left_out
+from uncork.training.tracing.graph_digest import graph_digest
+from uncork.training.tracing.map_fn import Maps
+from uncork.training.tracing.xla_support import ops_without_kernel
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20

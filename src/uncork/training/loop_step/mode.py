@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from uncork.core.record import Record
-from uncork.core.step_edit import PadArguments
+from uncork.core.base.record import Record
+from uncork.core.edits.step import PadArguments
 
 
 class Mode(Record, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Mode(Record, frozen=True, kw_only=True):
         lengths: How far arguments are filled up; None where they are left as they are.
         policy: What its layers compute in; ``""`` for their own dtype policy.
         keep: Names of layers that stay as they are.
-        careful: Names do not count, as of :class:`~uncork.core.step_edit.DtypePolicy`.
+        careful: Names do not count, as of :class:`~uncork.core.edits.step.DtypePolicy`.
 
     Example:
         >>> Mode.XLA.is_other, Mode.GRAPH.is_other

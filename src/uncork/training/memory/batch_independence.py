@@ -14,8 +14,8 @@ import keras
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.metrics.reduction_metrics import MeanMetricWrapper
 
-from uncork.step.snapshot import foreign
-from uncork.step.traced_maps import attribute
+from uncork.training.state.snapshot import foreign
+from uncork.training.tracing.model_attribute import attribute
 
 # They draw for each number, or each row and channel, by itself.
 _DROPPING: Final = (

@@ -16,10 +16,10 @@ import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import LayersInInput, MicroBatches, StepEdit
-from uncork.step.per_example import reductions, why_not_in_parts
-from uncork.step.traced_maps import attribute
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
+from uncork.training.memory.batch_independence import reductions, why_not_in_parts
+from uncork.training.tracing.model_attribute import attribute
 
 _WHOLE = "leave the batch whole, and make it smaller"
 

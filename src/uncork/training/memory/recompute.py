@@ -18,10 +18,10 @@ import tensorflow as tf
 from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
-from uncork.step.segments import Segment, cut, layers_of, why_not_cut
-from uncork.step.traced_maps import attribute
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
+from uncork.training.memory.segments import Segment, cut, layers_of, why_not_cut
+from uncork.training.tracing.model_attribute import attribute
 
 _KEPT = "leave the activations held, and make the batch smaller"
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import keras
 from keras.src.models.functional import Functional
 
-from uncork.step.snapshot import foreign
+from uncork.training.state.snapshot import foreign
 
 # A segment is at least so much of what it may be: the least shared is looked for in between.
 _LEAST: Final = 0.5

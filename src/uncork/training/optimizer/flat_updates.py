@@ -19,8 +19,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.step.traced_maps import attribute
+from uncork.core.base.errors import EditRefused
+from uncork.training.tracing.model_attribute import attribute
 
 # Elements. A larger weight takes its time in kernels, not before them, and is not worth copying.
 _SMALL: Final = 1 << 16

@@ -19,7 +19,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.step_edit import FusedUpdates
+from uncork.core.edits.step import FusedUpdates
 
 _UPDATE: Final = "_distributed_tf_update_step"
 

@@ -1,4 +1,7 @@
-"""The learning rate that a larger batch is trained with, whatever sets the rate."""
+"""The learning rate that a larger batch is trained with, whatever sets the rate.
+
+A learning rate that is still being warmed up: what trains now is not what trains later.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.step_edit import LargerBatch
+from uncork.core.edits.step import LargerBatch
 
 _RATE: Final = "_get_current_learning_rate"
 # Their steps go by the gradient itself, which averages over the batch: the rate goes with the size.
@@ -84,3 +87,42 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...], *, begun: int | None = None
         yield
     finally:
         object.__delattr__(optimizer, _RATE)
+
+
+# Of the largest rate to come, below which next to nothing is learned yet.
+_LITTLE: Final = 0.1
+_POINTS: Final = 8
+# Times as many steps are looked ahead.
+_AHEAD: Final = (1, 4, 16, 64, 256, 1024)
+
+
+def warms_up(optimizer: Any, steps: int) -> bool:
+    """Within so many steps a schedule stays far below what it comes to later.
+
+    Trainings that are compared over these steps agree whatever else is done to them.
+
+    Args:
+        optimizer: Of Keras; where it holds others, those inside count.
+        steps: From where it stands.
+
+    Example:
+        >>> slow = keras.optimizers.schedules.CosineDecay(
+        ...     0.0, 20_000, warmup_target=1e-3, warmup_steps=10_000)
+        >>> warms_up(keras.optimizers.Adam(slow), 400), warms_up(keras.optimizers.Adam(), 400)
+        (True, False)
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    several = getattr(inner, "optimizers", None)
+    if several:
+        return any(warms_up(each, steps) for each in several)
+    rate = getattr(inner, "_learning_rate", None)
+    if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return False
+    begin = int(inner.iterations)
+    soon = [begin + steps * point // _POINTS for point in range(_POINTS + 1)]
+    later = [begin + steps * times for times in _AHEAD]
+    try:
+        now, then = (max(float(rate(step)) for step in places) for places in (soon, later))
+    except Exception:  # a schedule of the user's, which may not go on so far
+        return False
+    return now < _LITTLE * then

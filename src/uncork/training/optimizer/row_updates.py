@@ -20,8 +20,8 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.step_edit import RowUpdates
-from uncork.step.traced_maps import attribute
+from uncork.core.edits.step import RowUpdates
+from uncork.training.tracing.model_attribute import attribute
 
 _UPDATE: Final = "update_step"
 # Options of an optimizer that have Keras pass over whole tables, or make their gradients as large.

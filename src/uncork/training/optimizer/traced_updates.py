@@ -15,8 +15,8 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.step.fused_updates import fusable_weights, kernel_updates
-from uncork.step.giving_way import GivingWay, while_traced
+from uncork.training.optimizer.fused_updates import fusable_weights, kernel_updates
+from uncork.training.tracing.scoped_override import GivingWay, while_traced
 
 _UPDATE: Final = "_distributed_tf_update_step"
 _NONE: Final = "TensorFlow has no kernel for the optimizer that updates its weights"

@@ -8,9 +8,8 @@ from typing import Any
 
 import keras
 
-from uncork.core.step_edit import DtypePolicy
-from uncork.step.random_layers import only_drawing
-from uncork.step.sensitive_layers import sensitive
+from uncork.core.edits.step import DtypePolicy
+from uncork.training.precision.float32_layers import only_drawing, sensitive
 
 # Under these the weights are float32, so a model that is built needs no other ones.
 MIXED = ("mixed_bfloat16", "mixed_float16")

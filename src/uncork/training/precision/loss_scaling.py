@@ -14,9 +14,9 @@ from typing import Any
 
 import keras
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import DtypePolicy, LargerBatch, StepEdit
-from uncork.step.snapshot import optimizers
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import DtypePolicy, LargerBatch, StepEdit
+from uncork.training.state.snapshot import optimizers
 
 
 def scales_loss(edits: Sequence[StepEdit]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.step.giving_way import GivingWay, while_traced
+from uncork.training.tracing.scoped_override import GivingWay, while_traced
 
 # As Keras has them.
 _FIRST: Final = 2.0**15

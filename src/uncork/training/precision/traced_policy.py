@@ -16,12 +16,17 @@ import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from uncork.core.layers import Layers
-from uncork.step.dtype_policies import MIXED, dtype_policies, left_alone, set_policy, switched
-from uncork.step.giving_way import while_traced
-from uncork.step.random_layers import random_layers
-from uncork.step.sensitive_layers import sensitive_layers
-from uncork.step.traced import ops_of
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.training.precision.dtype_policies import (
+    MIXED,
+    dtype_policies,
+    left_alone,
+    set_policy,
+    switched,
+)
+from uncork.training.precision.float32_layers import random_layers, sensitive_layers
+from uncork.training.tracing.scoped_override import while_traced
+from uncork.training.tracing.step_info import ops_of
 
 # Calls of functions that are traced, and kept, by themselves.
 _OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     FusedUpdates,
@@ -23,22 +23,21 @@ from uncork.core.step_edit import (
     StepsPerExecution,
     TfFunction,
 )
-from uncork.step.dtype_policies import MIXED, dtype_policies
-from uncork.step.eager_model import guards_of
-from uncork.step.first_layers import FirstLayers, first_layers_of
-from uncork.step.flat_group import why_not
-from uncork.step.fused_updates import why_not_fused
-from uncork.step.last_maps import map_in_step_of
-from uncork.step.micro_batches import in_parts_of
-from uncork.step.pad_lengths import pad_lengths_of
-from uncork.step.random_layers import random_layers
-from uncork.step.recompute import recomputed_of
-from uncork.step.rescaled_rate import why_not_larger
-from uncork.step.row_updates import why_not_rows
-from uncork.step.scaled_loss import scales_loss, why_not_scaled
-from uncork.step.sensitive_layers import sensitive_layers
-from uncork.step.xla import why_not_compiled
-from uncork.watch import UnguardedError
+from uncork.pycode.purity.guards import UnguardedError
+from uncork.training.memory.micro_batches import in_parts_of
+from uncork.training.memory.recompute import recomputed_of
+from uncork.training.optimizer.flat_updates import why_not
+from uncork.training.optimizer.fused_updates import why_not_fused
+from uncork.training.optimizer.learning_rate import why_not_larger
+from uncork.training.optimizer.row_updates import why_not_rows
+from uncork.training.precision.dtype_policies import MIXED, dtype_policies
+from uncork.training.precision.float32_layers import random_layers, sensitive_layers
+from uncork.training.precision.loss_scaling import scales_loss, why_not_scaled
+from uncork.training.tracing.xla_support import why_not_compiled
+from uncork.training.transforms.device_maps import map_in_step_of
+from uncork.training.transforms.eager_model import guards_of
+from uncork.training.transforms.input_layers import FirstLayers, first_layers_of
+from uncork.training.transforms.pad_lengths import pad_lengths_of
 
 # What Keras itself puts on a model.
 _OF_KERAS: Final = frozenset({"train_function", "test_function", "predict_function"})

@@ -13,13 +13,13 @@ from typing import Any
 import keras
 from tensorflow.python.eager import context
 
-from uncork.core.errors import NothingToMeasure
-from uncork.measure.interleave import Block
-from uncork.measure.settle import settle
-from uncork.measure.timing import timed
-from uncork.step.feed import Feed, executions
-from uncork.step.settings import StepSettings
-from uncork.step.snapshot import Snapshot
+from uncork.core.base.errors import NothingToMeasure
+from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.quiesce import settle
+from uncork.measure.benchmark.timed_block import timed
+from uncork.training.input.feed import Feed, executions
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
 
 
 @dataclass

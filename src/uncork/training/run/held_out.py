@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.step.feed import Feed, executions
-from uncork.step.settings import StepSettings
-from uncork.step.snapshot import Snapshot
-from uncork.step.told_loss import told_loss
+from uncork.training.input.feed import Feed, executions
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.loss_value import told_loss
+from uncork.training.state.snapshot import Snapshot
 
 # Of the samples, laid aside.
 _SHARE: Final = 0.2

@@ -10,20 +10,26 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.core.step_edit import JitCompile, StepEdit
-from uncork.step.array_feed import Rewrite, arrays_through
-from uncork.step.dtype_policies import set_policy
-from uncork.step.feed import Feed
-from uncork.step.first_layers import first_layers_of
-from uncork.step.last_maps import map_in_step_of
-from uncork.step.last_step import ended_as_written
-from uncork.step.left_out import is_in_step
-from uncork.step.micro_batches import in_parts_of
-from uncork.step.pad_lengths import pad_lengths_of
-from uncork.step.recompute import recomputed_of
-from uncork.step.settings import apply, flat_group_of, maps_of, scaled_loss_of, updating
-from uncork.step.traced_maps import attribute
-from uncork.step.validation import Validating
+from uncork.core.edits.step import JitCompile, StepEdit
+from uncork.training.input.array_feed import Rewrite, arrays_through
+from uncork.training.input.feed import Feed
+from uncork.training.input.validation import Validating
+from uncork.training.memory.micro_batches import in_parts_of
+from uncork.training.memory.recompute import recomputed_of
+from uncork.training.precision.dtype_policies import set_policy
+from uncork.training.run.step_settings import (
+    apply,
+    flat_group_of,
+    maps_of,
+    scaled_loss_of,
+    updating,
+)
+from uncork.training.tracing.dropped_checks import is_in_step
+from uncork.training.tracing.model_attribute import attribute
+from uncork.training.transforms.device_maps import map_in_step_of
+from uncork.training.transforms.input_layers import first_layers_of
+from uncork.training.transforms.last_step import ended_as_written
+from uncork.training.transforms.pad_lengths import pad_lengths_of
 
 _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"

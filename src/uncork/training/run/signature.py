@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 
-from uncork.core.record import digest
-from uncork.core.workload import ModelSignature
-from uncork.step.architecture import architecture, settings, without_addresses
-from uncork.step.dtype_policies import dtype_policies
-from uncork.watch import named_code_digest
+from uncork.core.base.record import digest
+from uncork.core.documents.workload import ModelSignature
+from uncork.pycode.purity.reachability import named_code_digest
+from uncork.training.precision.dtype_policies import dtype_policies
+from uncork.training.state.architecture import architecture, settings, without_addresses
 
 
 def signature(model: Any) -> ModelSignature:

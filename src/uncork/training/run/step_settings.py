@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import (
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import (
     DtypePolicy,
     FlatUpdates,
     JitCompile,
@@ -18,21 +18,21 @@ from uncork.core.step_edit import (
     StepsPerExecution,
     is_graph,
 )
-from uncork.step.checks import check
-from uncork.step.dtype_policies import set_policy, switch_policy
-from uncork.step.feed import Feed
-from uncork.step.first_layers import compiled_apart, first_layers_of
-from uncork.step.flat_group import FlatGroup
-from uncork.step.fused_updates import fused
-from uncork.step.last_maps import map_in_step_of
-from uncork.step.micro_batches import in_parts_of
-from uncork.step.pad_lengths import pad_lengths_of
-from uncork.step.recompute import recomputed_of
-from uncork.step.rescaled_rate import rescaled
-from uncork.step.reused_iterator import ReusedIterators
-from uncork.step.row_updates import by_rows
-from uncork.step.scaled_loss import ScaledLoss, scales_loss
-from uncork.step.traced_maps import Maps
+from uncork.training.input.feed import Feed
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.memory.micro_batches import in_parts_of
+from uncork.training.memory.recompute import recomputed_of
+from uncork.training.optimizer.flat_updates import FlatGroup
+from uncork.training.optimizer.fused_updates import fused
+from uncork.training.optimizer.learning_rate import rescaled
+from uncork.training.optimizer.row_updates import by_rows
+from uncork.training.precision.dtype_policies import set_policy, switch_policy
+from uncork.training.precision.loss_scaling import ScaledLoss, scales_loss
+from uncork.training.run.edit_checks import check
+from uncork.training.tracing.map_fn import Maps
+from uncork.training.transforms.device_maps import map_in_step_of
+from uncork.training.transforms.input_layers import compiled_apart, first_layers_of
+from uncork.training.transforms.pad_lengths import pad_lengths_of
 
 # In this order: what was traced belongs to the settings before it.
 _FLAGS: Final = ("jit_compile", "steps_per_execution", "train_function", "test_function")
@@ -173,11 +173,12 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
     What is no setting of Keras's others see to: that its step is to be a graph
     :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
     loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
-    first layers are run in the input :func:`~uncork.step.first_layers.first_layers_of`, and the
-    last map of the input in the step :func:`~uncork.step.last_maps.map_in_step_of`, that batches
-    are filled up :func:`~uncork.step.pad_lengths.pad_lengths_of`, that its batch is cut in parts
-    :func:`~uncork.step.micro_batches.in_parts_of`, and that activations are made again
-    :func:`~uncork.step.recompute.recomputed_of`.
+    first layers are run in the input
+    :func:`~uncork.training.transforms.input_layers.first_layers_of`, and the last map of the input
+    in the step :func:`~uncork.training.transforms.device_maps.map_in_step_of`, that batches are
+    filled up :func:`~uncork.training.transforms.pad_lengths.pad_lengths_of`, that its batch is cut
+    in parts :func:`~uncork.training.memory.micro_batches.in_parts_of`, and that activations are
+    made again :func:`~uncork.training.memory.recompute.recomputed_of`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):

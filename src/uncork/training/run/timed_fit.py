@@ -10,9 +10,9 @@ from typing import Any, Final
 import keras
 import psutil
 
-from uncork.measure.interleave import Block
-from uncork.step.feed import Feed
-from uncork.step.one_pass import for_keras, read_on
+from uncork.measure.benchmark.interleave import Block
+from uncork.training.input.feed import Feed
+from uncork.training.input.generator_stream import for_keras, read_on
 
 # Steps and seconds before the first block: compiling, and what starts up beside it.
 _WARM_STEPS: Final = 20

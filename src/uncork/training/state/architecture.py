@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras.src.models.functional import Functional
 
-from uncork.core.record import digest
+from uncork.core.base.record import digest
 
 # Of a layer's settings: what says nothing of what it computes, or is compared by itself.
 _ELSEWHERE: Final = frozenset({

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from uncork.core.errors import WrongUse
-from uncork.step.snapshot import optimizers
+from uncork.core.base.errors import WrongUse
+from uncork.training.state.snapshot import optimizers
 
 
 def parts_made_later(model: Any) -> Callable[[], bool]:

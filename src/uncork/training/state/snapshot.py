@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
 
 _FLAGS = (
     "stop_training",

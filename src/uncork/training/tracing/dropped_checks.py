@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.stack import is_users
-from uncork.step.graph_ops import living_graphs
+from uncork.pycode.frames.stack import is_users
+from uncork.training.tracing.graph_ops import living_graphs
 
 _CHECKS: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 # What Keras calls its step when it traces it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from uncork.core.record import digest
+from uncork.core.base.record import digest
 
 # They come and go with what else was traced before, and compute nothing.
 _IDLE: Final = frozenset({"Const", "Identity", "NoOp"})

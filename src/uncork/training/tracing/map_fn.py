@@ -15,9 +15,10 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph
 
-from uncork.core.stack import is_users, place
-from uncork.step.at_once import StaysLoopError, at_once
-from uncork.step.giving_way import GivingWay, while_traced
+from uncork.pycode.frames.stack import is_users, place
+from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.scoped_override import GivingWay, while_traced
+from uncork.training.tracing.vectorized_map import StaysLoopError, at_once
 
 # What TensorFlow names the functions of datasets.
 _OF_DATASETS: Final = "Dataset"
@@ -116,18 +117,6 @@ class Maps:
             return original(*args, **kwargs)
         self.replaced += 1
         return found
-
-
-@contextmanager
-def attribute(model: Any, name: str, value: Any) -> Iterator[None]:
-    """Of the model alone, inside the block; Keras would keep what is set as an attribute."""
-    written = {name: vars(model)[name]} if name in vars(model) else {}
-    object.__setattr__(model, name, value)
-    try:
-        yield
-    finally:
-        object.__delattr__(model, name)
-        vars(model).update(written)
 
 
 def _map_fn(*args: Any, **kwargs: Any) -> Any:

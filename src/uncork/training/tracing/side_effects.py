@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from uncork.step.graph_ops import living_graphs
+from uncork.training.tracing.graph_ops import living_graphs
 
 # By the ops' types, what their authors call.
 _EFFECTS: Final = {

@@ -1,18 +1,26 @@
-"""Which loop of Python's, or of a layer, stands round for round in a graph that was traced?"""
+"""A first step that takes long because a loop is written out in it.
+
+Which loop of Python's, or of a layer, stands round for round in a graph that was traced?
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import keras
 
-from uncork.core.layers import Layers
-from uncork.core.stack import OUTLINED, is_users, place
-from uncork.step.graph_ops import living_graphs
+from uncork.core.evidence.loop import Unrolled
+from uncork.pycode.frames.enclosing_loops import loops_around
+from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.stack import OUTLINED, is_users, place
+from uncork.training.tracing.graph_ops import living_graphs
 
 # Ops of a graph that takes seconds to trace.
 _LARGE: Final = 1000
@@ -105,3 +113,30 @@ def _layers(name: str, layers: Layers) -> Iterator[Any]:
         if layer is not None:
             yield layer
         name = name.rpartition("/")[0]
+
+
+# Shorter ones are not worth a look at all ops.
+_LONG_S: Final = 2.0
+
+
+def unrolled(layers: Layers | None, first_s: float) -> Unrolled | None:
+    """The loop that most of a large graph comes from; None where the first step was quick.
+
+    Args:
+        layers: Of the script.
+        first_s: Seconds that the first step took.
+    """
+    if first_s < _LONG_S:
+        return None
+    body = None
+    with suppress(Exception):  # of graphs that live, some are half made, or of a layer's own kind
+        body = largest_body(layers, functools.cache(_loop_at))
+    if body is None or not body.at:
+        return None
+    return Unrolled(at=body.at, ops=body.ops, share=body.share, rounds=body.rounds, first_s=first_s)
+
+
+def _loop_at(filename: str, line: int) -> int | None:
+    """Where the innermost ``for`` begins whose body holds a line."""
+    loops = [loop for loop in loops_around(filename, line) if isinstance(loop, ast.For)]
+    return loops[-1].lineno if loops and loops[-1].lineno < line else None

@@ -21,7 +21,7 @@ from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.framework.composite_tensor import CompositeTensor
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from uncork.core.errors import told
+from uncork.core.base.errors import told
 
 # What a function's own loops and branches become, and what one that is traced by itself does.
 _CONTROL: Final = frozenset(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
-from uncork.core.stack import is_users, place
+from uncork.pycode.frames.stack import is_users, place
 
 _NAMED: Final = 3
 # In TensorFlow's words: an op without a kernel, and the calls that made the first of them.

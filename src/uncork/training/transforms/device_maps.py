@@ -14,21 +14,16 @@ from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
-from uncork.core.errors import EditRefused
-from uncork.core.stage import InStep
-from uncork.core.step_edit import LayersInInput, MapOnDevice, StepEdit, on_device
-from uncork.measure.device_memory import room
-from uncork.pipeline import (
-    LastMaps,
-    Pipeline,
-    gathered_arrays,
-    last_maps,
-    named_maps,
-    read,
-)
-from uncork.step.feed import Feed
-from uncork.step.traced import device_of
-from uncork.step.traced_maps import attribute
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import LayersInInput, MapOnDevice, StepEdit, on_device
+from uncork.core.evidence.stage import InStep
+from uncork.measure.machine.device_memory import room
+from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.transforms.late_gather import gathered_arrays
+from uncork.pipeline.transforms.trailing_maps import LastMaps, last_maps, named_maps
+from uncork.training.input.feed import Feed
+from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.step_info import device_of
 
 # Bytes that any device has room for.
 _TRIFLE: Final = 1 << 26

@@ -3,7 +3,7 @@
 A compiled ``fit`` does in each step what it did when it was traced. Layers, losses, metrics and a
 ``train_step`` of the user's own may do more in Python, and read what callbacks change between two
 steps. So a step is watched before, and what it reads is compared before each call, as for a step of
-the user's own (:mod:`uncork.step.eager_step`). Validation and predictions stay eager.
+the user's own (:mod:`uncork.training.loop_step.eager_step`). Validation and predictions stay eager.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.errors import told
-from uncork.watch import Guards, UnguardedError, watched
+from uncork.core.base.errors import told
+from uncork.pycode.purity.guards import Guards, UnguardedError
+from uncork.pycode.purity.observed_call import watched
 
 
 def guards_of(model: Any) -> Guards:

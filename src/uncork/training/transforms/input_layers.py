@@ -17,12 +17,12 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
 
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import JitCompile, LayersInInput, StepEdit
-from uncork.pipeline.effects import runs_python
-from uncork.step.feed import Feed
-from uncork.step.traced_maps import attribute
-from uncork.step.xla import why_not_compiled
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
+from uncork.pipeline.functions.effects import runs_python
+from uncork.training.input.feed import Feed
+from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.xla_support import why_not_compiled
 
 # Their variables are set by ``adapt``, and by no step.
 _ADAPTED: Final = (
@@ -251,7 +251,7 @@ def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | No
 def compiled_apart(model: Any, edits: tuple[StepEdit, ...]) -> bool:
     """Whether XLA is for the training step alone: the rest of the model has layers it cannot take.
 
-    They are among the first ones, or :func:`~uncork.step.checks.check` refuses it.
+    They are among the first ones, or :func:`~uncork.training.run.edit_checks.check` refuses it.
     """
     kinds = {type(edit) for edit in edits}
     return kinds >= {JitCompile, LayersInInput} and why_not_compiled(model) is not None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.step.traced_maps import attribute
+from uncork.training.tracing.model_attribute import attribute
 
 _MAKES: Final = "make_train_function"
 

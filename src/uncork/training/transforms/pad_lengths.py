@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.errors import EditRefused
-from uncork.core.step_edit import LayersInInput, MapOnDevice, PadLengths, StepEdit
-from uncork.pipeline import Pipeline
-from uncork.step.feed import Feed
+from uncork.core.base.errors import EditRefused
+from uncork.core.edits.step import LayersInInput, MapOnDevice, PadLengths, StepEdit
+from uncork.core.evidence.batches import OpenAxis
+from uncork.pipeline.ir.tree import Pipeline
+from uncork.training.input.feed import Feed
 
 _LEAVE: Final = "leave the batches as they are"
 # Above a batch: what hands it on as it is.
@@ -108,7 +108,7 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
         pipeline: Of the training; None where it is fed by something else.
 
     Example:
-        >>> from uncork.pipeline import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> rows = data.map(lambda row: (row, row))
         >>> fills_of(read(rows.padded_batch(2, padding_values=(0, -1))))
@@ -138,7 +138,7 @@ def are_alike(one: Pipeline | None, other: Pipeline | None) -> bool:
     """Both give batches of the same parts, but for their lengths, filled up with the same.
 
     Example:
-        >>> from uncork.pipeline import read
+        >>> from uncork.pipeline.ir.tree import read
         >>> rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> first, second, third = (
         ...     read(rows.map(lambda row: row).padded_batch(size, padding_values=fill))

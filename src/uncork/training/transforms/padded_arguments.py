@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.step_edit import PadArguments
-from uncork.step.new_shapes import Shapes, filled_up
+from uncork.core.edits.step import PadArguments
+from uncork.training.transforms.batch_shapes import Shapes, filled_up
 
 
 class WithLengths:
@@ -24,7 +24,7 @@ class WithLengths:
         edit: Says which, and how long.
 
     Example:
-        >>> from uncork.core.batch_facts import OpenAxis
+        >>> from uncork.core.evidence.batches import OpenAxis
         >>> axes = (OpenAxis(tensor=0, axis=1, longest=6),)
         >>> form = form_of((tf.ones((1, 1)),), {})
         >>> longer = PadArguments(code="", form=form, multiple=4, axes=axes)

@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from uncork.core.edit import Guarantee
-from uncork.core.plan import Proof
-from uncork.pipeline.closeness import Closeness
-from uncork.pipeline.digests import ElementDigests, EpochDigests
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.pipeline.equivalence.closeness import Closeness
+from uncork.pipeline.equivalence.digests import ElementDigests, EpochDigests
 
 # Elements that must have been compared before a comparison cut short by time counts.
 LEAST: Final = 4

@@ -20,8 +20,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.measurement import t95
-from uncork.core.record import Record
+from uncork.core.base.measurement import t95
+from uncork.core.base.record import Record
 
 # Chance that a training which is not worse at all is let through.
 POWER: Final = 0.8

@@ -16,10 +16,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.measurement import t95
-from uncork.core.plan import Proof
-from uncork.proof.noninferiority import noninferiority, pairs_needed
-from uncork.step.replay import Replay
+from uncork.core.base.measurement import t95
+from uncork.core.documents.plan import Proof
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.noninferiority import noninferiority, pairs_needed
 
 # Data orders: so many at first; up to the second where their variance asks for more.
 ORDERS: Final = 4

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.core.edit import Guarantee
-from uncork.core.plan import Proof
-from uncork.step.replay import Replay
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.training.state.arrays import Replay
 
 # Units in the last place of one nudge: what summing some 64 terms in another order does.
 NUDGE_UNITS: Final = 8

@@ -15,8 +15,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.plan import Proof
-from uncork.proof.noninferiority import noninferiority, pairs_needed
+from uncork.core.documents.plan import Proof
+from uncork.verify.criteria.noninferiority import noninferiority, pairs_needed
 
 # Standard deviations of the original's loss. Over the same order a larger batch takes other steps,
 # so pairs do not agree as closely as those of another precision, where one is enough.

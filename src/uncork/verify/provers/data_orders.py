@@ -8,9 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from uncork.core.plan import Proof
-from uncork.proof.precision import MOST_ORDERS, ORDERS, WINDOWS, orders_needed, prove_precision
-from uncork.step import Replay
+from uncork.core.documents.plan import Proof
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.precision import (
+    MOST_ORDERS,
+    ORDERS,
+    WINDOWS,
+    orders_needed,
+    prove_precision,
+)
 
 MOST_STEPS: Final = 400
 _STEPS: Final = (40, MOST_STEPS)

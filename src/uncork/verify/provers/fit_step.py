@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import LayersInInput, StepEdit, StepsPerExecution
-from uncork.engine.data_orders import MOST_STEPS, Train, order_of, prove_over_orders, some_orders
-from uncork.engine.handed_over import (
-    FEWEST_STEPS,
-    HandedFit,
-    steps_handed_over,
-    too_large,
-)
-from uncork.proof.rounding import (
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.step import LayersInInput, StepEdit, StepsPerExecution
+from uncork.training.optimizer.learning_rate import warms_up
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.arrays import Replay
+from uncork.training.state.snapshot import Snapshot, give_state, state_of, weights
+from uncork.verify.criteria.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
     TOO_LITTLE,
@@ -30,17 +28,14 @@ from uncork.proof.rounding import (
     tell_enough,
     unrepeatable,
 )
-from uncork.step import (
-    Recording,
-    Replay,
-    Snapshot,
-    StepSettings,
-    give_state,
-    replay,
-    state_of,
-    warms_up,
-    weights,
+from uncork.verify.provers.data_orders import (
+    MOST_STEPS,
+    Train,
+    order_of,
+    prove_over_orders,
+    some_orders,
 )
+from uncork.verify.provers.handover import FEWEST_STEPS, HandedFit, steps_handed_over, too_large
 
 # Steps compared: enough for several executions of a grouped step, few enough that rounding noise
 # has not yet grown into another trajectory.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from uncork.core.plan import Proof
-from uncork.proof.rounding import NUDGED_RUNS, prove_exact, prove_rounding
-from uncork.step import Replay
+from uncork.core.documents.plan import Proof
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.rounding import NUDGED_RUNS, prove_exact, prove_rounding
 
 # Seconds for all runs that another process compares its own with, and the fewest steps of one.
 _HANDED_S: Final = 20.0

@@ -12,12 +12,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.plan import Proof
-from uncork.core.step_edit import ReuseIterator, StepEdit
-from uncork.measure.keras_calls import KerasCall, keras_calls
-from uncork.proof.rounding import prove_exact
-from uncork.step import Replay, ReusedIterators, Snapshot, StepSettings, variables, weights
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.step import ReuseIterator, StepEdit
+from uncork.measure.profile.keras_calls import KerasCall, keras_calls
+from uncork.training.input.iterator_reuse import ReusedIterators
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.arrays import Replay
+from uncork.training.state.snapshot import Snapshot, variables, weights
+from uncork.verify.criteria.rounding import prove_exact
 
 # Calls of ``fit`` that are compared, each with one of ``evaluate`` and of ``predict`` behind it.
 _CALLS: Final = 6

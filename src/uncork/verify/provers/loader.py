@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from uncork.core.edit import Guarantee
-from uncork.core.errors import EditRefused
-from uncork.core.plan import Proof
-from uncork.engine.pipeline_proofs import PipelineProver
-from uncork.engine.version import Version
-from uncork.pipeline import ElementDigests, read
-from uncork.pipeline.digests import EpochDigests, element_digest
-from uncork.proof.elements import prove_elements
-from uncork.step import Feed, edits_of_arrays, executions
-from uncork.watch import dependence, drawn_alike, random_state, set_random_state, telling_draws
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.base.errors import EditRefused
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee
+from uncork.pipeline.equivalence.digests import ElementDigests, EpochDigests, element_digest
+from uncork.pipeline.ir.tree import read
+from uncork.pycode.purity.index_dependence import dependence
+from uncork.pycode.purity.random_draws import drawn_alike, telling_draws
+from uncork.training.input.array_feed import edits_of_arrays
+from uncork.training.input.feed import Feed, executions
+from uncork.training.variant import Version
+from uncork.verify.criteria.elements import prove_elements
+from uncork.verify.provers.pipeline import PipelineProver
 
 # Batches that are compared: with threads racing for them, a wrong order shows early or never.
 _MOST = 256

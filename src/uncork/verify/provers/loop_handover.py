@@ -8,23 +8,20 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.plan import Proof
-from uncork.engine.handed_over import (
-    FEWEST_STEPS,
-    HandedCalls,
-    steps_handed_over,
-    too_large,
-)
-from uncork.engine.recorded_training import (
+from uncork.compat.random_state import apart_from_process, random_state
+from uncork.core.documents.plan import Proof
+from uncork.training.loop_step.loop_step import Call, TakenStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.rounding import NUDGED_RUNS, unrepeatable
+from uncork.verify.provers.handover import FEWEST_STEPS, HandedCalls, steps_handed_over, too_large
+from uncork.verify.provers.recorded_calls import (
     MOVES_NOTHING,
     RecordedTraining,
     began,
     state_of_step,
     until_it_moves,
 )
-from uncork.proof.rounding import NUDGED_RUNS, unrepeatable
-from uncork.step import Call, Mode, Replay, TakenStep
-from uncork.watch import apart_from_process, random_state
 
 _NOT_SEEN: Final = "no call of the step was seen"
 _PLAIN: Final = (bool, int, float, complex, str, bytes)

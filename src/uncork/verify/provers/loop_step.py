@@ -7,23 +7,18 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from uncork.core.edit import Guarantee, loosest
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import PadArguments
-from uncork.engine.data_orders import prove_over_orders
-from uncork.engine.filled_up_loops import returns_otherwise, telling_calls
-from uncork.engine.recorded_training import (
-    MOVES_NOTHING,
-    RecordedTraining,
-    began,
-    state_of_step,
-    until_it_moves,
-)
-from uncork.engine.step_arguments import one_row_less
-from uncork.measure.devices import rounds_to_tf32
-from uncork.proof.precision import NO_LOSS
-from uncork.proof.rounding import (
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.step import PadArguments
+from uncork.measure.machine.devices import rounds_to_tf32
+from uncork.training.loop_step.graph_state import GraphState
+from uncork.training.loop_step.loop_step import Call, TakenStep
+from uncork.training.loop_step.mode import Mode
+from uncork.training.precision.tf32 import without_tf32
+from uncork.training.state.arrays import Replay
+from uncork.verify.criteria.precision import NO_LOSS
+from uncork.verify.criteria.rounding import (
     ASTRAY_RUNS,
     NUDGED_RUNS,
     TOO_LITTLE,
@@ -33,7 +28,16 @@ from uncork.proof.rounding import (
     tell_enough,
     unrepeatable,
 )
-from uncork.step import Call, GraphState, Mode, Replay, TakenStep, without_tf32
+from uncork.verify.provers.data_orders import prove_over_orders
+from uncork.verify.provers.padding import returns_otherwise, telling_calls
+from uncork.verify.provers.recorded_calls import (
+    MOVES_NOTHING,
+    RecordedTraining,
+    began,
+    one_row_less,
+    state_of_step,
+    until_it_moves,
+)
 
 # As many as the proofs of a model's own step compare.
 _EXACT_STEPS: Final = 24

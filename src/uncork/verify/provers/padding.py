@@ -1,9 +1,12 @@
-"""Is a training the same on batches that are filled up further? Both train, batch for batch."""
+"""Is a training the same on batches that are filled up further? Both train, batch for batch.
+
+Is the step of a loop the same on longer arguments? Both are called, call for call.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -11,26 +14,27 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.batch_facts import OpenAxis
-from uncork.core.edit import loosest
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.step_edit import PadLengths, StepEdit
-from uncork.engine.data_orders import order_of
-from uncork.engine.step_proofs import StepProver
-from uncork.step import (
-    Feed,
-    Recording,
-    Shapes,
-    Snapshot,
-    StepSettings,
-    argument_shapes,
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import loosest
+from uncork.core.edits.step import PadArguments, PadLengths, StepEdit
+from uncork.core.evidence.batches import OpenAxis
+from uncork.training.input.feed import Feed, executions
+from uncork.training.loop_step.graph_state import GraphState
+from uncork.training.loop_step.loop_step import Call
+from uncork.training.memory.batch_independence import (
     draws_by_itself,
-    executions,
-    replay,
     why_not_in_parts,
     without_draws,
 )
+from uncork.training.run.replay import Recording, replay
+from uncork.training.run.step_settings import StepSettings
+from uncork.training.state.snapshot import Snapshot
+from uncork.training.transforms.batch_shapes import Shapes, filled_up
+from uncork.training.transforms.padded_arguments import argument_shapes, form_of
+from uncork.verify.provers.data_orders import order_of
+from uncork.verify.provers.fit_step import StepProver
 
 # Batches that are looked at, and of these compared at most: XLA compiles the step for each of their
 # shapes.
@@ -60,7 +64,7 @@ def prove_filled_up(
         model: The user's.
         snapshot: Where both start.
         versions: Edits of the step as it is, and as it is to be.
-        pairs: Of batches, from :meth:`~uncork.step.StepSettings.in_two`.
+        pairs: Of batches, from :meth:`~uncork.training.run.step_settings.StepSettings.in_two`.
         validated: What the training is validated on; None where that may not be tried.
         budget_s: Seconds.
     """
@@ -233,3 +237,56 @@ def telling(
         if not any(grown(each, n) for n in numbers)
     )
     return numbers, next(untold, "")
+
+
+_AS_LONG: Final = "the step returns what is as long as its arguments"
+
+
+def telling_calls(calls: Sequence[Call], edit: PadArguments) -> tuple[list[Call], str]:
+    """Of recorded calls those that are filled up most, and get longest.
+
+    Returns:
+        These, and in which axis none of them is filled up; ``""`` where there is none.
+    """
+    calls = [(args, kwargs) for args, kwargs in calls if form_of(args, kwargs) == edit.form]
+    before = [argument_shapes(tf.nest.flatten(call)) for call in calls]
+    after = [filled_up(shapes, edit.axes, edit.multiple) for shapes in before]
+    numbers, untold = telling(before, after, edit.axes)
+    return [calls[n] for n in numbers], untold
+
+
+def returns_otherwise(
+    written: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    calls: Sequence[Call],
+    state: GraphState,
+) -> str:
+    """What the step gives back counts what its arguments are filled up with; ``""`` if not.
+
+    Args:
+        written: The step.
+        otherwise: The same on longer arguments.
+        calls: Of it.
+        state: Where both begin; it is not given back.
+    """
+    random, found = random_state(), list[list[Any]]()
+    for function in (written, otherwise):
+        set_random_state(random)
+        state.restore()
+        found.append([_returned(function(*args, **kwargs)) for args, kwargs in calls])
+    for one, other in zip(*found, strict=True):
+        if [value.shape for value in one] != [value.shape for value in other]:
+            return _AS_LONG
+        if not all(map(_equal_results, one, other)):
+            return "the step returns other values"
+    return ""
+
+
+def _returned(found: Any) -> list[Any]:
+    return [np.asarray(value) for value in tf.nest.flatten(found, expand_composites=True)]
+
+
+def _equal_results(one: Any, other: Any) -> bool:
+    if one.dtype.kind not in "fc":
+        return bool(np.array_equal(one, other))
+    return bool(np.allclose(one, other, rtol=ALIKE, atol=ALIKE, equal_nan=True))

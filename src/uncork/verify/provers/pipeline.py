@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edit import Edit, Guarantee, loosest
-from uncork.core.pipeline_edit import (
+from uncork.core.base.record import replace
+from uncork.core.documents.plan import Proof
+from uncork.core.edits.edit import Edit, Guarantee, loosest
+from uncork.core.edits.pipeline import (
     Cache,
     DiskCache,
     GeneratorCache,
@@ -19,30 +21,23 @@ from uncork.core.pipeline_edit import (
     ReadAhead,
     VectorizeMap,
 )
-from uncork.core.plan import Proof
-from uncork.core.record import replace
-from uncork.core.stage import ENDLESS
-from uncork.engine.pipelines import fill_caches
-from uncork.engine.version import Version
-from uncork.pipeline import (
-    ElementDigests,
-    Node,
-    Pipeline,
-    apply,
-    element_digests,
-    in_order,
-    keeps_python,
-    leaves_order_open,
-    seeded,
-    shortened,
-    supply,
-)
-from uncork.pipeline.closeness import closeness
-from uncork.pipeline.probes import count
-from uncork.pipeline.ratios import DROPPING, static_ratio
-from uncork.pipeline.samples import draws, sample_digests
-from uncork.pipeline.tree import Place
-from uncork.proof.elements import IN_VAIN, LEAST, prove_alive, prove_close, prove_elements
+from uncork.core.evidence.stage import ENDLESS
+from uncork.pipeline.equivalence.closeness import closeness
+from uncork.pipeline.equivalence.digests import ElementDigests, element_digests
+from uncork.pipeline.equivalence.samples import draws, sample_digests
+from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.ir.element_order import in_order, leaves_order_open
+from uncork.pipeline.ir.node import Node
+from uncork.pipeline.ir.python_functions import keeps_python
+from uncork.pipeline.ir.tree import Pipeline, Place
+from uncork.pipeline.profile.element_ratios import DROPPING, static_ratio
+from uncork.pipeline.profile.probes import count
+from uncork.pipeline.profile.throughput import supply
+from uncork.pipeline.runtime.cache_fill import fill_caches
+from uncork.pipeline.runtime.subset import shortened
+from uncork.pipeline.transforms.apply import apply
+from uncork.training.variant import Version
+from uncork.verify.criteria.elements import IN_VAIN, LEAST, prove_alive, prove_close, prove_elements
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"

@@ -1,15 +1,24 @@
-"""Short trainings of a loop of the user's own, over calls of its step that were recorded."""
+"""Short trainings of a loop of the user's own, over calls of its step that were recorded.
+
+What the step of a loop is called with.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import tensorflow as tf
 
-from uncork.proof.rounding import NUDGE_UNITS
-from uncork.step import Call, GraphState, Replay, TakenStep, not_finite, returned_loss
-from uncork.watch import random_state, set_random_state
+from uncork.compat.random_state import random_state, set_random_state
+from uncork.training.loop_step.graph_state import GraphState
+from uncork.training.loop_step.loop_step import Call, TakenStep
+from uncork.training.loop_step.loss import returned_loss
+from uncork.training.state.arrays import Replay
+from uncork.training.state.snapshot import not_finite
+from uncork.verify.criteria.rounding import NUDGE_UNITS
 
 # Calls of a step among which at least one updates weights, if it ever does.
 _LONG: Final = 64
@@ -133,3 +142,35 @@ def began(step: TakenStep, now: GraphState) -> GraphState:
     An optimizer may have got its variables since.
     """
     return step.began if step.began is not None and len(step.began) == len(now) else now
+
+
+def one_row_less(given: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Arguments and keyword arguments, of each that has a row for each sample all but the last.
+
+    Example:
+        >>> (x, y), _ = one_row_less(((np.arange(3), np.float32(7)), {}))
+        >>> x, float(y)
+        (array([0, 1]), 7.0)
+    """
+    rows = _most_common(tf.nest.flatten(given)) or 0
+
+    def cut(leaf: Any) -> Any:
+        is_batch = isinstance(leaf, np.ndarray | tf.Tensor | tf.RaggedTensor)
+        return leaf[:-1] if is_batch and rows > 1 and _length(leaf) == rows else leaf
+
+    args, kwargs = tf.nest.map_structure(cut, given)
+    return args, kwargs
+
+
+def _most_common(leaves: list[Any]) -> int | None:
+    sizes = [_length(leaf) for leaf in leaves]
+    common = Counter(size for size in sizes if size).most_common()
+    return min((size for size, count in common if count == common[0][1]), default=None)
+
+
+def _length(leaf: Any) -> int | None:
+    parts = getattr(leaf, "values", None)
+    if isinstance(parts, tuple):  # one for each replica
+        return sum(_length(part) or 0 for part in parts)
+    shape = getattr(leaf, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) and shape[0] else None

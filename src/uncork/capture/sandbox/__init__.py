@@ -1,0 +1,4 @@
+"""Suppresses saves during trials, and restores files.
+
+May import: capture.base, pycode, core.
+"""

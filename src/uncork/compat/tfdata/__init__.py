@@ -1,0 +1,4 @@
+"""tf.data's dataset classes and private ops.
+
+May import: compat.tf, core.
+"""

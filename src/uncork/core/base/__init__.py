@@ -1,0 +1,4 @@
+"""Record, errors, journal, machine, measurement.
+
+May import: nothing else of Uncork.
+"""

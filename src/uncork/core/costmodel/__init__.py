@@ -1,0 +1,4 @@
+"""Predictions in closed form.
+
+May import: core.documents, edits, evidence, base.
+"""

@@ -1,0 +1,4 @@
+"""What to change, as data.
+
+May import: core.evidence, core.base.
+"""

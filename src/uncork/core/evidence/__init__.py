@@ -1,0 +1,4 @@
+"""What was seen: stages, loops, callbacks, kernels.
+
+May import: core.base.
+"""

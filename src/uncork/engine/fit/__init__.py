@@ -1,0 +1,4 @@
+"""The subject for ``Model.fit``.
+
+May import: engine.subject, engine.process and below engine.
+"""

@@ -1,0 +1,4 @@
+"""What all subjects (trainings under examination) share.
+
+May import: engine.process and below engine.
+"""

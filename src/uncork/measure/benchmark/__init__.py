@@ -1,0 +1,4 @@
+"""Timed blocks, and interleaved comparison.
+
+May import: measure.machine and below measure.
+"""

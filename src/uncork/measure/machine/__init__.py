@@ -1,0 +1,4 @@
+"""CPU, memory, devices, and their limits.
+
+May import: below measure.
+"""

@@ -1,0 +1,4 @@
+"""The interface of an optimization, shared preconditions, and outcomes.
+
+May import: core.
+"""

@@ -1,0 +1,4 @@
+"""The size of a batch, and what fits into memory.
+
+May import: optimizations.base, core.
+"""

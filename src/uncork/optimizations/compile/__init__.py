@@ -1,0 +1,4 @@
+"""XLA and other compilers.
+
+May import: optimizations.base, core.
+"""

@@ -1,0 +1,4 @@
+"""What Python and the runtime do between kernels.
+
+May import: optimizations.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Create data once, read it often.
+
+May import: optimizations.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Less input work for the same elements.
+
+May import: optimizations.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Fewer bits, or more.
+
+May import: optimizations.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Copies with fixed seeds, digests, closeness.
+
+May import: pipeline.ir and below.
+"""

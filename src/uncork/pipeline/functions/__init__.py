@@ -1,0 +1,4 @@
+"""Graphs of map functions, cut and traced again.
+
+May import: below pipeline.
+"""

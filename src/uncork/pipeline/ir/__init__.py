@@ -1,0 +1,4 @@
+"""The tree of dataset objects, read and built.
+
+May import: pipeline.functions and below pipeline.
+"""

@@ -1,0 +1,4 @@
+"""Side effects, random numbers, guards, memoization.
+
+May import: pycode.frames, compat, core.
+"""

@@ -1,0 +1,4 @@
+"""Questions to the syntax tree; TensorFlow-free.
+
+May import: core.
+"""

@@ -1,0 +1,4 @@
+"""Numbers and sentences of a report, without any drawing.
+
+May import: core.
+"""

@@ -1,0 +1,4 @@
+"""A report as text for the terminal.
+
+May import: report.content, core.
+"""

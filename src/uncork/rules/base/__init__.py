@@ -1,0 +1,4 @@
+"""Thresholds and bounds that rules share.
+
+May import: core.
+"""

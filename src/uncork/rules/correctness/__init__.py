@@ -1,0 +1,4 @@
+"""The training is wrong, fast or not.
+
+May import: rules.base, core.
+"""

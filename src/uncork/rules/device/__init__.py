@@ -1,0 +1,4 @@
+"""Kernels limit the step.
+
+May import: rules.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Python and the runtime limit the step.
+
+May import: rules.base, core.
+"""

@@ -1,0 +1,4 @@
+"""The input pipeline or the loader limits the step.
+
+May import: rules.base, core.
+"""

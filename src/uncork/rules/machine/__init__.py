@@ -1,0 +1,4 @@
+"""Environment and start-up.
+
+May import: rules.base, core.
+"""

@@ -1,0 +1,4 @@
+"""Costs of callbacks; checkpoints written asynchronously.
+
+May import: training.state, training.tracing and below training.
+"""

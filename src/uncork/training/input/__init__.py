@@ -1,0 +1,4 @@
+"""What ``fit`` reads: datasets, arrays, PyDatasets, generators.
+
+May import: training.state, training.tracing and below training.
+"""

@@ -1,0 +1,4 @@
+"""Micro-batches and rematerialization.
+
+May import: training.state, training.tracing and below training.
+"""

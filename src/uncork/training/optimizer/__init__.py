@@ -1,0 +1,4 @@
+"""Optimizer updates and learning rates.
+
+May import: training.state, training.tracing and below training.
+"""

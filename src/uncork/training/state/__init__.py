@@ -1,0 +1,4 @@
+"""Snapshots of weights, optimizer slots and random state.
+
+May import: below training.
+"""

@@ -1,0 +1,4 @@
+"""Traced graphs, and overrides during tracing.
+
+May import: below training.
+"""
